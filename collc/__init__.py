@@ -1,0 +1,1 @@
+"""collc: schedules for collective communication, proved correct and written for real runtimes."""

@@ -1,0 +1,100 @@
+"""What is told to users: places in files, messages, and the errors that carry them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line."""
+
+    DONE = 0
+    SOURCE = 1
+    USAGE = 2
+    NO_SCHEDULE = 3
+    CHECK_FAILED = 4
+    INTERNAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that was read: its name as messages show it, and its text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters start .. end - 1 of a file."""
+
+    file: SourceFile
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """Line of the first character, from 1."""
+        return self.file.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character, from 1."""
+        return self.start - self.file.text.rfind("\n", 0, self.start)
+
+    def to(self, other: Span) -> Span:
+        """From here to the end of another place of the same file."""
+        return Span(self.file, self.start, max(self.end, other.end))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One more place involved, or a remark (span None)."""
+
+    message: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message: its code ("E0203"), what is wrong in one line, where, and what to try."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    notes: tuple[Note, ...] = ()
+    hint: str = ""
+    warning: bool = False
+
+
+class CollcError(Exception):
+    """Anything that stops collc for a reason that a user can act on."""
+
+    exit: Exit = Exit.SOURCE
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__("; ".join(d.message for d in diagnostics))
+        self.diagnostics: tuple[Diagnostic, ...] = diagnostics
+
+
+class SourceError(CollcError):
+    """The program is wrong, or asks for the impossible."""
+
+
+class UsageError(CollcError):
+    """The command line is wrong."""
+
+    exit: Exit = Exit.USAGE
+
+
+class NoSchedule(CollcError):
+    """No schedule exists, or none was found in the time given."""
+
+    exit: Exit = Exit.NO_SCHEDULE
+
+
+class CheckFailed(CollcError):
+    """A schedule or file fails a check."""
+
+    exit: Exit = Exit.CHECK_FAILED

@@ -1,0 +1,1 @@
+"""The hot loops, compiled, on plain arrays: no objects, no IR."""

@@ -1,0 +1,1 @@
+"""Times and loads of a schedule on a network."""

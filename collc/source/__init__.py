@@ -1,0 +1,1 @@
+"""From .coll text to a Program: parsing, names and types, elaboration."""

@@ -1,0 +1,84 @@
+"""What elaboration makes of a file: schedules to build, with their networks and demands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from collc.diagnostics import Span
+from collc.ten.demand import Demand
+from collc.ten.moves import Moves
+from collc.ten.network import Network
+
+Option = int | float | str | bool | Fraction
+"""A value of an option: bytes as int, times in picoseconds and rates in bytes per second as Fraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionValue:
+    """One `name: value` of a synthesize or emit statement, evaluated.
+
+    type: "int", "time", ... as in docs/language.md.
+    """
+
+    type: str
+    value: Option
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class RunRequest:
+    """One run: its place; with `using`, the algorithm's name and its moves (chunk numbers of the whole demand)."""
+
+    span: Span
+    algorithm: str | None
+    moves: Moves | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """One check of a `verify` statement.
+
+    name: "optimal", "time", "steps", "congestion_free", ... For "time" and "steps": the comparison
+    (`<`, `<=`, `==`, `>=`, `>`) and limit (picoseconds or steps), or, relative to the bound, limit times bound.
+    """
+
+    name: str
+    span: Span
+    operator: str = ""
+    limit: Fraction = Fraction(0)
+    of_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmitRequest:
+    """One file to write: kind ("ten", "msccl", ...), name or None for the default, and options."""
+
+    kind: str
+    path: str | None
+    options: dict[str, OptionValue]
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleRequest:
+    """A schedule to build. strategy: "auto" where the program does not say."""
+
+    name: str
+    span: Span
+    network: Network
+    demand: Demand
+    runs: tuple[RunRequest, ...]
+    strategy: str
+    strategy_span: Span
+    options: dict[str, OptionValue]
+    checks: tuple[CheckRequest, ...]
+    emits: tuple[EmitRequest, ...]
+    allow_congestion: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A file, elaborated."""
+
+    schedules: tuple[ScheduleRequest, ...]

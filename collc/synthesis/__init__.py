@@ -1,0 +1,1 @@
+"""From demand to schedule: one way of doing it a file."""

@@ -1,0 +1,1 @@
+"""The TEN IR: network, demand and schedule, and nothing else."""

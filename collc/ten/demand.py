@@ -1,0 +1,198 @@
+"""The demand of a TEN module: chunks with pre- and postconditions, as arrays with one row a chunk.
+
+Holder sets are shared between chunks, so that an All-Gather over N NPUs keeps N + 1 sets, and a
+standard collective stays a pattern until something asks for its chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+T = TypeVar("T", bound=np.generic)
+
+
+class Op(IntEnum):
+    """What a postcondition wants of a chunk: a copy, or the reduction of all contributions."""
+
+    COPY = 0
+    SUM = 1
+    MAX = 2
+    MIN = 3
+    PROD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class HolderSets:
+    """Sets of NPUs, shared by chunks: set k is members[offsets[k]:offsets[k + 1]], ascending.
+
+    offsets: int64[sets + 1]. members: int32, device numbers.
+    """
+
+    offsets: Times
+    members: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, number: int) -> Ints:
+        return self.members[self.offsets[number] : self.offsets[number + 1]]
+
+    @cached_property
+    def sizes(self) -> Times:
+        """int64[sets]: members of each set."""
+        return np.diff(self.offsets)
+
+    @staticmethod
+    def of(sets: list[list[int]]) -> HolderSets:
+        """From plain lists, each sorted and made unique."""
+        rows = [sorted(set(row)) for row in sets]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return HolderSets(offsets, np.array([m for row in rows for m in row], np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFamily:
+    """Chunks declared by one statement: name and number of indices (`x[i, c]` has 2)."""
+
+    name: str
+    rank: int
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkTable:
+    """Chunks in order of declaration.
+
+    size: int64[chunks], bytes. pre, post: int32[chunks], rows of `sets`: who holds the chunk at the
+    start, and who must end with it. op: int8[chunks], an Op: with COPY all holders of the
+    precondition have equal copies; else each has a contribution of its own.
+    family: int32[chunks], rows of `families`. index: int32[chunks, K], its indices, unused ones 0.
+    """
+
+    size: Times
+    pre: Ints
+    post: Ints
+    op: NDArray[np.int8]
+    family: Ints
+    index: Ints
+    families: tuple[ChunkFamily, ...]
+    sets: HolderSets
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def expand(self) -> ChunkTable:
+        """Itself: a table is a pattern that needs no expansion."""
+        return self
+
+
+class ChunkPattern(Protocol):
+    """Chunks that are told by a rule and listed only on demand."""
+
+    def __len__(self) -> int: ...
+
+    def expand(self) -> ChunkTable:
+        """All chunks, one row each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """Which collective of the standard library a run is, with its arguments.
+
+    kind: "all_gather", "all_to_all", ... size: bytes, as users count it (see docs/language.md).
+    chunks: chunks per block. root: member of the group, or -1. op: SUM .. PROD, COPY for none.
+    """
+
+    kind: str
+    size: int
+    chunks: int
+    root: int = -1
+    op: Op = Op.COPY
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One collective over one group.
+
+    collective: its name in the program. group: int32[members], NPU numbers in rank order.
+    standard: what it is in the standard library, None for a custom one.
+    """
+
+    collective: str
+    group: Ints
+    pattern: ChunkPattern
+    standard: Standard | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """All runs of a schedule. Chunks are numbered by run, then in order of declaration."""
+
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def first_chunk(self) -> Times:
+        """int64[runs + 1]: number of the first chunk of each run, and of all chunks."""
+        offsets = np.zeros(len(self.runs) + 1, np.int64)
+        np.cumsum([len(run.pattern) for run in self.runs], out=offsets[1:])
+        return offsets
+
+    @cached_property
+    def tables(self) -> tuple[ChunkTable, ...]:
+        """The chunks of each run."""
+        return tuple(run.pattern.expand() for run in self.runs)
+
+    @cached_property
+    def chunks(self) -> ChunkTable:
+        """The chunks of all runs in one table; families are numbered through."""
+        if len(self.tables) == 1:
+            return self.tables[0]
+        return _joined(self.tables)
+
+    def run_of(self, chunk: int) -> int:
+        """The run that a chunk belongs to."""
+        return int(np.searchsorted(self.first_chunk, chunk, "right")) - 1
+
+    def chunk_name(self, chunk: int) -> str:
+        """`RUN:x[i, c]`."""
+        table = self.chunks
+        family = table.families[int(table.family[chunk])]
+        index = ", ".join(str(i) for i in table.index[chunk, : family.rank])
+        return f"{self.run_of(chunk)}:{family.name}" + (f"[{index}]" if family.rank else "")
+
+
+def _joined(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+    width = max((t.index.shape[1] for t in tables), default=0)
+    set_base = np.cumsum([0, *(len(t.sets) for t in tables)])
+    family_base = np.cumsum([0, *(len(t.families) for t in tables)])
+    member_base = np.cumsum([0, *(len(t.sets.members) for t in tables)])
+
+    def joined(parts: list[NDArray[T]], kind: type[T]) -> NDArray[T]:
+        return np.concatenate(parts).astype(kind) if parts else np.empty(0, kind)
+
+    return ChunkTable(
+        size=joined([t.size for t in tables], np.int64),
+        pre=joined([t.pre + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
+        post=joined([t.post + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
+        op=joined([t.op for t in tables], np.int8),
+        family=joined([t.family + np.int32(b) for t, b in zip(tables, family_base, strict=False)], np.int32),
+        index=np.concatenate([np.pad(t.index, ((0, 0), (0, width - t.index.shape[1]))) for t in tables])
+        if tables
+        else np.empty((0, 0), np.int32),
+        families=tuple(f for t in tables for f in t.families),
+        sets=HolderSets(
+            np.concatenate([[0], *(t.sets.offsets[1:] + b for t, b in zip(tables, member_base, strict=False))]).astype(
+                np.int64
+            ),
+            joined([t.sets.members for t in tables], np.int32),
+        ),
+    )

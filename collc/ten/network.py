@@ -1,0 +1,177 @@
+"""The network of a TEN module: devices and links, as arrays with one row a device or link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.units import serialization_time
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkKind:
+    """What links are like; links share kinds.
+
+    latency: picoseconds. bandwidth: bytes per second. Both None where only the shape is known
+    (a design's topology); such a network takes no schedule.
+    """
+
+    latency: int | None
+    bandwidth: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFamily:
+    """An array of devices declared together: `npu gpu[2, 8]` is ("gpu", (2, 8), first, (8, 1)).
+
+    The device with indices i has the number first + sum(i * strides). A single device has shape ().
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    first: int
+    strides: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return int(np.prod(self.shape, dtype=np.int64)) if self.shape else 1
+
+    def label(self, device: int) -> str:
+        """The name of one of its devices: `gpu[1, 3]`."""
+        if not self.shape:
+            return self.name
+        rest = device - self.first
+        index = [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
+            index[axis], rest = divmod(rest, self.strides[axis])
+        return f"{self.name}[{', '.join(map(str, index))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a Cartesian product: `kind` of factor ("ring", ...) and NPUs along it."""
+
+    kind: str
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Devices and links.
+
+    Devices are numbered NPUs first (0 .. npu_count - 1, in order of declaration), then switches.
+    A removed device keeps its number; its links are gone and the rest are renumbered in order.
+
+    families: names of all devices, by first number, NPUs before switches.
+    present: bool[devices]; False for removed devices.
+    buffers: int64[switches]; chunks that a switch can hold at once, -1 for no limit.
+    multicast, reduces: bool[switches].
+    source, target: int32[links]; device numbers.
+    kind: int32[links]; rows of `kinds`.
+    axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
+        (-1: none); axes is () where the network is no product.
+    unwound: whether switches were replaced by direct links.
+    """
+
+    name: str
+    npu_count: int
+    families: tuple[DeviceFamily, ...]
+    present: Bools
+    buffers: Times
+    multicast: Bools
+    reduces: Bools
+    source: Ints
+    target: Ints
+    kind: Ints
+    kinds: tuple[LinkKind, ...]
+    axes: tuple[Axis, ...] = ()
+    link_axis: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    unwound: bool = False
+
+    @property
+    def device_count(self) -> int:
+        """NPUs and switches, removed ones included."""
+        return len(self.present)
+
+    @property
+    def switch_count(self) -> int:
+        """Switches, removed ones included."""
+        return len(self.present) - self.npu_count
+
+    @property
+    def link_count(self) -> int:
+        """Links; each direction counts."""
+        return len(self.source)
+
+    @cached_property
+    def npus(self) -> Ints:
+        """int32: the NPUs that are present, in order. The position of one is its rank."""
+        return np.flatnonzero(self.present[: self.npu_count]).astype(np.int32)
+
+    @cached_property
+    def out_links(self) -> tuple[Ints, Ints]:
+        """Links by source as (offsets int32[devices + 1], links int32[links])."""
+        return _grouped(self.source, self.device_count)
+
+    @cached_property
+    def in_links(self) -> tuple[Ints, Ints]:
+        """Links by target as (offsets int32[devices + 1], links int32[links])."""
+        return _grouped(self.target, self.device_count)
+
+    def is_switch(self, device: int) -> bool:
+        """Whether a device is a switch."""
+        return device >= self.npu_count
+
+    def device_name(self, device: int) -> str:
+        """The name of a device as its program says it: `gpu[0, 3]`, `spine`."""
+        for family in self.families:
+            if family.first <= device < family.first + family.count:
+                return family.label(device)
+        return f"npu {device}"
+
+    def link_name(self, link: int) -> str:
+        """`gpu[0, 3] -> spine`."""
+        return f"{self.device_name(int(self.source[link]))} -> {self.device_name(int(self.target[link]))}"
+
+    def occupancy(self, sizes: Times) -> Times:
+        """int64[kinds, sizes]: picoseconds that a chunk of each size (bytes) takes to be put on a link of each kind.
+
+        Raises ValueError where a kind has no bandwidth, OverflowError where a time does not fit in 64 bits.
+        """
+        rows: list[list[int]] = []
+        for kind in self.kinds:
+            if kind.bandwidth is None:
+                raise ValueError(f"links of {self.name} have no bandwidth")
+            rows.append([serialization_time(int(size), kind.bandwidth) for size in sizes])
+        return np.array(rows, np.int64).reshape(len(self.kinds), len(sizes))
+
+    @cached_property
+    def latencies(self) -> Times:
+        """int64[kinds]: latency in picoseconds.
+
+        Raises ValueError where a kind has no latency.
+        """
+        found = [kind.latency for kind in self.kinds if kind.latency is not None]
+        if len(found) < len(self.kinds):
+            raise ValueError(f"links of {self.name} have no latency")
+        return np.array(found, np.int64)
+
+    def reversed(self) -> Network:
+        """The network with every link turned round; link numbers stay."""
+        return replace(self, source=self.target, target=self.source)
+
+
+def _grouped(keys: Ints, count: int) -> tuple[Ints, Ints]:
+    order = np.argsort(keys, kind="stable").astype(np.int32)
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
+    return offsets, order

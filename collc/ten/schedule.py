@@ -1,0 +1,181 @@
+"""The schedule of a TEN module: which chunk enters which link when.
+
+Two layouts behind one interface: rows sorted by start, and a grid of steps x links for schedules
+whose transfers all take equal time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+
+class LinkModel(StrEnum):
+    """How long a transfer takes (docs/ten.md).
+
+    STORE: the link is busy for latency + size/bandwidth, then the chunk is there (TACOS, PCCL).
+    PIPELINED: busy for size/bandwidth; the chunk arrives a latency later (ASTRA-sim).
+    """
+
+    STORE = "store"
+    PIPELINED = "pipelined"
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """Transfers, sorted by (start, link, chunk).
+
+    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver combines
+    what arrives with what it holds (a receiver that holds nothing of the chunk just keeps it).
+    """
+
+    chunk: Ints
+    link: Ints
+    start: Times
+    reduce: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    @staticmethod
+    def of(chunk: Ints, link: Ints, start: Times, reduce: NDArray[np.bool_] | bool = False) -> Transfers:
+        """From columns in any order."""
+        flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
+        order = np.lexsort((chunk, link, start))
+        return Transfers(
+            chunk[order].astype(np.int32), link[order].astype(np.int32), start[order].astype(np.int64), flags[order]
+        )
+
+    @staticmethod
+    def joined(parts: list[Transfers]) -> Transfers:
+        """All transfers of all parts."""
+        if not parts:
+            empty = np.empty(0, np.int32)
+            return Transfers(empty, empty, np.empty(0, np.int64), np.empty(0, np.bool_))
+        return Transfers.of(
+            np.concatenate([p.chunk for p in parts]),
+            np.concatenate([p.link for p in parts]),
+            np.concatenate([p.start for p in parts]),
+            np.concatenate([p.reduce for p in parts]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Times of transfers on a network under a link model: picoseconds by link kind and chunk.
+
+    busy, total: int64[kinds, sizes]; how long the link is taken, and until the chunk is there.
+    size_of: int32[chunks], the column of each chunk.
+    """
+
+    busy: Times
+    total: Times
+    size_of: Ints
+    kind: Ints
+
+    @staticmethod
+    def of(network: Network, demand: Demand, model: LinkModel) -> Clock:
+        """Raises ValueError where links have no bandwidth or latency."""
+        sizes, size_of = np.unique(demand.chunks.size, return_inverse=True)
+        occupancy = network.occupancy(sizes)
+        total = occupancy + network.latencies[:, None]
+        busy = total if model is LinkModel.STORE else occupancy
+        return Clock(busy, total, size_of.astype(np.int32).reshape(-1), network.kind)
+
+    def busy_of(self, transfers: Transfers) -> Times:
+        """int64: how long each transfer occupies its link."""
+        return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
+
+    def total_of(self, transfers: Transfers) -> Times:
+        """int64: how long after its start each transfer's chunk is at the target."""
+        return self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
+
+
+class Schedule(ABC):
+    """Transfers in either layout."""
+
+    model: LinkModel
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of transfers."""
+
+    @abstractmethod
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """All transfers in order of (start, link, chunk), about `rows` at a time, for use in bounded memory."""
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        """All transfers at once."""
+        return Transfers.joined(list(self.blocks()))
+
+    def collective_time(self, network: Network, demand: Demand) -> int:
+        """Picoseconds until the last chunk has arrived; 0 where nothing moves."""
+        clock = Clock.of(network, demand, self.model)
+        ends = [int((b.start + clock.total_of(b)).max()) for b in self.blocks() if len(b)]
+        return max(ends, default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSchedule(Schedule):
+    """One row a transfer."""
+
+    model: LinkModel
+    rows: Transfers
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """See Schedule."""
+        r = self.rows
+        for low in range(0, len(r), rows):
+            part = slice(low, low + rows)
+            yield Transfers(r.chunk[part], r.link[part], r.start[part], r.reduce[part])
+
+
+@dataclass(frozen=True, eq=False)
+class StepSchedule(Schedule):
+    """A grid: chunk[s, l] enters link l at time s * step; the dtype's largest value stands for none.
+
+    chunk: uint16 or uint32[steps, links]. step: picoseconds. reduce_steps: the transfers of the
+    first so many steps combine, the later ones copy.
+    """
+
+    model: LinkModel
+    chunk: NDArray[np.uint16] | NDArray[np.uint32]
+    step: int
+    reduce_steps: int = 0
+
+    @property
+    def none(self) -> int:
+        """The value that stands for no chunk."""
+        return int(np.iinfo(self.chunk.dtype).max)
+
+    def __len__(self) -> int:
+        return sum(int(np.count_nonzero(row != self.none)) for row in self.chunk)
+
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """See Schedule."""
+        per = max(1, rows // max(1, self.chunk.shape[1]))
+        for low in range(0, len(self.chunk), per):
+            grid = self.chunk[low : low + per]
+            step, link = np.nonzero(grid != self.none)
+            yield Transfers(
+                grid[step, link].astype(np.int32),
+                link.astype(np.int32),
+                (step + low).astype(np.int64) * self.step,
+                (step + low) < self.reduce_steps,
+            )

@@ -1,0 +1,1 @@
+"""From schedule to verdict; shares nothing with synthesis."""
