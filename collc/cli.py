@@ -1,0 +1,177 @@
+"""The command line: arguments in, messages and exit codes out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from collc.diagnostics import CollcError, Diagnostic, Exit, SourceError, UsageError
+from collc.version import VERSION
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(Diagnostic("E0600", message, hint=f"`{self.prog} --help` lists what there is"))
+
+
+def _definition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip().isidentifier() and value.strip()):
+        raise argparse.ArgumentTypeError(f"-D takes name=value, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is expected, not {text!r}")
+    return value
+
+
+def _compile_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll")
+    add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for the files (default: here)")
+    add("--schedule", metavar="NAME", help="only this schedule of the file")
+    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help="set a param")
+    add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, ...")
+    add("--algorithm", metavar="NAME", help="synthesize with this instead of what the program says")
+    add("--seed", type=int, metavar="N", help="of all random choices")
+    add("--trials", type=_positive, metavar="N", help="independent attempts; the best is kept")
+    add("--threads", type=_positive, metavar="N", help="at most so many; the result is the same with any number")
+    add("--time-limit", type=_seconds, metavar="SECONDS", help="keep the best schedule found until then")
+    add("--link-model", choices=("store", "pipelined"), help="how long a transfer takes")
+    add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
+    add("--print-after", action="append", default=[], metavar="PASS", help="print the module after a pass, as .ten text")
+    add("--prove", action="store_true", help="prove all properties with Z3 too")
+    add("--certificate", type=Path, metavar="FILE", help="write the proof as SMT-LIB text")
+    add("--json", action="store_true", help="one JSON object on stdout")
+    add("--quiet", action="store_true", help="no table, no progress; errors only")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
+    return value
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE.coll")
+    parser.add_argument("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value")
+    parser.add_argument("--json", action="store_true", help="messages as JSON on stdout")
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.ten|FILE.xml")
+    add("--collective", metavar="NAME", help="what an MSCCL file should do (default: what it says it does)")
+    add("--root", type=int, metavar="R", help="rank of the root of a rooted collective")
+    add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load an MSCCL file")
+    add("--program", type=Path, metavar="FILE.coll", help="check a .ten file against a schedule of this program")
+    add("--schedule", metavar="NAME", help="the schedule of the program")
+    add("--json", action="store_true", help="one JSON object on stdout")
+
+
+def _fmt_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.coll")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 4 where a file would change")
+
+
+def _std_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one")
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("code", metavar="CODE", help="of a message, as in E0203")
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.xml")
+    add("--dtype", default="float32", metavar="TYPE", help="of the elements: float32, int32, ...")
+    add("--count", type=_positive, default=1024, metavar="N", help="elements per chunk")
+    add("--seed", type=int, default=0, metavar="N", help="of data and timing")
+    add("--root", type=int, metavar="R", help="rank of the root of a rooted collective")
+    add("--json", action="store_true", help="one JSON object on stdout")
+
+
+def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.xml")
+    add("--svg", type=Path, metavar="FILE.svg", help="draw it")
+    add("--json", action="store_true", help="one JSON object on stdout")
+
+
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "compile": ("build the schedules of a program, verify them and write their files", _compile_arguments),
+    "check": ("check syntax, names, types and units of a program; synthesize nothing", _check_arguments),
+    "verify": ("check a schedule or an MSCCL file, ours or not", _verify_arguments),
+    "run": ("run an MSCCL file on random data and compare with NumPy", _run_arguments),
+    "inspect": ("show what is in an MSCCL file", _inspect_arguments),
+    "fmt": ("lay programs out in the canonical way", _fmt_arguments),
+    "std": ("list the standard library, or show one of it", _std_arguments),
+    "explain": ("tell more about the code of a message", _explain_arguments),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="collc", description="Schedules for collective communication, proved correct.")
+    parser.add_argument("--version", action="version", version=f"collc {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (summary, add_arguments) in COMMANDS.items():
+        add_arguments(commands.add_parser(name, help=summary, description=summary))
+    return parser
+
+
+def _report(error: CollcError, as_json: bool) -> Exit:
+    from collc.terminal import tell
+
+    if as_json:
+        from collc.rendering import as_json as messages
+
+        print(json.dumps({"schedules": [], "diagnostics": messages(error.diagnostics)}, indent=2))
+    tell(error.diagnostics)
+    return error.exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. No exception leaves it."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words
+    try:
+        chosen = _parser().parse_args(words)
+        from collc import commands
+
+        return int(commands.run(chosen))
+    except CollcError as error:
+        return int(_report(error, as_json))
+    except KeyboardInterrupt:
+        print("collc: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return int(Exit.DONE)
+    except MemoryError:
+        message = "there is not enough memory for this"
+        hint = "compile one schedule at a time with --schedule NAME, or a smaller network"
+        return int(_report(SourceError(Diagnostic("E0899", message, hint=hint)), as_json))
+    except Exception as error:  # noqa: BLE001
+        from collc.terminal import internal_error
+
+        internal_error(error)
+        return int(Exit.INTERNAL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Talking to people: messages and progress on stderr, tables on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from collc.diagnostics import Diagnostic
+
+PATIENCE: Final = 2.0
+"""Seconds before progress is shown."""
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether a stream takes colours: a terminal, and NO_COLOR is not set."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def tell(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print messages to stderr."""
+    if diagnostics:
+        from collc.rendering import render
+
+        print(render(diagnostics, colour=colours(sys.stderr)), file=sys.stderr)
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to stdout, one row below the other where the terminal is too narrow."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False, no_color=not colours(sys.stdout))
+    if len(rows) == 1 or console.width < 150:
+        for row in rows:
+            wide = max(len(column) for column in columns)
+            for column, cell in zip(columns, row, strict=True):
+                print(f"{column:<{wide}}  {cell}")
+            if row is not rows[-1]:
+                print()
+        return
+    table = Table(*columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+@contextlib.contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
+    """A function (share done, words) that shows progress after a while, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _share, _words: None
+        return
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        bar: list[Callable[[float, str], None]] = []
+
+        def report(share: float, words: str) -> None:
+            if not bar:
+                if time.monotonic() - began < PATIENCE:
+                    return
+                bar.append(_bar(stack))
+            bar[0](share, words)
+
+        yield report
+
+
+def _bar(stack: contextlib.ExitStack) -> Callable[[float, str], None]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    shown = stack.enter_context(
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+    )
+    task = shown.add_task("", total=1.0)
+    return lambda share, words: shown.update(task, completed=min(1.0, share), description=words)
+
+
+def internal_error(error: Exception) -> None:
+    """Say that collc itself is at fault, and where, without a traceback."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = f" ({last.filename.rsplit('/', 1)[-1]}:{last.lineno}, in {last.name})" if last else ""
+    if os.environ.get("COLLC_TRACEBACK"):
+        traceback.print_exception(error)
+    print(
+        f"collc: internal error: {type(error).__name__}: {error}{where}\n"
+        "This is a bug in collc, not in your program. Please report it with the program that shows it;\n"
+        "COLLC_TRACEBACK=1 prints the details to send along.",
+        file=sys.stderr,
+    )
