@@ -275,9 +275,13 @@ class Builder(Transformer[Token, s.File]):
         node = s.ScheduleDeclaration(span, self._identifier(name), topology, _items(body, s.Statement))
         return self._nested(node, body)
 
-    def run(self, keyword: Token, collective: s.Call, _using: Token | None, algorithm: Token | None) -> s.RunStatement:
-        span = self._span(keyword, collective, algorithm)
-        return s.RunStatement(span, collective, self._optional_identifier(algorithm))
+    def run(self, keyword: Token, collective: s.Call, *rest: _Child) -> s.RunStatement:
+        _using, algorithm, arguments = rest
+        assert algorithm is None or isinstance(algorithm, Token)
+        assert arguments is None or isinstance(arguments, Sequence)
+        span = self._span(keyword, collective, algorithm, arguments)
+        using = self._optional_identifier(algorithm)
+        return s.RunStatement(span, collective, using, _items(arguments, s.Argument))
 
     def synthesize(self, keyword: Token, strategy: Token, arguments: Sequence | None) -> s.Synthesize:
         span = self._span(keyword, strategy, arguments)

@@ -323,10 +323,14 @@ class Move(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunStatement(Statement):
-    """`run all_reduce(dp, size: 1GiB) using ring`."""
+    """`run all_reduce(dp, size: 1GiB) using hierarchical(shape: [8, 4])`.
+
+    arguments: of the algorithm, for parameters that the collective does not have; the parentheses may be left out.
+    """
 
     collective: Call
     using: Identifier | None
+    arguments: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
