@@ -1,0 +1,295 @@
+"""The problem that link-chunk matching solves: which device wants which chunk, over which links.
+
+A chunk is wanted by the NPUs of its postcondition and, where these alone do not hang together, by
+relays on short paths from a holder to them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import Diagnostic, SourceError
+from collc.synthesis.task import Task
+from collc.ten.demand import HolderSets
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CopyProblem:
+    """Chunks to copy over direct links. K chunks, numbered 0 .. K - 1 here.
+
+    chunk: int32[K]; their numbers in the demand. pre, want: int32[K], rows of `sets`: who holds a
+    chunk at the start, and who shall get it (holders may be among them).
+    busy, total: int64[kinds, sizes], picoseconds that a transfer takes its link, and until the chunk
+    has arrived. size_of: int32[K], columns of these.
+    release: int64[K], picoseconds before which the holders do not have the chunk.
+    reserved: for a link the times [start, end) in which it is taken, ascending and disjoint.
+    """
+
+    network: Network
+    model: LinkModel
+    chunk: Ints
+    pre: Ints
+    want: Ints
+    sets: HolderSets
+    busy: Times
+    total: Times
+    size_of: Ints
+    release: Times
+    reserved: dict[int, list[tuple[int, int]]]
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        return len(self.chunk)
+
+    @property
+    def devices(self) -> int:
+        """Devices of the network, removed ones included."""
+        return self.network.device_count
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all transfers take equal time, and nothing stands in their way."""
+        kinds = np.unique(self.network.kind)
+        total, busy = self.total[kinds], self.busy[kinds]
+        same = total.size > 0 and bool((total == total.flat[0]).all() and (busy == total.flat[0]).all())
+        return same and not self.reserved and not self.release.any()
+
+    @cached_property
+    def step(self) -> int:
+        """Picoseconds of each transfer where the problem is uniform."""
+        return int(self.total[self.network.kind[0], 0])
+
+    @cached_property
+    def missing(self) -> int:
+        """Chunks to bring to devices, over all devices; one transfer each at least."""
+        sizes = self.sizes_missing
+        return int(sum(sizes))
+
+    @cached_property
+    def sizes_missing(self) -> list[int]:
+        """For each chunk, how many devices want it and do not hold it."""
+        known: dict[tuple[int, int], int] = {}
+        found: list[int] = []
+        for pair in zip(self.pre.tolist(), self.want.tolist(), strict=True):
+            if pair not in known:
+                pre, want = self.sets[pair[0]], self.sets[pair[1]]
+                known[pair] = len(want) - len(np.intersect1d(pre, want, assume_unique=True))
+            found.append(known[pair])
+        return found
+
+    def sources(self) -> list[list[tuple[int, int]]]:
+        """For each device its incoming links as (link, source)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(self.devices)]
+        pairs = zip(self.network.source.tolist(), self.network.target.tolist(), strict=True)
+        for link, (source, target) in enumerate(pairs):
+            found[target].append((link, source))
+        return found
+
+    def bits(self) -> tuple[list[int], list[int]]:
+        """For each device the chunks that it holds, and those that it still wants, as bit sets."""
+        have = [0] * self.devices
+        want = [0] * self.devices
+        for row, columns in ((have, self.pre), (want, self.want)):
+            masks: dict[int, int] = {}
+            for chunk, number in enumerate(columns.tolist()):
+                masks[number] = masks.get(number, 0) | 1 << chunk
+            for number, mask in masks.items():
+                for device in self.sets[number].tolist():
+                    row[device] |= mask
+        return have, [w & ~h for w, h in zip(want, have, strict=True)]
+
+
+def copy_problem(task: Task) -> CopyProblem:
+    """What the chunks of a task want, relays included.
+
+    Raises SourceError where a postcondition cannot be reached, or where the network has switches.
+    """
+    network = task.network
+    _need_direct_links(network)
+    table = task.demand.chunks
+    chunk = task.chunks.astype(np.int32)
+    sizes, size_of = np.unique(table.size[chunk], return_inverse=True)
+    occupancy = network.occupancy(sizes)
+    total = occupancy + network.latencies[:, None]
+    pre, want, sets = _wanted(task, chunk)
+    release = np.zeros(len(chunk), np.int64) if task.release is None else task.release[chunk]
+    return CopyProblem(
+        network=network,
+        model=task.model,
+        chunk=chunk,
+        pre=pre,
+        want=want,
+        sets=sets,
+        busy=total if task.model is LinkModel.STORE else occupancy,
+        total=total,
+        size_of=size_of.astype(np.int32).reshape(-1),
+        release=release,
+        reserved=_reserved(task),
+    )
+
+
+def _need_direct_links(network: Network) -> None:
+    ends = max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1)))
+    if ends >= network.npu_count:
+        raise SourceError(
+            Diagnostic(
+                "E0501",
+                f"tacos matches chunks to direct links, and {network.name} has switches",
+                hint="say `on unwound(...)` to replace the switches by direct links, or `synthesize pccl()`",
+            )
+        )
+
+
+def _reserved(task: Task) -> dict[int, list[tuple[int, int]]]:
+    """The times in which links are taken by what is planned already."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    rows = task.reserved
+    if rows is None or not len(rows):
+        return found
+    table, network = task.demand.chunks, task.network
+    sizes, size_of = np.unique(table.size[rows.chunk], return_inverse=True)
+    busy = network.occupancy(sizes)
+    if task.model is LinkModel.STORE:
+        busy = busy + network.latencies[:, None]
+    ends = rows.start + busy[network.kind[rows.link], size_of.reshape(-1)]
+    for link, start, end in zip(rows.link.tolist(), rows.start.tolist(), ends.tolist(), strict=True):
+        spans = found.setdefault(link, [])
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return found
+
+
+def _wanted(task: Task, chunk: Ints) -> tuple[Ints, Ints, HolderSets]:
+    """(pre, want, sets) of a CopyProblem: the postconditions, with relays where they need some."""
+    table, network = task.demand.chunks, task.network
+    relays = _Relays(network)
+    parts: list[Ints] = [table.sets.members]
+    offsets: list[int] = [int(table.sets.offsets[-1])]
+    known: dict[tuple[int, int], int] = {}
+    connected: dict[int, bool] = {}
+    want = table.post[chunk].copy()
+    pre = table.pre[chunk]
+    for row, pair in enumerate(zip(pre.tolist(), want.tolist(), strict=True)):
+        number = known.get(pair)
+        if number is None:
+            number = pair[1]
+            post = table.sets[number]
+            if number not in connected:
+                connected[number] = relays.connected(post)
+            holders = table.sets[pair[0]]
+            if not (connected[number] and bool(np.isin(holders, post, assume_unique=True).any())):
+                wanted = relays.wanted(holders.tolist(), post.tolist())
+                if len(wanted) > len(post):
+                    number = len(table.sets) + len(parts) - 1
+                    parts.append(np.array(wanted, np.int32))
+                    offsets.append(offsets[-1] + len(wanted))
+            known[pair] = number
+        want[row] = number
+    sets = table.sets
+    if len(parts) > 1:
+        grown = np.concatenate([sets.offsets, np.array(offsets[1:], np.int64)])
+        sets = HolderSets(grown, np.concatenate(parts))
+    return pre, want, sets
+
+
+class _Relays:
+    """Finds devices that pass a chunk on though they do not want it."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._loads: dict[int, int] = {}
+
+    def connected(self, members: Ints) -> bool:
+        """Whether every member reaches every other over links between members."""
+        network = self._network
+        inside = np.zeros(network.device_count, np.bool_)
+        inside[members] = True
+        for ends, starts in ((network.source, network.target), (network.target, network.source)):
+            kept = inside[ends] & inside[starts]
+            if not len(members) or not _reaches(ends[kept], starts[kept], int(members[0]), inside):
+                return False
+        return True
+
+    def wanted(self, pre: list[int], post: list[int]) -> list[int]:
+        """The postcondition's devices and the relays on cheap paths to them, ascending.
+
+        The cheapest missing device is added to the tree of all holders, one after another (Takahashi
+        and Matsuyama's Steiner tree); devices that relay much already count as farther.
+        """
+        tree, missing = set(pre), set(post) - set(pre)
+        grown: set[int] = set()
+        while missing:
+            path = self._nearest(tree, missing)
+            tree.update(path)
+            grown.update(path)
+            missing.difference_update(path)
+        for device in grown - set(post):
+            self._loads[device] = self._loads.get(device, 0) + 1
+        return sorted(grown | set(post))
+
+    @cached_property
+    def _ahead(self) -> list[list[tuple[int, int]]]:
+        """For each device its (cost, target) pairs."""
+        network = self._network
+        cost = network.occupancy(np.array([1 << 20], np.int64))[:, 0] + network.latencies
+        found: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
+        rows = zip(network.source.tolist(), network.target.tolist(), cost[network.kind].tolist(), strict=True)
+        for source, target, price in rows:
+            found[source].append((price, target))
+        return found
+
+    def _nearest(self, tree: Iterable[int], missing: set[int]) -> list[int]:
+        """The path from a tree to the nearest missing device."""
+        heap = [(0, device) for device in sorted(tree)]
+        best = {device: 0 for _, device in heap}
+        via: dict[int, int] = {}
+        while heap:
+            cost, device = heapq.heappop(heap)
+            if cost > best[device]:
+                continue
+            if device in missing:
+                path = [device]
+                while path[-1] in via:
+                    path.append(via[path[-1]])
+                return path
+            for price, target in self._ahead[device]:
+                there = cost + price + price * self._loads.get(target, 0) // 16
+                if there < best.get(target, there + 1):
+                    best[target], via[target] = there, device
+                    heapq.heappush(heap, (there, target))
+        name = self._network.device_name(min(missing))
+        raise SourceError(
+            Diagnostic("E0502", f"no path of links leads to {name}", hint="add links, or take it out of the group")
+        )
+
+
+def _reaches(source: Ints, target: Ints, start: int, members: NDArray[np.bool_]) -> bool:
+    """Whether links lead from `start` to all members."""
+    order = np.argsort(source, kind="stable")
+    offsets = np.searchsorted(source[order], np.arange(len(members) + 1)).tolist()
+    ahead = target[order].tolist()
+    seen = bytearray(len(members))
+    seen[start] = 1
+    stack, found = [start], 1
+    while stack:
+        device = stack.pop()
+        for there in ahead[offsets[device] : offsets[device + 1]]:
+            if not seen[there]:
+                seen[there] = 1
+                found += 1
+                stack.append(there)
+    return found == int(members.sum())

@@ -1,0 +1,124 @@
+"""TACOS: synthesis by matching chunks to links (Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer").
+
+A small portfolio of rules for the choice within a matching is tried, best first, until one meets the
+lower bound; the best schedule is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from collc.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis.bounds import task_bound
+from collc.synthesis.matching import CopyProblem, copy_problem
+from collc.synthesis.matching_events import EventRule, Rows, event_rows, levels_of
+from collc.synthesis.matching_steps import (
+    Row,
+    chosen_steps,
+    fewest_alternatives,
+    fifo_steps,
+    rarest_matching,
+)
+from collc.synthesis.task import Effort, Task
+from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
+
+SLACKS = (0, 10, 30, 60, 100, 200)
+"""Deadlines for the component rule, in thousandths above the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One rule: its name, and what it plans (None where that is no better than a time in picoseconds)."""
+
+    name: str
+    plan: Callable[[int | None], tuple[Schedule, int] | None]
+
+
+def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
+    """A schedule of copies over direct links by link-chunk matching.
+
+    bound: picoseconds at which to be content; None: the lower bound of the task. effort.trials beyond
+    the first add rounds of the portfolio with random ties.
+    Raises SourceError where a postcondition cannot be reached or the network has switches, NoSchedule
+    where `effort.stop` asks to stop before any schedule is there.
+    """
+    problem = copy_problem(task)
+    goal = task_bound(task).time if bound is None else bound
+    if not problem.missing:
+        return RowSchedule(task.model, Transfers.joined([]))
+    best: tuple[Schedule, int] | None = None
+    attempts = _uniform_attempts if problem.uniform else _event_attempts
+    for attempt in attempts(problem, goal, effort):
+        if effort.stop():
+            break
+        found = attempt.plan(None if best is None else best[1])
+        if found is not None and (best is None or found[1] < best[1]):
+            best = found
+            effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
+            if found[1] <= goal:
+                break
+    if best is None:
+        raise NoSchedule(Diagnostic("E0510", "tacos was stopped before it had a schedule", hint="give it more time"))
+    return best[0]
+
+
+def _uniform_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
+    """The portfolio where all transfers take equal time."""
+    least = -(-goal // problem.step)
+
+    def attempt(name: str, steps: Callable[[int], list[Row] | None]) -> _Attempt:
+        def plan(best: int | None) -> tuple[Schedule, int] | None:
+            limit = problem.missing if best is None else best // problem.step - 1
+            rows = steps(limit) if limit >= least else None
+            return None if rows is None else (_grid(problem, rows), len(rows) * problem.step)
+
+        return _Attempt(name, plan)
+
+    def chosen(name: str, rule: Callable[..., list[int]], seed: int | None) -> _Attempt:
+        def steps(limit: int) -> list[Row] | None:
+            return chosen_steps(problem, rule, None if seed is None else random.Random(seed), limit)
+
+        return attempt(name, steps)
+
+    yield attempt("fifo", lambda limit: fifo_steps(problem, limit))
+    rules = (("fewest alternatives", fewest_alternatives), ("rarest matching", rarest_matching))
+    for name, rule in rules:
+        yield chosen(name, rule, None)
+    for trial in range(max(4, effort.trials)):
+        for name, rule in rules:
+            yield chosen(f"{name}, trial {trial}", rule, effort.seed * 1_000_003 + trial)
+
+
+def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
+    """The portfolio where times differ."""
+    levels = levels_of(problem)
+
+    def attempt(rule: EventRule) -> _Attempt:
+        def plan(best: int | None) -> tuple[Schedule, int] | None:
+            rows = event_rows(problem, levels, rule, None if best is None else best - 1)
+            return None if rows is None else (_rows(problem, rows), rows.end)
+
+        return _Attempt("fifo" if rule.fifo else "fewest alternatives", plan)
+
+    slacks = SLACKS if len(levels.component) > 1 else SLACKS[:1]
+    for trial in range(max(1, effort.trials)):
+        seed = effort.seed * 1_000_003 + trial if trial else None
+        for slack in slacks:
+            for fifo in (False, True) if seed is None else (False,):
+                yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed))
+
+
+def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
+    numbers = np.append(problem.chunk.astype(np.int64), -1)
+    chunks = numbers[np.array(rows, np.int64)]
+    kind = np.uint16 if int(numbers.max()) < np.iinfo(np.uint16).max else np.uint32
+    return StepSchedule(problem.model, chunks.astype(kind), problem.step)
+
+
+def _rows(problem: CopyProblem, rows: Rows) -> RowSchedule:
+    chunk = problem.chunk[np.array(rows.chunk, np.int64)]
+    return RowSchedule(problem.model, Transfers.of(chunk, np.array(rows.link), np.array(rows.start, np.int64)))
