@@ -18,9 +18,9 @@ def _folder(name: str) -> Path:
     raise FileNotFoundError(f"collc's folder {name!r} is missing: the installation is broken")
 
 
-def grammar_text(language: str) -> str:
-    """The grammar of a language ("coll"), as Lark reads it."""
-    return (_folder("grammar") / f"{language}.lark").read_text(encoding="utf-8")
+def grammar_file(name: str) -> Path:
+    """A file of the grammars: `coll.lark`, as Lark reads it, or `coll.json`, its parse table."""
+    return _folder("grammar") / name
 
 
 def standard_library() -> dict[str, Path]:

@@ -4,18 +4,20 @@ The parser calls these as it goes, so that no other tree is ever built. Argument
 order, tokens included, None for an optional part that was left out.
 """
 
+# ruff: noqa: D102 (the rule of the same name says what a method matches, its return type what it makes)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeVar, cast
-
-from lark import Token, Transformer, v_args
+from typing import TypeVar
 
 from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.source import syntax as s
+from collc.source import tokens as t
 from collc.source.literals import LiteralError, number, quantity, string_value
+from collc.source.tokens import Token
 from collc.units import Dimension
 
 MAX_NESTING = 64
@@ -42,15 +44,11 @@ _Value = TypeVar("_Value")
 
 
 def _start(part: _Part | Sequence) -> int:
-    if isinstance(part, Token):
-        return cast("int", part.start_pos)
-    return part.start if isinstance(part, Sequence) else part.span.start
+    return part.span.start if isinstance(part, s.Node) else part.start
 
 
 def _end(part: _Part | Sequence) -> int:
-    if isinstance(part, Token):
-        return cast("int", part.end_pos)
-    return part.end if isinstance(part, Sequence) else part.span.end
+    return part.span.end if isinstance(part, s.Node) else part.end
 
 
 def _nodes(parts: Iterable[_Child], kind: type[_T]) -> tuple[_T, ...]:
@@ -61,21 +59,13 @@ def _items(sequence: Sequence | None, kind: type[_T]) -> tuple[_T, ...]:
     return _nodes(sequence.items, kind) if sequence else ()
 
 
-@v_args(inline=True)
-class Builder(Transformer[Token, s.File]):
+class Builder:
     """Builds the nodes of one file; `errors` are the mistakes that the grammar does not see."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._file = SourceFile("", "")
+    def __init__(self, file: SourceFile) -> None:
+        self._file = file
         self._heights: dict[s.Node, int] = {}
         self.errors: list[Diagnostic] = []
-
-    def begin(self, file: SourceFile) -> None:
-        """Forget the file before and start on this one."""
-        self._file = file
-        self._heights = {}
-        self.errors = []
 
     # Places and nesting
 
@@ -84,7 +74,7 @@ class Builder(Transformer[Token, s.File]):
         return Span(self._file, _start(first), _end(last))
 
     def _identifier(self, token: Token) -> s.Identifier:
-        return s.Identifier(self._span(token), str(token))
+        return s.Identifier(self._span(token), token.text)
 
     def _optional_identifier(self, token: Token | None) -> s.Identifier | None:
         return self._identifier(token) if token is not None else None
@@ -115,7 +105,7 @@ class Builder(Transformer[Token, s.File]):
         return s.File(self._file, statements)
 
     def module(self, *parts: Token) -> s.Identifier:
-        return s.Identifier(self._span(*parts), "".join(parts))
+        return s.Identifier(self._span(*parts), "".join(part.text for part in parts))
 
     def import_statement(self, keyword: Token, what: s.Identifier | Token) -> s.Import:
         span = self._span(keyword, what)
@@ -124,7 +114,13 @@ class Builder(Transformer[Token, s.File]):
         return s.Import(span, what.name, None)
 
     def param(
-        self, keyword: Token, name: Token, _colon: Token | None, kind: Token | None, _equals: Token | None, default: s.Expr | None
+        self,
+        keyword: Token,
+        name: Token,
+        _colon: Token | None,
+        kind: Token | None,
+        _equals: Token | None,
+        default: s.Expr | None,
     ) -> s.Param:
         span = self._span(keyword, name, kind, default)
         return s.Param(span, self._identifier(name), self._optional_identifier(kind), default)
@@ -188,13 +184,13 @@ class Builder(Transformer[Token, s.File]):
     ) -> s.DeviceDeclaration:
         span = self._span(kind, name, shape, attributes)
         sizes = _items(shape, s.Expr)
-        return s.DeviceDeclaration(span, str(kind), self._identifier(name), sizes, _items(attributes, s.Argument))
+        return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, _items(attributes, s.Argument))
 
     def link(
         self, keyword: Token, source: s.Expr, arrow: Token, target: s.Expr, attributes: Sequence | None
     ) -> s.LinkDeclaration:
         span = self._span(keyword, target, attributes)
-        return s.LinkDeclaration(span, source, target, arrow == "<->", _items(attributes, s.Argument))
+        return s.LinkDeclaration(span, source, target, arrow.kind == "<->", _items(attributes, s.Argument))
 
     def links(self, keyword: Token, matrix: s.Expr, attributes: Sequence | None) -> s.LinkMatrix:
         return s.LinkMatrix(self._span(keyword, matrix, attributes), matrix, _items(attributes, s.Argument))
@@ -236,19 +232,24 @@ class Builder(Transformer[Token, s.File]):
         assert isinstance(chunk, s.ChunkReference)
         assert isinstance(close, Token)
         assert isinstance(place, s.Expr)
-        reduction: s.Expr = s.StringLiteral(self._span(name), str(name))
+        reduction: s.Expr = s.StringLiteral(self._span(name), name.text)
         call = self._span(name, close)
-        if name == "reduce":
+        reducer = name.text
+        if reducer == "reduce":
             if isinstance(operation, s.Expr):
                 reduction = operation
             else:
                 hint = 'write `reduce(x, "sum")`, or `sum(x)`'
                 self._error("E0118", "`reduce` needs an operation after its chunk", call, hint)
-        elif name not in REDUCTIONS:
+        elif reducer not in REDUCTIONS:
             known = ", ".join(f"`{r}(x)`" for r in REDUCTIONS)
-            self._error("E0117", f"`{name}` is not a reduction", reduction.span, f"{known} or `reduce(x, op)` can stand here")
+            self._error(
+                "E0117", f"`{reducer}` is not a reduction", reduction.span, f"{known} or `reduce(x, op)` can stand here"
+            )
         elif operation is not None:
-            self._error("E0118", f"`{name}` takes one chunk and nothing else", call, "`reduce(x, op)` names an operation")
+            self._error(
+                "E0118", f"`{reducer}` takes one chunk and nothing else", call, "`reduce(x, op)` names an operation"
+            )
         return s.Postcondition(self._span(keyword, place), chunk, reduction, place)
 
     def algorithm(self, keyword: Token, name: Token, parameters: Sequence, *rest: _Child) -> s.Algorithm:
@@ -264,7 +265,7 @@ class Builder(Transformer[Token, s.File]):
         assert isinstance(source, s.Expr)
         assert isinstance(target, s.Expr)
         assert step is None or isinstance(step, s.Expr)
-        return s.Move(self._span(kind, target, step), str(kind), chunk, source, target, step)
+        return s.Move(self._span(kind, target, step), kind.text, chunk, source, target, step)
 
     # Schedules
 
@@ -339,7 +340,7 @@ class Builder(Transformer[Token, s.File]):
         return s.Minimize(self._span(keyword, objective), objective)
 
     def tiers(self, keyword: Token, *parts: Token) -> s.Tiers:
-        names = tuple(self._identifier(part) for part in parts if part.type == "NAME")
+        names = tuple(self._identifier(part) for part in parts if part.kind == t.NAME)
         return s.Tiers(self._span(keyword, *parts), names)
 
     # Expressions
@@ -352,17 +353,17 @@ class Builder(Transformer[Token, s.File]):
         return s.RemovedNpu(self._span(keyword, npu), npu)
 
     def removed_link(self, keyword: Token, source: s.Expr, arrow: Token, target: s.Expr) -> s.RemovedLink:
-        return s.RemovedLink(self._span(keyword, target), source, target, arrow == "<->")
+        return s.RemovedLink(self._span(keyword, target), source, target, arrow.kind == "<->")
 
     def binary(self, left: s.Expr, operator: Token, right: s.Expr) -> s.Binary:
-        return self._nested(s.Binary(self._span(left, right), str(operator), left, right), left, right)
+        return self._nested(s.Binary(self._span(left, right), operator.text, left, right), left, right)
 
     def unary(self, operator: Token, operand: s.Expr) -> s.Unary:
-        return self._nested(s.Unary(self._span(operator, operand), str(operator), operand), operand)
+        return self._nested(s.Unary(self._span(operator, operand), operator.text, operand), operand)
 
     def comparison(self, *parts: _Part) -> s.Comparison:
         operands = _nodes(parts, s.Expr)
-        words = [str(part) if isinstance(part, Token) else "," for part in parts[1:-1]]
+        words = [part.text if isinstance(part, Token) else "," for part in parts[1:-1]]
         operators = tuple(" ".join(words).split(" , "))
         return self._nested(s.Comparison(self._span(*parts), operators, operands), operands)
 
@@ -379,14 +380,16 @@ class Builder(Transformer[Token, s.File]):
         return self._nested(s.Index(self._span(base, close), base, indices), base, indices)
 
     def name(self, token: Token) -> s.Name:
-        return s.Name(self._span(token), str(token))
+        return s.Name(self._span(token), token.text)
 
     def call(self, name: Token, arguments: Sequence) -> s.Call:
         node = s.Call(self._span(name, arguments), self._identifier(name), _items(arguments, s.Argument))
         return self._nested(node, arguments)
 
     def argument(self, name: Token | None, _colon: Token | None, value: s.Expr) -> s.Argument:
-        node = s.Argument(self._span(name if name is not None else value, value), self._optional_identifier(name), value)
+        node = s.Argument(
+            self._span(name if name is not None else value, value), self._optional_identifier(name), value
+        )
         return self._nested(node, value)
 
     def star(self, token: Token) -> s.Star:
@@ -407,13 +410,13 @@ class Builder(Transformer[Token, s.File]):
 
     def _literal(self, meaning: Callable[[str], _Value], token: Token, stand_in: _Value) -> _Value:
         try:
-            return meaning(token)
+            return meaning(token.text)
         except LiteralError as error:
             self.errors.append(error.diagnostic(self._span(token)))
             return stand_in
 
     def boolean(self, token: Token) -> s.BoolLiteral:
-        return s.BoolLiteral(self._span(token), token == "true")
+        return s.BoolLiteral(self._span(token), token.text == "true")
 
     def parenthesized(self, opening: Token, inside: s.Expr, closing: Token) -> s.Expr:
         return self._nested(replace(inside, span=self._span(opening, closing)), inside)
@@ -445,5 +448,3 @@ class Builder(Transformer[Token, s.File]):
 
     def set_comprehension(self, *parts: _Child) -> s.Comprehension:
         return self._comprehension("set", parts)
-
-

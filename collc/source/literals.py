@@ -29,6 +29,11 @@ _LONG_UNITS = {
 }
 
 
+_KNOWN_UNITS = (
+    "sizes are in `B`, `kB`, `MiB`, ..., times in `ns`, `us`, `ms`, ..., rates in `GB/s`, `Gb/s`, `GiB/s`, ..."
+)
+
+
 class LiteralError(ValueError):
     """A number or a string that means nothing: code, message, hint."""
 
@@ -62,8 +67,7 @@ def unit_hint(unit: str) -> str:
     folded = {name.lower(): name for name in UNITS}
     close = _LONG_UNITS.get(unit) or folded.get(unit.lower())
     close = close or next(iter(get_close_matches(unit, UNITS, n=1, cutoff=0.6)), None)
-    known = "sizes are in `B`, `kB`, `MiB`, ..., times in `ps`, `ns`, `us`, `ms`, `s`, rates in `GB/s`, `Gb/s`, `GiB/s`, ..."
-    return f"did you mean `{close}`?" if close else known
+    return f"did you mean `{close}`?" if close else _KNOWN_UNITS
 
 
 def quantity(text: str) -> tuple[Dimension, Fraction]:
@@ -91,10 +95,8 @@ def string_value(text: str) -> str:
         escape = match[1]
         if escape not in _ESCAPES:
             message = f"`\\{escape}` means nothing in a string"
-            raise LiteralError("E0111", message, "write `\\\\` for a backslash, `\\\"` for a quote")
+            raise LiteralError("E0111", message, 'write `\\\\` for a backslash, `\\"` for a quote')
         return _ESCAPES[escape]
 
     inside = text[1:-1]
     return _ESCAPE.sub(unescape, inside) if "\\" in inside else inside
-
-
