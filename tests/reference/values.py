@@ -1,0 +1,154 @@
+"""Values of the naive evaluator: plain Python, one object for each thing."""
+
+from __future__ import annotations
+
+import operator as op
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+
+class BadProgramError(Exception):
+    """The reference finds a program wrong (it says little about why)."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Bytes, picoseconds or bytes per second."""
+
+    dimension: str
+    value: Fraction
+
+
+@dataclass(eq=False)
+class Device:
+    kind: str
+    label: str = ""
+    number: int = -1
+    present: bool = True
+    buffer: int = -1
+    multicast: bool = False
+    reduces: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    source: Device
+    target: Device
+    latency: int | None
+    bandwidth: Fraction | None
+
+
+@dataclass(eq=False)
+class Family:
+    """Devices or topologies by their indices; `order` lists the indices by number."""
+
+    shape: tuple[int, ...]
+    items: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    order: list[tuple[int, ...]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Topology:
+    name: str = ""
+    devices: list[Device] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    families: dict[str, Family] = field(default_factory=dict)
+    axes: list[int] = field(default_factory=list)
+
+    @property
+    def npus(self) -> list[Device]:
+        return [d for d in self.devices if d.kind == "npu"]
+
+    @property
+    def switches(self) -> list[Device]:
+        return [d for d in self.devices if d.kind == "switch"]
+
+    def numbered(self) -> Topology:
+        """NPUs first, in order of declaration, then switches."""
+        for number, device in enumerate(self.npus + self.switches):
+            device.number = number
+        return self
+
+
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    "+": op.add,
+    "-": op.sub,
+    "*": op.mul,
+    "/": lambda a, b: Fraction(a) / Fraction(b),
+    "//": op.floordiv,
+    "%": op.mod,
+    "**": op.pow,
+    "<<": op.lshift,
+    ">>": op.rshift,
+    "&": op.and_,
+    "|": op.or_,
+    "^": op.xor,
+}
+
+
+def binary(operator: str, a: Any, b: Any) -> Any:
+    """`a operator b` on plain values and quantities."""
+    if isinstance(a, Quantity) or isinstance(b, Quantity):
+        return _quantities(operator, a, b)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return _collections(operator, a, b)
+    if operator == "**" and b < 0:
+        return Fraction(a) ** b
+    return PLAIN[operator](a, b)
+
+
+def _collections(operator: str, a: tuple, b: tuple) -> tuple:
+    (_, left), (_, right) = a, b
+    match operator:
+        case "+":
+            return ("list", left + right)
+        case "|":
+            return ("set", left + [x for x in right if x not in left])
+        case "&":
+            return ("set", [x for x in left if x in right])
+        case "-":
+            return ("set", [x for x in left if x not in right])
+    raise BadProgramError(operator)
+
+
+def _quantities(operator: str, a: Any, b: Any) -> Any:
+    if isinstance(a, Quantity) and isinstance(b, Quantity):
+        if a.dimension == b.dimension and operator in "+-%":
+            return Quantity(a.dimension, PLAIN[operator](a.value, b.value))
+        if a.dimension == b.dimension:
+            return a.value / b.value if operator == "/" else a.value // b.value
+        raise BadProgramError(f"{a.dimension} {operator} {b.dimension}")
+    if isinstance(a, Quantity) and operator in ("*", "/", "//"):
+        if operator == "//":
+            return Quantity(a.dimension, Fraction(a.value // b))
+        value = a.value * b if operator == "*" else a.value / b
+        if a.dimension == "bytes" and value.denominator != 1:
+            raise BadProgramError("not a whole number of bytes")
+        return Quantity(a.dimension, value)
+    if isinstance(b, Quantity) and operator == "*":
+        return Quantity(b.dimension, b.value * a)
+    raise BadProgramError(f"{a} {operator} {b}")
+
+
+def compare(operator: str, a: Any, b: Any) -> bool:
+    """One comparison."""
+    if operator in ("in", "not in"):
+        found = any(a == x for x in (b[1] if isinstance(b, tuple) else b))
+        return found == (operator == "in")
+    if isinstance(a, Quantity):
+        a, b = a.value, b.value
+    match operator:
+        case "==":
+            return a == b
+        case "!=":
+            return a != b
+        case "<":
+            return a < b
+        case "<=":
+            return a <= b
+        case ">":
+            return a > b
+        case _:
+            return a >= b
