@@ -97,6 +97,10 @@ class Part:
     family: Family
 
 
+class Several(list[Any]):
+    """What a slice of copies gives: topologies, or the same part of each."""
+
+
 class Evaluator:
     """One file with everything that it imports; `params` are values given from outside."""
 
@@ -237,12 +241,10 @@ class Evaluator:
     def part(self, e: s.Member | s.Index, scope: Scope) -> Any:
         base = self.value(e.base, scope)
         if isinstance(e, s.Member):
-            if isinstance(base, Part):
-                base = base.family.items[()]
-            if e.member.name == "npus":
-                return [d for d in base.npus if d.present]
-            return only(Part(base, base.families[e.member.name]))
+            return member(base, e.member.name)
         indices = [None if isinstance(i, s.Star) else self.value(i, scope) for i in e.indices]
+        if isinstance(base, Several):
+            return [device for part in base for device in flat(select(part, indices))]
         if isinstance(base, Topology):
             return pick(base.npus, indices[0])
         if isinstance(base, Part):
@@ -259,6 +261,8 @@ class Evaluator:
                 return select(value, [None] * len(value.family.shape))
             case Device():
                 return [value]
+            case Several():
+                return [d for x in value for d in self.group(x if isinstance(x, Part) else member(x, "npus"))]
             case ("set" | "list", items):
                 return list(items)
             case _:
@@ -506,7 +510,26 @@ def select(part: Part, indices: list[Any]) -> Any:
     found = [family.items[i] for i in product(*axes)]
     if all(isinstance(i, int) for i in indices):
         return found[0]
+    if any(isinstance(x, Topology) for x in found):
+        return Several(found)
     return [d for d in found if d.present]
+
+
+def member(base: Any, name: str) -> Any:
+    """`pod.gpu`, `pod.npus`, and the same of all in a slice of copies."""
+    if isinstance(base, Several):
+        found = [member(x, name) for x in base]
+        return [d for npus in found for d in npus] if name == "npus" else Several(found)
+    if isinstance(base, Part):
+        base = base.family.items[()]
+    if name == "npus":
+        return [d for d in base.npus if d.present]
+    return only(Part(base, base.families[name]))
+
+
+def flat(value: Any) -> list[Any]:
+    """One or several as a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def copy_of(base: Topology) -> Topology:
