@@ -9,6 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 
+PICOSECONDS = 10**12
+
+
 class BadProgramError(Exception):
     """The reference finds a program wrong (it says little about why)."""
 
@@ -119,17 +122,30 @@ def _quantities(operator: str, a: Any, b: Any) -> Any:
             return Quantity(a.dimension, PLAIN[operator](a.value, b.value))
         if a.dimension == b.dimension:
             return a.value / b.value if operator == "/" else a.value // b.value
-        raise BadProgramError(f"{a.dimension} {operator} {b.dimension}")
+        return _mixed(operator, a, b)
     if isinstance(a, Quantity) and operator in ("*", "/", "//"):
-        if operator == "//":
-            return Quantity(a.dimension, Fraction(a.value // b))
-        value = a.value * b if operator == "*" else a.value / b
-        if a.dimension == "bytes" and value.denominator != 1:
-            raise BadProgramError("not a whole number of bytes")
-        return Quantity(a.dimension, value)
+        value = PLAIN[operator](a.value, b)
+        return _whole(Quantity(a.dimension, Fraction(value)))
     if isinstance(b, Quantity) and operator == "*":
-        return Quantity(b.dimension, b.value * a)
+        return _whole(Quantity(b.dimension, b.value * a))
     raise BadProgramError(f"{a} {operator} {b}")
+
+
+def _mixed(operator: str, a: Quantity, b: Quantity) -> Quantity:
+    match (a.dimension, operator, b.dimension):
+        case ("bytes", "/", "rate"):
+            return Quantity("time", a.value / b.value * PICOSECONDS)
+        case ("bytes", "/", "time"):
+            return Quantity("rate", a.value / b.value * PICOSECONDS)
+        case ("rate", "*", "time") | ("time", "*", "rate"):
+            return _whole(Quantity("bytes", a.value * b.value / PICOSECONDS))
+    raise BadProgramError(f"{a.dimension} {operator} {b.dimension}")
+
+
+def _whole(quantity: Quantity) -> Quantity:
+    if quantity.dimension == "bytes" and quantity.value.denominator != 1:
+        raise BadProgramError("not a whole number of bytes")
+    return quantity
 
 
 def compare(operator: str, a: Any, b: Any) -> bool:
