@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,8 @@ def save_module(module: Module, folder: Path) -> None:
 def load_module(folder: Path) -> Module:
     """Read a module that `save_module` wrote; the schedule's columns stay on disk (memory-mapped).
 
-    Raises SourceError (T0110) where a file is missing, broken or does not fit the others, and what `parse_module` raises.
+    Raises SourceError (T0110) where a file is missing, broken or does not fit the others,
+    and what `parse_module` raises.
     """
     text_file = folder / "module.ten"
     try:
@@ -147,7 +148,7 @@ def _sorted(folder: Path, rows: Transfers, block: int = 1 << 22) -> None:
             _broken(folder / "start.npy", f"is not sorted at row {low + int(falls.argmax()) + 1}")
 
 
-def _array(path: Path) -> NDArray[np.generic]:
+def _array(path: Path) -> NDArray[Any]:
     try:
         found: object = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
@@ -156,4 +157,4 @@ def _array(path: Path) -> NDArray[np.generic]:
         _broken(path, "is no NumPy file of plain numbers")
     if not isinstance(found, np.ndarray):
         _broken(path, "is no NumPy file of plain numbers")
-    return cast("NDArray[np.generic]", found)
+    return cast("NDArray[Any]", found)

@@ -19,7 +19,7 @@ _KEYWORDS: Final = """
     ten module model store pipelined algorithm seed bound note network unwound npus switches names from strides
     removed options buffer multicast reduces axis kind latency bandwidth unknown link demand run group standard chunks
     root op set family chunk pre post sum max min prod schedule rows steps of as uint16 uint32 at step send reduce
-    over lane phase inverted
+    over lane phase inverted planned
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
 """Words that a name must not be unless it is quoted."""

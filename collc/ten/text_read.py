@@ -19,7 +19,7 @@ from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text_cursor import LARGEST, Cursor
-from collc.ten.text_demand import read_demand
+from collc.ten.text_demand import MOST_CHUNKS, read_demand
 from collc.ten.text_names import chunk_labels, indexed, network_link_labels
 from collc.ten.text_network import MOST_LINKS, device_label, read_network
 from collc.ten.text_write import VERSION
@@ -68,6 +68,10 @@ def _module(cursor: Cursor, depth: int) -> Module:
     notes: list[str] = []
     while cursor.accept("note"):
         notes.append(cursor.string())
+    planned = None
+    if cursor.accept("planned"):
+        cursor.expect("{")
+        planned = frozenset(cursor.items("}", 0, _INT32, "run", MOST_CHUNKS))
     network = read_network(cursor)
     demand = read_demand(cursor, network)
     schedule = _schedule(cursor, network, demand) if cursor.accept("schedule") else None
@@ -80,7 +84,19 @@ def _module(cursor: Cursor, depth: int) -> Module:
         cursor.expect("{")
         phases.append(Phase(_module(cursor, depth + 1), inverted))
         cursor.expect("}")
-    return Module(name, network, demand, model, schedule, algorithm, seed, bound, tuple(notes), tuple(phases))
+    return Module(
+        name=name,
+        network=network,
+        demand=demand,
+        model=model,
+        schedule=schedule,
+        algorithm=algorithm,
+        seed=seed,
+        bound=bound,
+        notes=tuple(notes),
+        planned=planned,
+        phases=tuple(phases),
+    )
 
 
 class _TransferReader:

@@ -62,6 +62,8 @@ def _module(module: Module, pad: str) -> Iterator[str]:
         yield f"{pad}bound {time_text(module.bound.time)} {quoted(module.bound.name)}\n"
     for note in module.notes:
         yield f"{pad}note {quoted(note)}\n"
+    if module.planned is not None:
+        yield f"{pad}planned {{{numbers_text(sorted(module.planned))}}}\n"
     yield from _network(module.network, pad)
     yield from _demand(module.demand, pad)
     if module.schedule is not None:
@@ -146,17 +148,16 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
     ranks: list[int] = [family.rank for family in table.families]
     sizes = {size: size_text(size) for size in np.unique(table.size).tolist()}
     ops = ["" if op is Op.COPY else f"{op.name.lower()} " for op in Op]
-    families: list[int] = table.family.tolist()
+    heads: list[tuple[int, list[int]]] = list(zip(table.family.tolist(), table.index.tolist(), strict=True))
     rows = zip(
-        families,
-        table.index.tolist(),
+        heads,
         table.size.tolist(),
         table.pre.tolist(),
         table.post.tolist(),
         table.op.tolist(),
         strict=True,
     )
-    for family, index, size, pre, post, op in rows:
+    for (family, index), size, pre, post, op in rows:
         rank = ranks[family]
         at = f"[{', '.join(map(str, index[:rank]))}]" if rank else ""
         yield f"{pad}chunk {names[family]}{at} {sizes[size]} pre @{pre} post {ops[op]}@{post}\n"

@@ -1,0 +1,300 @@
+"""The text form prints and reads back exactly, and refuses everything else in words."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import lark
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collc.diagnostics import SourceError, SourceFile
+from collc.ten.module import Bound, Module
+from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
+from collc.ten.text import format_module, parse_module, write_module
+from tests.support import all_gather, all_reduce, dgx1, grid, ring, switched
+from tests.ten.modules import content, modules
+
+GRAMMAR = Path(__file__).parents[2] / "grammar" / "ten.lark"
+SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def grammar() -> lark.Lark:
+    return lark.Lark(GRAMMAR.read_text(), parser="lalr", lexer="basic", strict=True)
+
+
+def read(text: str) -> Module:
+    return parse_module(SourceFile("test.ten", text))
+
+
+def accepted(parser: lark.Lark, text: str) -> bool:
+    try:
+        parser.parse(text)
+    except lark.exceptions.UnexpectedInput:
+        return False
+    return True
+
+
+def example() -> Module:
+    rows = Transfers.of(np.array([0, 3, 1]), np.array([0, 1, 2]), np.array([0, 0, 20_031_250]))
+    return Module(
+        "quick",
+        ring(4),
+        all_gather([0, 1, 2, 3]),
+        schedule=RowSchedule(LinkModel.STORE, rows),
+        algorithm="tacos{seed=7}",
+        seed=7,
+        bound=Bound(40_062_500, "in-degree of npu[0]"),
+        notes=("tried 2",),
+    )
+
+
+GOOD = format_module(example())
+
+
+def test_the_form_of_an_example() -> None:
+    lines = GOOD.splitlines()
+    assert lines[:6] == [
+        "ten 1",
+        'module "quick"',
+        "model store",
+        'algorithm "tacos{seed=7}"',
+        "seed 7",
+        'bound 40.0625us "in-degree of npu[0]"',
+    ]
+    assert "    kind 0 latency 0.5us bandwidth 50GiB/s" in lines
+    assert "        chunk x[1, 0] 1MiB pre @1 post @4" in lines
+    assert lines[-7:] == [
+        "schedule store rows {",
+        "    at 0us",
+        "        send 0:x[0, 0] over npu[0] -> npu[1]",
+        "        send 0:x[3, 0] over npu[1] -> npu[0]",
+        "    at 20.03125us",
+        "        send 0:x[1, 0] over npu[1] -> npu[2]",
+        "}",
+    ]
+
+
+@SLOW
+@given(modules())
+def test_prints_and_reads_back(module: Module) -> None:
+    text = format_module(module)
+    again = read(text)
+    assert content(again) == content(module)
+    assert format_module(again) == text
+
+
+@SLOW
+@given(modules(), st.data())
+def test_reader_and_grammar_accept_the_same(grammar: lark.Lark, module: Module, data: st.DataObject) -> None:
+    text = format_module(module)
+    assert accepted(grammar, text)
+    pieces = [
+        "",
+        " ",
+        "\n",
+        "# c\n",
+        "{",
+        "}",
+        "[0]",
+        "%0",
+        "@0",
+        '"x"',
+        "send",
+        "lane 1",
+        "3",
+        "1us",
+        "0..2",
+        "->",
+        "é",
+    ]
+    for _ in range(4):
+        low = data.draw(st.integers(0, len(text)))
+        high = data.draw(st.integers(low, min(len(text), low + 6)))
+        broken = text[:low] + data.draw(st.sampled_from(pieces)) + text[high:]
+        codes = set()
+        try:
+            read(broken)
+        except SourceError as error:
+            codes = {d.code for d in error.diagnostics if d.span is not None}
+        if accepted(grammar, broken):
+            assert not codes & {"T0101", "T0102"}, broken
+        else:
+            # A wrong number or name that stands before the syntax error is reported first.
+            assert codes, broken
+
+
+def test_parallel_links_are_lanes() -> None:
+    rows = Transfers.of(np.array([0, 0]), np.array([4, 5]), np.array([0, 0]), True)
+    module = Module("m", dgx1(), all_reduce(list(range(8))), schedule=RowSchedule(LinkModel.PIPELINED, rows))
+    text = format_module(module)
+    assert "reduce 0:x[0, 0] over npu[0] -> npu[4]\n" in text
+    assert "reduce 0:x[0, 0] over npu[0] -> npu[4] lane 1\n" in text
+    assert content(read(text)) == content(module)
+
+
+def test_grids_keep_their_layout() -> None:
+    chunk = np.full((3, 8), 65535, np.uint16)
+    chunk[0, 1], chunk[2, 3] = 2, 1
+    module = Module("m", ring(4), all_gather([0, 1, 2, 3]), schedule=StepSchedule(LinkModel.STORE, chunk, 7, 1))
+    text = format_module(module)
+    assert "schedule store steps 3 of 0.000007us as uint16 reduce 1 {" in text
+    assert content(read(text)) == content(module)
+
+
+def test_streaming_writes_the_same() -> None:
+    file = io.StringIO()
+    write_module(example(), file)
+    assert file.getvalue() == GOOD
+
+
+def test_reads_what_a_person_wrote() -> None:
+    messy = GOOD.replace("npu[0] -> npu[1]", 'npu [ 0 ]\n->"npu"[1]').replace(
+        "send 0:x[0, 0]", "send 0 : x[0,0] # hm\n"
+    )
+    messy = (
+        messy.replace("    at 20.03125us", "at 20031250ps").replace("0:x[3, 0]", "%3").replace("50GiB/s", "51200MiB/s")
+    )
+    assert content(read(messy)) == content(example())
+
+
+def test_unsorted_rows_are_sorted() -> None:
+    head, _, _ = GOOD.partition("    at 0us")
+    text = head + "at 5ps send %1 over %3 at 1ps send %2 over %0 }"
+    schedule = read(text).schedule
+    assert schedule is not None
+    assert schedule.transfers.start.tolist() == [1, 5]
+
+
+WRONG = [
+    ("ten 1", "ten 2", "T0103"),
+    ("ten 1", "tan 1", "T0102"),
+    ('"quick"', '"quick', "T0101"),
+    ('"quick"', '"qu\\ick"', "T0101"),
+    ('"quick"', "quick", "T0102"),
+    ("seed 7", "seed 7.5", "T0101"),
+    ("seed 7", "seed 99999999999999999999999", "T0104"),
+    ("40.0625us", "40.06250000001us", "T0105"),
+    ("40.0625us", "40GiB", "T0105"),
+    ("40.0625us", "40parsec", "T0105"),
+    ("40.0625us", "-1us", "T0104"),
+    ("40.0625us", "1/0us", "T0105"),
+    ("npus 4", "npus 99999999", "T0104"),
+    ("npus 4", "npus -1", "T0104"),
+    ("npus 4", "npus 3", "T0107"),
+    ("names npu[4] from 0", "names npu[4] from 0 strides [1, 1]", "T0107"),
+    ("names npu[4] from 0", "names npu[4] from 0 strides [0]", "T0107"),
+    ("names npu[4] from 0", "names npu[99999, 99999] from 0", "T0107"),
+    ("kind 0 latency", "kind 1 latency", "T0107"),
+    ("bandwidth 50GiB/s", "bandwidth 0GiB/s", "T0104"),
+    ("bandwidth 50GiB/s", "bandwidth 50", "T0102"),
+    ("link npu[0] -> npu[1] kind 0", "link npu[0] -> npu[9] kind 0", "T0106"),
+    ("link npu[0] -> npu[1] kind 0", "link npu[0] -> npu[1] kind 1", "T0104"),
+    ("link npu[0] -> npu[1] kind 0", "link npu[0] -> npu[1] kind 0 axis 0", "T0104"),
+    ("group [0..4]", "group [0..5]", "T0104"),
+    ("group [0..4]", "group [0, 0, 1, 2, 3]", "T0108"),
+    ("standard all_gather 4MiB", "standard all_gather 4us", "T0105"),
+    ("set @1 =", "set @2 =", "T0107"),
+    ("set @4 = {0..4}", "set @4 = {3, 2}", "T0107"),
+    ("set @4 = {0..4}", "set @4 = {2..1}", "T0104"),
+    ("set @4 = {0..4}", "set @4 = {0..}", "T0102"),
+    ("family x 2", "family x 65", "T0104"),
+    ("chunk x[1, 0] 1MiB pre @1", "chunk y[1, 0] 1MiB pre @1", "T0106"),
+    ("chunk x[1, 0] 1MiB pre @1", "chunk x[1] 1MiB pre @1", "T0106"),
+    ("chunk x[1, 0] 1MiB pre @1", "chunk x[1, 0] 0.3B pre @1", "T0105"),
+    ("chunk x[1, 0] 1MiB pre @1", "chunk x[1, 0] 99999999PiB pre @1", "T0104"),
+    ("chunk x[1, 0] 1MiB pre @1", "chunk x[1, 0] 1MiB pre @5", "T0104"),
+    ("send 0:x[3, 0]", "send 1:x[3, 0]", "T0106"),
+    ("send 0:x[3, 0]", "send 0:x[4, 0]", "T0106"),
+    ("send 0:x[3, 0]", "send 0:model[3, 0]", "T0102"),
+    ("send 0:x[3, 0]", "copy 0:x[3, 0]", "T0102"),
+    ("over npu[1] -> npu[0]", "over npu[1] -> npu[3]", "T0106"),
+    ("over npu[1] -> npu[0]", "over npu[1] -> npu[0] lane 1", "T0106"),
+    ("at 0us", "at 0", "T0102"),
+    ("at 20.03125us", "at 99999999999s", "T0104"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "code"), WRONG)
+def test_mistakes_are_named(old: str, new: str, code: str) -> None:
+    assert old in GOOD
+    with pytest.raises(SourceError) as caught:
+        read(GOOD.replace(old, new, 1))
+    (found,) = caught.value.diagnostics
+    assert found.code == code, found
+    assert found.span is not None
+    assert found.span.line >= 1
+
+
+def test_place_of_a_mistake() -> None:
+    with pytest.raises(SourceError) as caught:
+        read(GOOD.replace("over npu[1] -> npu[0]", "over npu[1] -> npu[3]", 1))
+    (found,) = caught.value.diagnostics
+    line = next(n for n, text in enumerate(GOOD.splitlines(), 1) if "0:x[3, 0] over" in text)
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (line, 29)
+    assert "npu[1] -> npu[3]" in found.message
+
+
+def test_a_keyword_as_a_name_gets_a_hint() -> None:
+    with pytest.raises(SourceError) as caught:
+        read(GOOD.replace("family x", "family send"))
+    assert '"send"' in caught.value.diagnostics[0].hint
+
+
+def test_grids_refuse_what_does_not_fit() -> None:
+    chunk = np.full((2, 8), 65535, np.uint16)
+    chunk[0, 0], chunk[1, 0] = 0, 1
+    module = Module("m", ring(4), all_gather([0, 1, 2, 3]), schedule=StepSchedule(LinkModel.STORE, chunk, 7, 1))
+    text = format_module(module)
+    for old, new, code in [
+        ("steps 2 of", "steps 1 of", "T0104"),
+        ("steps 2 of", "steps 900000000 of", "T0108"),
+        ("of 0.000007us", "of 0us", "T0104"),
+        ("uint16", "uint8", "T0102"),
+        ("step 1", "step 0", "T0109"),
+        ("reduce 1 {", "{", "T0109"),
+        ("0:x[1, 0] over", "%65535 over", "T0109"),
+        ("npu[0] -> npu[1]\n}", "%77 }", "T0109"),
+        ("over npu[0] -> npu[1]\n}", "over %8 }", "T0109"),
+    ]:
+        if old not in text:
+            continue
+        with pytest.raises(SourceError) as caught:
+            read(text.replace(old, new, 1))
+        assert caught.value.diagnostics[0].code == code, (old, new)
+
+
+@SLOW
+@given(st.one_of(st.text(), st.text(alphabet='ten 1module"{}[]%@.->0159us#\n\\')))
+def test_rubbish_is_refused_in_words(text: str) -> None:
+    with pytest.raises(SourceError):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ten", "ten 1", "ten 1 module", '"' * 50_000, "#" * 100_000, " " * 200_000 + "\x00"]
+)
+def test_edges_are_refused_in_words(text: str) -> None:
+    with pytest.raises(SourceError):
+        read(text)
+
+
+def test_nesting_is_limited() -> None:
+    body = GOOD.removeprefix("ten 1\n")
+    deep = body
+    for _ in range(10):
+        deep = f"{body}phase {{ {deep} }}"
+    with pytest.raises(SourceError) as caught:
+        read("ten 1 " + deep)
+    assert caught.value.diagnostics[0].code == "T0108"
+
+
+@pytest.mark.parametrize("net", [grid(3, 3), switched(4, buffer=3, multicast=True), dgx1()])
+def test_networks_keep_their_switches(net) -> None:
+    module = Module("m", net, all_gather(list(range(net.npu_count))))
+    assert content(read(format_module(module)).network) == content(net)
