@@ -26,6 +26,9 @@ MAX_NESTING = 64
 REDUCTIONS = ("sum", "max", "min", "prod")
 """What `post` can do to the contributions."""
 
+RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
+"""Words that an expression could not use as names."""
+
 _Part = Token | s.Node
 
 
@@ -74,6 +77,9 @@ class Builder:
         return Span(self._file, _start(first), _end(last))
 
     def _identifier(self, token: Token) -> s.Identifier:
+        if token.text in RESERVED:
+            hint = f"call it '{token.text}_', or better by what it means"
+            self._error("E0115", f"'{token.text}' is a word of the language and cannot be a name", self._span(token), hint)
         return s.Identifier(self._span(token), token.text)
 
     def _optional_identifier(self, token: Token | None) -> s.Identifier | None:
@@ -92,7 +98,7 @@ class Builder:
                 height = max([height, *(heights.get(item, 0) for item in part)])
         if height >= MAX_NESTING:
             message = f"this goes more than {MAX_NESTING} levels deep"
-            raise SourceError(Diagnostic("E0802", message, node.span, hint="give parts of it names with `let`"))
+            raise SourceError(Diagnostic("E0806", message, node.span, hint="give parts of it names with 'let'"))
         heights[node] = height + 1
         return node
 
@@ -239,16 +245,16 @@ class Builder:
             if isinstance(operation, s.Expr):
                 reduction = operation
             else:
-                hint = 'write `reduce(x, "sum")`, or `sum(x)`'
-                self._error("E0118", "`reduce` needs an operation after its chunk", call, hint)
+                hint = 'write 'reduce(x, "sum")', or 'sum(x)''
+                self._error("E0118", "'reduce' needs an operation after its chunk", call, hint)
         elif reducer not in REDUCTIONS:
-            known = ", ".join(f"`{r}(x)`" for r in REDUCTIONS)
+            known = ", ".join(f"'{r}(x)'" for r in REDUCTIONS)
             self._error(
-                "E0117", f"`{reducer}` is not a reduction", reduction.span, f"{known} or `reduce(x, op)` can stand here"
+                "E0117", f"'{reducer}' is not a reduction", reduction.span, f"{known} or 'reduce(x, op)' can stand here"
             )
         elif operation is not None:
             self._error(
-                "E0118", f"`{reducer}` takes one chunk and nothing else", call, "`reduce(x, op)` names an operation"
+                "E0118", f"'{reducer}' takes one chunk and nothing else", call, "'reduce(x, op)' names an operation"
             )
         return s.Postcondition(self._span(keyword, place), chunk, reduction, place)
 

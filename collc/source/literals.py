@@ -30,7 +30,7 @@ _LONG_UNITS = {
 
 
 _KNOWN_UNITS = (
-    "sizes are in `B`, `kB`, `MiB`, ..., times in `ns`, `us`, `ms`, ..., rates in `GB/s`, `Gb/s`, `GiB/s`, ..."
+    "sizes are in 'B', 'kB', 'MiB', ..., times in 'ns', 'us', 'ms', ..., rates in 'GB/s', 'Gb/s', 'GiB/s', ..."
 )
 
 
@@ -60,14 +60,14 @@ def unit_hint(unit: str) -> str:
     """What to try in place of an unknown unit."""
     bits = re.fullmatch(r"([kKMGTP]i?)b", unit)
     if bits:
-        return f"`{bits[1]}B` is bytes; bits stand only in rates, as `{bits[1]}b/s`"
+        return f"'{bits[1]}B' is bytes; bits stand only in rates, as '{bits[1]}b/s'"
     rate = re.fullmatch(r"([kKMGTP]?i?)([bB])ps", unit)
     if rate:
-        return f"did you mean `{rate[1]}{rate[2]}/s`?"
+        return f"did you mean '{rate[1]}{rate[2]}/s'?"
     folded = {name.lower(): name for name in UNITS}
     close = _LONG_UNITS.get(unit) or folded.get(unit.lower())
     close = close or next(iter(get_close_matches(unit, UNITS, n=1, cutoff=0.6)), None)
-    return f"did you mean `{close}`?" if close else _KNOWN_UNITS
+    return f"did you mean '{close}'?" if close else _KNOWN_UNITS
 
 
 def quantity(text: str) -> tuple[Dimension, Fraction]:
@@ -77,10 +77,10 @@ def quantity(text: str) -> tuple[Dimension, Fraction]:
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise LiteralError("E0110", f"`{text}` is not a number with a unit", unit_hint(""))
+        raise LiteralError("E0110", f"'{text}' is not a number with a unit", unit_hint(""))
     digits, unit = match.groups()
     if unit not in UNITS:
-        raise LiteralError("E0108", f"`{unit}` is not a unit", unit_hint(unit))
+        raise LiteralError("E0108", f"'{unit}' is not a unit", unit_hint(unit))
     dimension, scale = UNITS[unit]
     return dimension, number(digits) * scale
 
@@ -94,8 +94,8 @@ def string_value(text: str) -> str:
     def unescape(match: re.Match[str]) -> str:
         escape = match[1]
         if escape not in _ESCAPES:
-            message = f"`\\{escape}` means nothing in a string"
-            raise LiteralError("E0111", message, 'write `\\\\` for a backslash, `\\"` for a quote')
+            message = f"'\\{escape}' means nothing in a string"
+            raise LiteralError("E0111", message, 'write '\\\\' for a backslash, '\\"' for a quote')
         return _ESCAPES[escape]
 
     inside = text[1:-1]

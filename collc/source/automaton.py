@@ -1,0 +1,108 @@
+"""The LALR(1) automaton that reads a file by its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from collc.source.build import Builder
+from collc.source.table import KEEP, NONE, SPLICE, Rule, Table
+from collc.source.tokens import END, NAME, Token
+
+
+class Unexpected(Exception):
+    """A token that cannot stand where it came."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__(token.text)
+        self.token = token
+
+
+def _word(kind: str) -> Token:
+    return Token(NAME if kind.isidentifier() else kind, kind if kind.isidentifier() else "", 0, 0)
+
+
+class Automaton:
+    """On its way through a file: the states passed and, for each but the first, the value read on the way to it.
+
+    A word is a keyword where the table has it in this state, and a name elsewhere, as Lark's contextual lexer has it.
+    """
+
+    def __init__(self, table: Table, builder: Builder) -> None:
+        self.states: list[int] = [0]
+        self.values: list[Any] = []
+        self._table = table
+        self._methods: list[Callable[..., Any] | None] = [
+            None if rule.method in (KEEP, SPLICE) else getattr(builder, rule.method) for rule in table.rules
+        ]
+
+    def feed(self, token: Token) -> None:
+        """Take the next token; after END, the file is the one value left. Raises Unexpected."""
+        states = self.states
+        rows, goto, rules = self._table.actions, self._table.goto, self._table.rules
+        word, kind = token.text, token.kind
+        while True:
+            row = rows[states[-1]]
+            action = row.get(word) if kind == NAME else None
+            if action is None:
+                action = row.get(kind)
+                if action is None:
+                    raise Unexpected(token)
+            if action >= 0:
+                states.append(action)
+                self.values.append(token)
+                return
+            rule = rules[-1 - action]
+            if rule.method == KEEP:
+                states[-1] = goto[states[-2]][rule.origin]
+                continue
+            self._reduce(-1 - action, rule)
+            if kind == END and rule.origin == "file":
+                return
+
+    def _reduce(self, number: int, rule: Rule) -> None:
+        states, values = self.states, self.values
+        split = len(values) - rule.size
+        children = values[split:]
+        del values[split:], states[split + 1 :]
+        arguments: list[Any] = []
+        for child in rule.plan:
+            if child in rule.splices:
+                arguments.extend(children[child])
+            else:
+                arguments.append(None if child == NONE else children[child])
+        method = self._methods[number]
+        values.append(arguments if method is None else method(*arguments))
+        states.append(self._table.goto[states[-1]][rule.origin])
+
+    # For the time after an error
+
+    def accepts(self, token: Token) -> bool:
+        """Whether a token can stand here."""
+        return self.accepts_at(len(self.states) - 1, token)
+
+    def accepts_at(self, height: int, token: Token) -> bool:
+        """Whether a token could stand here if only `height` values had been read."""
+        states = self.states[: height + 1]
+        while True:
+            row = self._table.actions[states[-1]]
+            action = row.get(token.text) if token.kind == NAME else None
+            action = row.get(token.kind) if action is None else action
+            if action is None:
+                return False
+            if action >= 0:
+                return True
+            rule = self._table.rules[-1 - action]
+            if rule.size:
+                del states[-rule.size :]
+            states.append(self._table.goto[states[-1]][rule.origin])
+            if token.kind == END and rule.origin == "file":
+                return True
+
+    def acceptable(self) -> frozenset[str]:
+        """Every terminal that can stand here."""
+        return frozenset(kind for kind in self._table.actions[self.states[-1]] if self.accepts(_word(kind)))
+
+    def cut(self, height: int) -> None:
+        """Forget all values but the first `height`."""
+        del self.values[height:], self.states[height + 1 :]

@@ -1,0 +1,362 @@
+"""Every syntax error of a file: what each is, and where reading goes on after it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from collc.diagnostics import Diagnostic, Note, SourceFile, Span
+from collc.source import tokens as t
+from collc.source.automaton import Automaton
+from collc.source.build import Builder
+from collc.source.expectations import ANYWHERE, BODIES, HEADERS, STATEMENTS, expected, found
+from collc.source.literals import unit_hint
+from collc.source.problems import did_you_mean, listed
+from collc.source.table import Table
+from collc.source.tokens import Token
+from collc.units import UNITS
+
+MAX_ERRORS: Final = 50
+"""Errors told of one file."""
+
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_IN_EXPRESSION: Final = frozenset({"(", "[", ",", ".", "=", ":", "+", "-", "*", "/", "|", "&", "==", "<", ">", ".."})
+
+
+class Recovery:
+    """Reads a file that has errors. `problems` are the messages, in the order of the file."""
+
+    def __init__(self, source: SourceFile, table: Table, tokens: list[Token]) -> None:
+        self.problems: list[Diagnostic] = []
+        self._source = source
+        self._table = table
+        self._tokens = tokens
+        self._keywords = table.keywords
+        self._builder = Builder(source)
+        self._parser = Automaton(table, self._builder)
+
+    def read(self) -> list[Diagnostic]:
+        """All errors of the file."""
+        position = 0
+        while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
+            token = self._tokens[position]
+            if token.kind != t.WRONG and self._parser.accepts(token):
+                self._parser.feed(token)
+                position += 1
+            else:
+                position = self._repaired(position) or self._resumed(position)
+        found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
+        return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
+
+    # Looking around
+
+    def _span(self, token: Token) -> Span:
+        if token.kind == t.END and len(self._tokens) > 1:
+            end = self._tokens[-2].end
+            return Span(self._source, end, end)
+        return Span(self._source, token.start, token.end)
+
+    def _tell(self, code: str, message: str, span: Span, *notes: Note, hint: str = "") -> None:
+        self.problems.append(Diagnostic(code, message, span, notes, hint))
+
+    def _first_on_line(self, position: int) -> bool:
+        if position == 0:
+            return True
+        return "\n" in self._source.text[self._tokens[position - 1].end : self._tokens[position].start]
+
+    def _column(self, token: Token) -> int:
+        return token.start - self._source.text.rfind("\n", 0, token.start)
+
+    def _open_bracket(self) -> Token | None:
+        return next((v for v in reversed(self._parser.values) if isinstance(v, Token) and v.kind in _CLOSING), None)
+
+    def _levels(self) -> list[int]:
+        """Heights of the stack at which a statement can begin, the innermost body last."""
+        rows, states = self._table.actions, self._parser.states
+        return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
+
+    def _head(self, level: int) -> str:
+        """The word that begins the statement on top of a level; "" where none has begun."""
+        values = self._parser.values
+        first = values[level] if level < len(values) else None
+        return first.text if isinstance(first, Token) and first.kind == t.NAME else ""
+
+    def _body(self) -> str:
+        """The body that we are in: "topology", ..., or "file"."""
+        for level in reversed(self._levels()[:-1]):
+            head = self._head(level)
+            if head in BODIES:
+                return head
+        return "file"
+
+    # Small mistakes: told, mended, and read on
+
+    def _repaired(self, position: int) -> int | None:
+        """The position after a mistake that can be mended on the spot; None where it is of another kind."""
+        token = self._tokens[position]
+        if token.kind == t.WRONG:
+            return self._wrong(position)
+        before = self._tokens[position - 1] if position else token
+        if token.kind == "=":
+            return self._equals(position)
+        if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
+            word = "and" if token.kind == "&" else "or"
+            span = Span(self._source, before.start, token.end)
+            self._tell("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
+            return position + 1
+        if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
+            return self._far_unit(position)
+        if token.kind == "(" and self._head(self._levels()[-1]) == "link":
+            hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
+            self._tell("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
+            return self._resumed(position + 1, told=True)
+        return None
+
+    def _equals(self, position: int) -> int | None:
+        token = self._tokens[position]
+        if self._parser.accepts(Token(":", ":", 0, 0)) and (self._open_bracket() or token).kind == "(":
+            name = self._tokens[position - 1].text
+            self._tell(
+                "E0114", "an argument is named with ':', not '='", self._span(token), hint=f"write '{name}: ...'"
+            )
+            self._parser.feed(token._replace(kind=":", text=":"))
+            return position + 1
+        if self._parser.accepts(Token("==", "==", 0, 0)):
+            self._tell("E0112", "'=' does not compare", self._span(token), hint="write '=='")
+            self._parser.feed(token._replace(kind="==", text="=="))
+            return position + 1
+        return None
+
+    def _far_unit(self, position: int) -> int | None:
+        number, unit = self._tokens[position - 1], self._tokens[position]
+        after = self._tokens[position + 1 : position + 3]
+        size = 1
+        name = unit.text
+        if len(after) == 2 and after[0].kind == "/" and after[1].text == "s":
+            size, name = 3, f"{name}/s"
+        if name in self._keywords:
+            return None
+        span = Span(self._source, number.start, self._tokens[position + size - 1].end)
+        if name in UNITS:
+            self._tell("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
+        else:
+            self._tell("E0108", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
+        return position + size
+
+    def _wrong(self, position: int) -> int:
+        token = self._tokens[position]
+        stand_in = ""
+        span = self._span(token)
+        if token.text.startswith('"'):
+            stand_in = t.STRING
+            self._tell("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
+        elif token.text[0].isdigit() and token.text.isascii():
+            stand_in = t.INT
+            self._tell("E0110", f"'{token.text}' is not a number", span, hint=_number_hint(token.text))
+        elif token.text.isidentifier():
+            stand_in = t.NAME
+            before = self._tokens[position - 1] if position else token
+            start = before.start if before.end == token.start and before.kind == t.NAME else token.start
+            hint = "names are made of the letters a-z and A-Z, digits and '_'"
+            word = self._source.text[start : token.end]
+            self._tell("E0107", f"'{word}' is not a name", Span(self._source, start, token.end), hint=hint)
+        elif token.text == "'":
+            return self._single_quotes(position)
+        elif token.text == "!":
+            self._tell("E0113", "'!' is not an operator", span, hint="write 'not'")
+        else:
+            self._tell("E0107", f"{_sign(token.text)} means nothing here", span, hint=_SIGN_HINTS.get(token.text, ""))
+        if stand_in and self._parser.accepts(token._replace(kind=stand_in)):
+            text = {t.STRING: '""', t.INT: "1"}.get(stand_in, token.text)
+            self._parser.feed(token._replace(kind=stand_in, text=text))
+        return position + 1
+
+    def _single_quotes(self, position: int) -> int:
+        start = self._tokens[position].start
+        match = re.compile(r"'[^'\n]*'?").match(self._source.text, start)
+        end = match.end() if match else start + 1
+        self._tell("E0107", "a string stands in double quotes", Span(self._source, start, end), hint='write "..."')
+        stand_in = Token(t.STRING, '""', start, end)
+        if self._parser.accepts(stand_in):
+            self._parser.feed(stand_in)
+        while self._tokens[position].start < end and self._tokens[position].kind != t.END:
+            position += 1
+        return position
+
+    # Errors after which reading resumes at a statement
+
+    def _resumed(self, position: int, *, told: bool = False) -> int:
+        """Tell what is wrong here unless that is done, and find where to go on."""
+        if not told:
+            self._describe(position)
+        depth = 0
+        start = position
+        while position < len(self._tokens):
+            token = self._tokens[position]
+            if token.kind == "{":
+                if depth == 0 and self._enter_body(position):
+                    return position + 1
+                depth += 1
+            elif token.kind == "}":
+                if depth == 0 and self._close(token):
+                    return position + 1
+                depth = max(0, depth - 1)
+            elif depth == 0 and self._begins_statement(position, mid_line=position > start) and self._pop_to(token):
+                return position
+            elif token.kind == t.END:
+                return len(self._tokens)
+            position += 1
+        return position
+
+    def _begins_statement(self, position: int, *, mid_line: bool) -> bool:
+        token, after = self._tokens[position], self._tokens[min(position + 1, len(self._tokens) - 1)]
+        if token.kind != t.NAME or token.text not in STATEMENTS or after.kind in {":", ",", ")", "]", "=", "."}:
+            return False
+        before = self._tokens[position - 1].kind if position else ""
+        return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
+
+    def _pop_to(self, token: Token) -> bool:
+        """Give up the statement in hand for the one that begins here, in this body or, at column 1, in the file."""
+        levels = self._levels()
+        candidates = levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]
+        for level in candidates:
+            if self._table.actions[self._parser.states[level]].get(token.text, -1) >= 0:
+                self._parser.cut(level)
+                return True
+        return False
+
+    def _close(self, token: Token) -> bool:
+        levels = self._levels()
+        for level in reversed(levels):
+            if self._parser.accepts_at(level, token):
+                self._parser.cut(level)
+                self._parser.feed(token)
+                return True
+        return False
+
+    def _enter_body(self, position: int) -> bool:
+        """Read the body of a statement whose head is wrong."""
+        after = self._tokens[min(position + 1, len(self._tokens) - 1)]
+        if after.kind != "}" and after.text not in STATEMENTS:
+            return False
+        level = self._levels()[-1]
+        head = self._head(level)
+        if head not in HEADERS:
+            return False
+        self._parser.cut(level)
+        for token in self._table.scanner.scan(HEADERS[head])[:-1]:
+            self._parser.feed(token)
+        self._parser.feed(self._tokens[position])
+        return True
+
+    # Saying what is wrong
+
+    def _describe(self, position: int) -> None:
+        token = self._tokens[position]
+        bracket = self._open_bracket()
+        possible = self._parser.acceptable()
+        statement = "let" in possible or "forward" in possible
+        if self._unclosed(position, bracket, possible):
+            return
+        if (
+            token.kind in {")", "]", "}"}
+            and token.kind not in possible
+            and not (bracket and token.kind == _CLOSING[bracket.kind])
+        ):
+            notes = (Note(f"'{bracket.kind}' was opened here", self._span_of(bracket)),) if bracket else ()
+            hint = (
+                f"'{_CLOSING[bracket.kind]}' would close it"
+                if bracket
+                else "take it away, or find the '{' it belongs to"
+            )
+            self._tell("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
+        elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
+            self._misplaced(token)
+        elif statement and token.kind == t.NAME and self._first_on_line(position):
+            words = sorted(possible & STATEMENTS)
+            hint = did_you_mean(token.text, words, f"here stand {listed([f"'{w}'" for w in words])}")
+            self._tell("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
+        else:
+            self._general(position, possible)
+
+    def _span_of(self, token: Token) -> Span:
+        return Span(self._source, token.start, token.end)
+
+    def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
+        """Tell of a bracket that is never closed, if that is what is wrong."""
+        token = self._tokens[position]
+        if bracket is None:
+            return False
+        ends = token.kind == t.END
+        if token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position):
+            in_block = "let" in possible or "forward" in possible
+            outer = self._column(token) == 1 and token.text in BODIES["file"]
+            ends = outer if in_block else bracket.kind != "{" or outer
+            ends = ends and self._begins_statement(position, mid_line=False)
+        if ends:
+            word = found(token, self._keywords)
+            note = Note(f"{word} stands here, where {expected(possible)} could", self._span(token))
+            message = f"this '{bracket.kind}' is never closed"
+            self._tell("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
+        return ends
+
+    def _misplaced(self, token: Token) -> None:
+        body = self._body()
+        if token.text == "else":
+            self._tell(
+                "E0103", "this 'else' has no 'if'", self._span(token), hint="it stands right after the '}' of an 'if'"
+            )
+            return
+        homes = [f"a {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
+        where = "in the body of a " + body if body != "file" else "at the top of a file"
+        belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
+        self._tell("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
+
+    def _general(self, position: int, possible: frozenset[str]) -> None:
+        token = self._tokens[position]
+        message = f"found {found(token, self._keywords)}, but expected {expected(possible)}"
+        hint = ""
+        before = self._tokens[position - 1].kind if position else ""
+        if token.kind in {"//", "/"} and (self._first_on_line(position) or before == "/"):
+            hint = "a comment begins with '#'"
+        elif token.kind == "{" and "in" not in possible and t.NAME in possible:
+            hint = "a name is missing before this"
+        elif before in {".", ".."} and token.kind == t.INT:
+            hint = "numbers are written '0.5' and '5.0'; 'a..b' counts from a up to b"
+        elif token.kind == t.NAME and possible & self._keywords - STATEMENTS:
+            words = sorted(possible & self._keywords - ANYWHERE)
+            hint = did_you_mean(token.text, words)
+        self._tell("E0101", message, self._span(token), hint=hint)
+
+
+_SIGN_HINTS: Final = {
+    ";": "statements need no ';' after them",
+    "?": "there is no 'a ? b : c'; use 'if' statements",
+    "@": "",
+    "$": "names are used as they are, without '$'",
+    "\u201c": 'write "..." with straight quotes',
+    "\u201d": 'write "..." with straight quotes',
+    "\u2018": 'write "..." with straight quotes',
+    "\u2019": 'write "..." with straight quotes',
+    "\u2192": "write '->'",
+    "\u2194": "write '<->'",
+    "\u2013": "write '-'",
+    "\u00d7": "write '*'",
+    "\u2264": "write '<='",
+    "\u2265": "write '>='",
+    "\u2260": "write '!='",
+    "\u00a0": "write an ordinary space",
+    "\ufeff": "save the file without a byte order mark",
+}
+
+
+def _sign(text: str) -> str:
+    return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
+
+
+def _number_hint(text: str) -> str:
+    if "_" in text:
+        return f"write '{text.replace('_', '')}'" if text.replace("_", "").isdigit() else ""
+    if text[:2].lower() in {"0x", "0b", "0o"}:
+        return "numbers are decimal"
+    return "a number is '42', '0.5' or '1e9', a quantity '9MiB', '0.5us' or '50GiB/s'"
