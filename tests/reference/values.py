@@ -119,8 +119,8 @@ def _quantities(operator: str, a: Any, b: Any) -> Any:
     if isinstance(a, Quantity) and isinstance(b, Quantity):
         if a.dimension == b.dimension and operator in "+-%":
             return Quantity(a.dimension, PLAIN[operator](a.value, b.value))
-        if a.dimension == b.dimension:
-            return a.value / b.value if operator == "/" else a.value // b.value
+        if a.dimension == b.dimension and operator in ("/", "//"):
+            return PLAIN[operator](a.value, b.value)
         return _mixed(operator, a, b)
     if isinstance(a, Quantity) and operator in ("*", "/", "//"):
         value = PLAIN[operator](a.value, b)
