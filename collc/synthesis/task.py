@@ -23,6 +23,8 @@ class Task:
     chunks: int32; which chunks of the demand to plan. release: int64[chunks of the demand],
     picoseconds before which the holders do not have a chunk yet; None for 0. reserved: transfers
     that are already planned; their links are taken while they last.
+    inverted: the schedule will run backwards as a reduction, so a switch must not pass one arrival
+    on more than once, unless it has multicast (that is, unless it reduces).
     """
 
     network: Network
@@ -31,6 +33,7 @@ class Task:
     chunks: NDArray[np.int32]
     release: NDArray[np.int64] | None = None
     reserved: Transfers | None = None
+    inverted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

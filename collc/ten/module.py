@@ -22,16 +22,19 @@ class Phase:
     """A copy-only part of a module's problem.
 
     inverted: it is solved on reversed links and runs backwards in time (PCCL, section 4.4).
+    start: picoseconds at which its schedule begins in the schedule of the whole.
     """
 
     module: Module
     inverted: bool
+    start: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Module:
     """A network, a demand and, after synthesis, a schedule, with how it came about.
 
+    planned: runs whose transfers are in the schedule; None for all of them.
     phases: where the demand has reductions and they are being synthesized: the copy-only problems
     whose schedules the pass `invert` turns back and joins; else ().
     """
@@ -45,6 +48,7 @@ class Module:
     seed: int | None = None
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
+    planned: frozenset[int] | None = None
     phases: tuple[Phase, ...] = ()
 
     def with_schedule(self, schedule: Schedule, algorithm: str) -> Module:
