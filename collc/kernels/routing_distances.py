@@ -1,0 +1,34 @@
+"""Cheapest paths from every device to each of many targets."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+
+@njit(cache=True)
+def all_distances(targets: Ints, offsets: Ints, order: Ints, source: Ints, weight: Times, far: int) -> Times:
+    """int64[targets, devices]: Dijkstra on the links into each device (offsets, order: CSR of link numbers)."""
+    devices = len(offsets) - 1
+    found = np.full((len(targets), devices), far, np.int64)
+    for k in range(len(targets)):
+        row = found[k]
+        row[targets[k]] = 0
+        queue = [(np.int64(0), np.int64(targets[k]))]
+        while len(queue) > 0:
+            cost, v = heapq.heappop(queue)
+            if cost > row[v]:
+                continue
+            for i in range(offsets[v], offsets[v + 1]):
+                link = order[i]
+                u = source[link]
+                if cost + weight[link] < row[u]:
+                    row[u] = cost + weight[link]
+                    heapq.heappush(queue, (row[u], np.int64(u)))
+    return found

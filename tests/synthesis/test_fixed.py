@@ -1,0 +1,150 @@
+"""Algorithms by hand, laid out on networks."""
+
+import numpy as np
+import pytest
+
+from collc.diagnostics import SourceError
+from collc.synthesis.fixed import lay_out
+from collc.ten.demand import Demand, Op
+from collc.ten.moves import Moves
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel, RowSchedule
+from tests.support import DEFAULT, MiB, all_gather, demand_of, dgx1, grid, network, reduce, ring, switched
+from tests.synthesis.checker import problems
+
+STEP = 20_031_250
+ORDER = list(range(8))
+
+
+def moves(rows: list[tuple[int, int, int, int]], reduce: bool = False) -> Moves:
+    chunk, source, target, step = (np.array(c, np.int32) for c in zip(*rows, strict=True))
+    return Moves(chunk, source, target, step, np.full(len(rows), reduce))
+
+
+def ring_moves(n: int, chunks: int = 1, steps: bool = True) -> Moves:
+    return moves(
+        [
+            (((i - s) % n) * chunks + c, i, (i + 1) % n, s if steps else -1)
+            for s in range(n - 1)
+            for i in range(n)
+            for c in range(chunks)
+        ]
+    )
+
+
+def run(net: Network, demand: Demand, hand: Moves, model: LinkModel = LinkModel.STORE) -> tuple[int, list[str]]:
+    transfers = lay_out(net, demand, 0, hand, model)
+    time = RowSchedule(model, transfers).collective_time(net, demand)
+    return time, problems(net, demand, transfers, model)
+
+
+def test_ring_on_ring():
+    assert run(ring(8), all_gather(ORDER), ring_moves(8)) == (7 * STEP, [])
+
+
+def test_ring_on_mesh_takes_its_longest_way_each_step():
+    assert run(grid(2, 4), all_gather(ORDER), ring_moves(8)) == (28 * STEP, [])
+
+
+def test_ring_without_steps_is_as_fast_on_a_ring_and_faster_on_a_mesh():
+    assert run(ring(8), all_gather(ORDER), ring_moves(8, steps=False)) == (7 * STEP, [])
+    time, _ = run(grid(2, 4), all_gather(ORDER), ring_moves(8, steps=False))
+    assert time < 28 * STEP
+
+
+def test_pipelined_ring_waits_for_arrival():
+    assert run(ring(8), all_gather(ORDER), ring_moves(8), LinkModel.PIPELINED) == (7 * STEP, [])
+
+
+def test_direct_on_ring_congests():
+    direct = moves([(i, i, j, 0) for i in ORDER for j in ORDER if i != j])
+    _, found = run(ring(8), all_gather(ORDER), direct)
+    assert any(text.startswith("congested: link 0 at 0") for text in found)
+    assert not any(text.startswith(("early", "missing")) for text in found)
+
+
+def test_ties_take_the_smallest_devices():
+    net = grid(2, 2)
+    hand = moves([(0, 0, 3, 0)])
+    transfers = lay_out(net, demand_of([(MiB, [0], [3], Op.COPY)]), 0, hand, LinkModel.STORE)
+    assert [net.link_name(link) for link in transfers.link.tolist()] == [
+        "npu[0, 0] -> npu[0, 1]",
+        "npu[0, 1] -> npu[1, 1]",
+    ]
+    assert transfers.start.tolist() == [0, STEP]
+
+
+def test_fast_detour_beats_slow_link_only_where_no_link_joins_them():
+    slow = LinkKind(500_000, DEFAULT.bandwidth / 100)
+    net = network(4, [(0, 1), (1, 2), (0, 3, slow), (3, 2, slow)])
+    hand = moves([(0, 0, 2, -1)])
+    transfers = lay_out(net, demand_of([(MiB, [0], [2], Op.COPY)]), 0, hand, LinkModel.STORE)
+    assert transfers.link.tolist() == [0, 1]
+    joined = network(3, [(0, 1), (1, 2), (0, 2, slow)])
+    transfers = lay_out(joined, demand_of([(MiB, [0], [2], Op.COPY)]), 0, hand, LinkModel.STORE)
+    assert transfers.link.tolist() == [2]
+
+
+def test_parallel_links_are_spread():
+    hand = moves([(0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 1, 0)])
+    demand = demand_of([(MiB, [0], [1], Op.COPY)] * 3)
+    transfers = lay_out(dgx1(), demand, 0, hand, LinkModel.STORE)
+    assert len(set(transfers.link.tolist())) == 2
+    assert len(problems(dgx1(), demand, transfers)) == 1
+    both = demand_of([(MiB, [0], [1], Op.COPY)] * 2)
+    assert run(dgx1(), both, moves([(0, 0, 1, 0), (1, 0, 1, 0)]))[1] == []
+
+
+def test_through_a_switch():
+    net = switched(4)
+    assert run(net, all_gather([0, 1, 2, 3]), ring_moves(4)) == (6 * STEP, [])
+
+
+def test_steps_wait_for_the_slowest():
+    slow = LinkKind(500_000, DEFAULT.bandwidth / 10)
+    net = network(3, [(0, 1), (1, 2), (2, 0, slow)])
+    hand = ring_moves(3)
+    slow_step = 500_000 + (STEP - 500_000) * 10
+    assert run(net, all_gather([0, 1, 2]), hand) == (2 * slow_step, [])
+
+
+def test_reduction_waits_for_all_parts_in_any_order():
+    net = network(4, [(2, 1), (3, 1), (1, 0)])
+    hand = moves([(0, 1, 0, -1), (0, 2, 1, -1), (0, 3, 1, -1)], reduce=True)
+    transfers = lay_out(net, reduce([0, 1, 2, 3]), 0, hand, LinkModel.STORE)
+    assert transfers.link.tolist() == [0, 1, 2]
+    assert transfers.start.tolist() == [0, 0, STEP]
+    assert transfers.reduce.all()
+
+
+def test_reduced_then_sent_back():
+    net = network(2, [(1, 0), (0, 1)])
+    demand = demand_of([(MiB, [0, 1], [0, 1], Op.SUM)])
+    hand = Moves(*(np.array(c, np.int32) for c in ([0, 0], [0, 1], [1, 0], [-1, -1])), np.array([False, True]))
+    transfers = lay_out(net, demand, 0, hand, LinkModel.STORE)
+    assert transfers.link.tolist() == [0, 1]
+    assert transfers.reduce.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(0, 1, 2, -1)], r"npu\[1\] is to send chunk 0:x\[0, 0\], but can never hold it"),
+        ([(0, 1, 2, 0)], r"npu\[1\] is to send chunk 0:x\[0, 0\] at step 0, but never holds it"),
+        ([(0, 0, 1, 1), (0, 1, 2, 1)], r"at step 1, but does not hold it yet"),
+    ],
+)
+def test_never_held(rows: list[tuple[int, int, int, int]], words: str):
+    with pytest.raises(SourceError, match=words):
+        lay_out(ring(4), all_gather([0, 1, 2, 3]), 0, moves(rows), LinkModel.STORE)
+
+
+def test_no_path():
+    with pytest.raises(SourceError, match=r"no path leads from npu\[1\] to npu\[0\]"):
+        lay_out(network(2, [(0, 1)]), all_gather([0, 1]), 0, moves([(1, 1, 0, 0)]), LinkModel.STORE)
+
+
+def test_waiting_for_one_another():
+    hand = moves([(0, 0, 1, -1), (0, 1, 0, -1)], reduce=True)
+    with pytest.raises(SourceError, match="wait for one another"):
+        lay_out(ring(2), reduce([0, 1]), 0, hand, LinkModel.STORE)
