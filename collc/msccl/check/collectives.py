@@ -1,0 +1,139 @@
+"""What the collectives mean in MSCCL terms: sizes of the buffers, aliases in place, and results.
+
+nchunksperloop counts chunks of the total buffer (section 2 of the facts): with n ranks and
+k = nchunksperloop / n, an All-Gather has k input and n*k output chunks, a Reduce-Scatter n*k and
+k, an All-to-All n*k and n*k; all others count the caller's own buffer, gather and scatter with n
+times as much at the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "executor": (
+        *("reduce", "broadcast", "allreduce", "reducescatter", "allgather", "send", "recv", "gather", "scatter"),
+        *("alltoall", "alltoallv"),
+    ),
+    "old": ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"),
+}
+TOTAL: Final = ("allgather", "reducescatter", "alltoall")
+"""Collectives whose size is counted over all ranks."""
+ROOTED: Final = ("broadcast", "reduce", "gather", "scatter")
+REDUCING: Final = ("allreduce", "reducescatter", "reduce")
+KNOWN: Final = ("allreduce", *TOTAL, *ROOTED)
+"""Collectives whose result is known without being told."""
+
+Contribution = tuple[int, int]
+"""(rank, input chunk)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What one output chunk must hold: the sum of all `contributions`, or a copy of any one of them.
+
+    Several contributions without `reduced` are equal copies.
+    """
+
+    contributions: frozenset[Contribution]
+    reduced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The result wanted of a custom collective: (rank, output chunk) -> Want. Others are free."""
+
+    outputs: Mapping[tuple[int, int], Want]
+
+    def slots(self, rank: int) -> list[int]:
+        """Output chunks of a rank that something is wanted of, ascending."""
+        return sorted(slot for owner, slot in self.outputs if owner == rank)
+
+
+def canonical(coll: str) -> str:
+    """One name for one collective: `all_gather`, `AllGather` and `allgather` are the same."""
+    return coll.replace("_", "").replace("-", "").lower()
+
+
+def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
+    """Chunks of the input and the output buffer that every rank really has; None where the file says it.
+
+    For gather and scatter these are the sizes at the root, the larger ones.
+    """
+    share = total // ranks
+    sizes = {
+        "allreduce": (total, total),
+        "allgather": (share, total),
+        "reducescatter": (total, share),
+        "alltoall": (total, total),
+        "broadcast": (total, total),
+        "reduce": (total, total),
+        "gather": (total, total * ranks),
+        "scatter": (total * ranks, total),
+    }
+    return sizes.get(coll)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where each buffer of each gpu begins in one flat memory. base: int64[gpus, 3]. size: all slots."""
+
+    base: NDArray[np.int64]
+    size: int
+    inplace: bool
+
+
+def layout(coll: str, chunks: NDArray[np.int64], total: int, *, inplace: bool, root: int = 0) -> Layout:
+    """Buffers one after the other; in place, input and output overlap as section 5 of the facts says.
+
+    chunks: int64[gpus, 3], chunks of i, o and s. Roots count for gather and scatter only.
+    """
+    gpus = len(chunks)
+    ends = np.cumsum(chunks.reshape(-1))
+    base = np.concatenate(([0], ends[:-1])).reshape(gpus, 3)
+    if inplace:
+        rank = np.arange(gpus)
+        share = total // gpus
+        joined = coll not in ("gather", "scatter") or rank == root
+        if coll in ("allgather", "gather"):
+            step = share if coll == "allgather" else total
+            base[:, 0] = np.where(joined, base[:, 1] + rank * step, base[:, 0])
+        elif coll in ("reducescatter", "scatter"):
+            step = share if coll == "reducescatter" else total
+            base[:, 1] = np.where(joined, base[:, 0] + rank * step, base[:, 1])
+        else:
+            longer_input = chunks[:, 0] > chunks[:, 1]
+            shared = np.where(longer_input, base[:, 0], base[:, 1])
+            base[:, 0] = base[:, 1] = shared
+    return Layout(base, int(ends[-1]) if gpus else 0, inplace)
+
+
+def wanted_copy(coll: str, rank: int, ranks: int, total: int, root: int) -> list[Contribution] | None:
+    """What the output chunks 0, 1, ... of a rank must be copies of; None: they are free."""
+    share = total // ranks
+    if coll == "allgather":
+        return [(source, x) for source in range(ranks) for x in range(share)]
+    if coll == "alltoall":
+        return [(source, rank * share + x) for source in range(ranks) for x in range(share)]
+    if coll == "broadcast":
+        return [(root, x) for x in range(total)]
+    if coll == "scatter":
+        return [(root, rank * total + x) for x in range(total)]
+    if coll == "gather" and rank == root:
+        return [(source, x) for source in range(ranks) for x in range(total)]
+    return None
+
+
+def wanted_sums(coll: str, rank: int, ranks: int, total: int, root: int) -> range | None:
+    """Which input chunks, summed over all ranks, the output chunks of a rank must hold; None: they are free."""
+    share = total // ranks
+    if coll == "allreduce" or (coll == "reduce" and rank == root):
+        return range(total)
+    if coll == "reducescatter":
+        return range(rank * share, (rank + 1) * share)
+    return None

@@ -1,0 +1,134 @@
+"""Deadlock: cycles of waits on empty FIFOs, full FIFOs and dependencies, for every size in range.
+
+A step with cnt k is ceil(k / M) messages, M = clamp(chunkEff / chunk bytes, 1, 71); a connection
+holds 2 messages (Simple) or 8 (LL, LL128). One replay per distinct M decides (facts, section 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from collc.msccl.check.findings import Finding, Findings, Place
+from collc.msccl.check.model import CAPACITY, MAX_COUNT, MESSAGE_BYTES, RECEIVES, SENDS, FileProgram, Kind
+from collc.msccl.check.replay import Blocked, Waits, replay
+
+SHOWN_CYCLE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SafeSizes:
+    """Sizes at which the program ends, whatever its byte range says.
+
+    largest_safe: the largest size in bytes up to which it ends, None if there is no limit, 0 if it
+    never ends. merges: the values of M that the byte range allows, smallest and largest.
+    """
+
+    largest_safe: int | None
+    merges: tuple[int, int]
+
+
+def merge_factor(proto: str, chunk_bytes: int) -> int:
+    """M: how many chunks of a step go into one message."""
+    return max(1, min(MAX_COUNT, MESSAGE_BYTES[proto] // max(1, chunk_bytes)))
+
+
+def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> SafeSizes:
+    """Replay for every M, the ones outside the byte range too, to know the largest safe size."""
+    effective, total = MESSAGE_BYTES[program.proto], max(1, program.nchunksperloop)
+    counts = np.maximum(1, program.steps.cnt)
+    limit = program.size_limit
+    most = merge_factor(program.proto, -(-program.min_bytes // total))
+    least = 1 if limit is None else merge_factor(program.proto, -(-limit // total))
+    halts: dict[int, list[Blocked]] = {}
+    known: dict[tuple[int, ...], list[Blocked]] = {}
+    kinds = np.unique(counts)
+    for merge in range(MAX_COUNT, 0, -1):
+        key = tuple((-(-kinds // merge)).tolist())
+        if key not in known:
+            known[key] = replay(waits, (-(-counts // merge)).tolist(), CAPACITY[program.proto])[1]
+        if known[key]:
+            halts[merge] = known[key]
+    safe = None if not halts else 0 if MAX_COUNT in halts else total * (effective // (max(halts) + 1))
+    inside = [merge for merge in halts if least <= merge <= most]
+    if inside:
+        findings.add(_finding(program, halts[max(inside)], max(inside), safe))
+    return SafeSizes(safe, (least, most))
+
+
+def check_matches(program: FileProgram, waits: Waits, findings: Findings) -> bool:
+    """Whether the j-th send and the j-th receive of every connection carry the same number of chunks."""
+    steps = program.steps
+    out = np.flatnonzero(SENDS[steps.kind])
+    into = np.flatnonzero(RECEIVES[steps.kind])
+    lines: list[tuple[int, int, int]] = []
+    by: list[dict[int, list[int]]] = [{}, {}]
+    for side, rows, of in ((0, out.tolist(), waits.sends), (1, into.tolist(), waits.receives)):
+        for row in rows:
+            by[side].setdefault(of[row], []).append(row)
+    for number in sorted(by[0].keys() | by[1].keys()):
+        sent, taken = by[0].get(number, []), by[1].get(number, [])
+        if len(sent) == len(taken) and (steps.cnt[sent] == steps.cnt[taken]).all():
+            continue
+        at = next(
+            (k for k, (a, b) in enumerate(zip(sent, taken, strict=False)) if steps.cnt[a] != steps.cnt[b]),
+            min(len(sent), len(taken)),
+        )
+        lines.append((number, sent[at] if at < len(sent) else -1, taken[at] if at < len(taken) else -1))
+    for _, sent, taken in lines:
+        findings.add(_mismatch(program, sent, taken))
+    return not lines
+
+
+def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
+    steps = program.steps
+    if sent >= 0 and taken >= 0:
+        text = f"sends {steps.cnt[sent]} chunks, but the receive that meets it takes {steps.cnt[taken]}"
+        other = (("the receive", program.step_place(taken, "cnt")),)
+        return Finding("result", "X0130", text, program.step_place(sent, "cnt"), "equal counts", also=other)
+    if sent >= 0:
+        place = program.step_place(sent, "type")
+        return Finding("result", "X0130", "sends, but no step of the peer receives it", place, "one receive per send")
+    place = program.step_place(taken, "type")
+    return Finding("result", "X0130", "receives, but no step of the peer sends it", place, "one send per receive")
+
+
+def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int | None) -> Finding:
+    cycle, closed = _cycle(halts)
+    also = tuple((_describe(program, halt), program.step_place(halt.step)) for halt in cycle[1:SHOWN_CYCLE])
+    first = cycle[0]
+    when = f"above {safe} bytes" if safe else "at every size"
+    what = f"a cycle of {len(cycle)} waits" if closed else f"{len(halts)} threadblocks wait for ever"
+    text = f"hangs {when} ({program.proto}, {merge} chunks in a message): {what}; {_describe(program, first)}"
+    hint = f'maxBytes="{safe}" would keep it safe' if safe and safe >= program.min_bytes else ""
+    place: Place = program.step_place(first.step)
+    return Finding("deadlock", "X0140", text, place, "every wait ends", hint, also=also)
+
+
+def _cycle(halts: list[Blocked]) -> tuple[list[Blocked], bool]:
+    """A cycle of waits, or the chain that ends in one who waits for a threadblock that has finished."""
+    by_tb = {halt.tb: halt for halt in halts}
+    for start in halts:
+        path: dict[int, int] = {}
+        walk: list[Blocked] = []
+        halt: Blocked | None = start
+        while halt is not None and halt.tb not in path:
+            path[halt.tb] = len(walk)
+            walk.append(halt)
+            halt = by_tb.get(halt.on)
+        if halt is not None:
+            return walk[path[halt.tb] :], True
+    return halts[:1], False
+
+
+def _describe(program: FileProgram, halt: Blocked) -> str:
+    """What a threadblock waits for, in words."""
+    kind = Kind(int(program.steps.kind[halt.step])).name.lower()
+    on = str(program.tb_place(halt.on)) if halt.on >= 0 else "nobody"
+    if halt.reason == "dependency":
+        return f"{kind} waits for step {program.steps.deps[halt.step]} of {on}"
+    full = "whose FIFO is full" if halt.reason == "send" else "whose FIFO is empty"
+    verb = "receive it" if halt.reason == "send" else "send"
+    return f"{kind} waits for {on} to {verb}, {full}"

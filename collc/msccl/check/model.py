@@ -1,0 +1,159 @@
+"""The program of an MSCCL file as arrays: one row a threadblock, one row a step.
+
+Built by `reader` and by nothing else; what the numbers mean is the runtimes' (msccl-xml facts,
+sections 2 and 3). Gpu rows are in order of their ids, 0 .. gpus - 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.msccl.check.findings import Place
+
+Column = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+class Kind(IntEnum):
+    """Operations of a step; the value is its row in the tables below."""
+
+    S = 0
+    R = 1
+    RCS = 2
+    RRS = 3
+    RRC = 4
+    RRCS = 5
+    CPY = 6
+    RE = 7
+    NOP = 8
+
+
+KINDS: Final[dict[str, Kind]] = {kind.name.lower(): kind for kind in Kind}
+SENDS: Final = np.array([True, False, True, True, False, True, False, False, False])
+RECEIVES: Final = np.array([False, True, True, True, True, True, False, False, False])
+READS_SOURCE: Final = np.array([True, False, False, True, True, True, True, True, False])
+"""Reads its local source slots."""
+READS_TARGET: Final = np.array([False] * 7 + [True, False])
+"""Reads its destination slots (before it writes them)."""
+WRITES: Final = np.array([False, True, True, False, True, True, True, True, False])
+"""Writes its destination slots."""
+
+BUFFERS: Final = ("i", "o", "s")
+INPUT, OUTPUT, SCRATCH = 0, 1, 2
+
+CAPACITY: Final[dict[str, int]] = {"Simple": 2, "LL": 8, "LL128": 8}
+"""Messages in flight on one connection."""
+MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 32 * 2**10, "LL128": 576_000}
+"""Bytes of one message at most (chunkEff)."""
+MAX_COUNT: Final = 71
+
+
+@dataclass(frozen=True, eq=False)
+class Threadblocks:
+    """One row a threadblock, by gpu and then by id. first: int64[rows + 1], its first step row."""
+
+    gpu: Column
+    id: Column
+    send: Column
+    recv: Column
+    chan: Column
+    line: Column
+    column: Column
+    first: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.gpu)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """One row a step, by threadblock and then by position. kind: Kind values; srcbuf, dstbuf: rows of BUFFERS."""
+
+    tb: Column
+    kind: Column
+    srcbuf: Column
+    srcoff: Column
+    dstbuf: Column
+    dstoff: Column
+    cnt: Column
+    depid: Column
+    deps: Column
+    hasdep: Column
+    s: Column
+    line: Column
+    column: Column
+
+    def __len__(self) -> int:
+        return len(self.tb)
+
+
+@dataclass(frozen=True, eq=False)
+class FileProgram:
+    """A whole file. chunks: int64[gpus, 3], i_chunks, o_chunks, s_chunks. lines, columns: of the gpu elements."""
+
+    name: str
+    coll: str
+    proto: str
+    ngpus: int
+    nchannels: int
+    nchunksperloop: int
+    min_bytes: int
+    max_bytes: int
+    inplace: bool
+    outofplace: bool
+    chunks: NDArray[np.int64]
+    gpu_lines: Column
+    gpu_columns: Column
+    algo_place: Place
+    tbs: Threadblocks
+    steps: Steps
+    old: bool
+
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """int64[steps]: position of each step in its threadblock."""
+        return np.arange(len(self.steps)) - self.tbs.first[self.steps.tb]
+
+    @cached_property
+    def step_gpu(self) -> Column:
+        """int32[steps]: gpu of each step."""
+        return self.tbs.gpu[self.steps.tb]
+
+    @cached_property
+    def gpu_first(self) -> NDArray[np.int64]:
+        """int64[gpus + 1]: first threadblock row of each gpu."""
+        return np.searchsorted(self.tbs.gpu, np.arange(self.ngpus + 1))
+
+    @cached_property
+    def size_limit(self) -> int | None:
+        """Largest size in bytes that the file is chosen for; None without limit."""
+        if self.old:
+            return self.max_bytes - 1
+        return self.max_bytes or None
+
+    def tb_row(self, gpu: int, tb: int) -> int:
+        """Row of a threadblock, ids being contiguous; -1 if there is none."""
+        row = int(self.gpu_first[gpu]) + tb
+        return row if tb >= 0 and row < self.gpu_first[gpu + 1] else -1
+
+    def gpu_place(self, gpu: int, attribute: str = "") -> Place:
+        """Where a gpu element stands."""
+        return Place(int(self.gpu_lines[gpu]), int(self.gpu_columns[gpu]), gpu, attribute=attribute)
+
+    def tb_place(self, row: int, attribute: str = "") -> Place:
+        """Where a threadblock stands."""
+        tbs = self.tbs
+        return Place(int(tbs.line[row]), int(tbs.column[row]), int(tbs.gpu[row]), int(tbs.id[row]), attribute=attribute)
+
+    def step_place(self, row: int, attribute: str = "") -> Place:
+        """Where a step stands."""
+        steps, tb = self.steps, int(self.steps.tb[row])
+        position = int(self.position[row])
+        line, column = int(steps.line[row]), int(steps.column[row])
+        return Place(line, column, int(self.tbs.gpu[tb]), int(self.tbs.id[tb]), position, attribute)

@@ -1,0 +1,123 @@
+"""The check `result`: runs the program on symbols in each placement, finds the root, and says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from collc.msccl.check.collectives import ROOTED, Expected, Layout
+from collc.msccl.check.findings import Finding, Findings, Place
+from collc.msccl.check.model import RECEIVES, SENDS, WRITES, FileProgram, Kind
+from collc.msccl.check.replay import Waits
+from collc.msccl.check.symbolic import Miss, Operand, Task, execute, misses
+from collc.msccl.check.values import Values
+
+ROOT_WORK: Final = 4_000_000
+"""Steps run at most to find a root that nobody named."""
+SHOWN: Final = 13
+
+
+def find_root(program: FileProgram, waits: Waits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
+    """The rank that makes the result right as the root; the likeliest one if none does."""
+    guesses = _likely_roots(program, coll)
+    for root in guesses[: max(1, ROOT_WORK // max(1, len(program.steps)))]:
+        task = Task(coll, root, inplace)
+        values, memory, where = execute(program, waits, order, task)
+        if not misses(program, task, values, memory, where):
+            return root
+    return guesses[0]
+
+
+def _likely_roots(program: FileProgram, coll: str) -> list[int]:
+    """All ranks; first those that only send (broadcast, scatter) or only receive (reduce, gather)."""
+    moves = RECEIVES if coll in ("broadcast", "scatter") else SENDS
+    other = SENDS if coll in ("broadcast", "scatter") else RECEIVES
+    against = np.bincount(program.step_gpu[moves[program.steps.kind]], minlength=program.ngpus)
+    along = np.bincount(program.step_gpu[other[program.steps.kind]], minlength=program.ngpus)
+    return np.lexsort((np.arange(program.ngpus), -along, against)).tolist()
+
+
+def check_result(
+    program: FileProgram,
+    waits: Waits,
+    order: Sequence[int],
+    findings: Findings,
+    task: Task,
+) -> None:
+    """Compare every output slot of every rank with the collective's postcondition, in one placement."""
+    values, memory, where = execute(program, waits, order, task)
+    wrong = misses(program, task, values, memory, where)
+    if not wrong:
+        return
+    if not _name_mix_up(program, waits, order, findings, task):
+        last = _last_writers(program, order, where)
+        for miss in wrong:
+            findings.add(_finding(program, task, values, where, miss, last))
+
+
+def _finding(
+    program: FileProgram, task: Task, values: Values, where: Layout, miss: Miss, last: dict[int, int]
+) -> Finding:
+    slot = int(where.base[miss.rank, 1]) + miss.slot
+    place: Place = program.gpu_place(miss.rank)
+    if slot in last:
+        place = program.step_place(last[slot], "dstoff")
+    placement = "in place" if task.inplace else "out of place"
+    root = f", root {task.root}" if task.coll in ROOTED else ""
+    text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
+    details = values.difference(miss.value, miss.wanted)
+    detail = f" ({details})" if details else ""
+    wanted = f"{values.describe(miss.wanted)} ({task.coll}, {placement}{root})"
+    return Finding("result", "X0131", text + detail, place, wanted)
+
+
+def _last_writers(program: FileProgram, order: Sequence[int], where: Layout) -> dict[int, int]:
+    steps = program.steps
+    target = where.base[program.step_gpu, steps.dstbuf] + steps.dstoff
+    last: dict[int, int] = {}
+    for step in order:
+        if WRITES[steps.kind[step]]:
+            last.update(dict.fromkeys(range(int(target[step]), int(target[step] + steps.cnt[step])), step))
+    return last
+
+
+def _name_mix_up(program: FileProgram, waits: Waits, order: Sequence[int], findings: Findings, task: Task) -> bool:
+    """Whether reading the reductions as the public tool writes them (src: the sender's slot) repairs the result."""
+    steps = program.steps
+    reduces = np.isin(steps.kind, (Kind.RRC, Kind.RRS, Kind.RRCS))
+    differ = reduces & ((steps.srcbuf != steps.dstbuf) | (steps.srcoff != steps.dstoff))
+    if not differ.any() or not _inside(program):
+        return False
+    operands: tuple[Operand, ...] = ("target", "swapped")
+    for operand in operands:
+        values, memory, where = execute(program, waits, order, task, operand)
+        if misses(program, task, values, memory, where):
+            continue
+        for row in np.flatnonzero(differ).tolist()[:SHOWN]:
+            kind = Kind(int(steps.kind[row])).name.lower()
+            text = (
+                f"local/remote mix-up: src of {kind} is this gpu's own operand, but the file gives the sender's "
+                "slot; the sum is wrong"
+            )
+            rule = "src = the local slot that is added (the result is right with the slots of dst)"
+            hint = "write the local slot as src" if operand == "target" else "swap src and dst"
+            findings.add(Finding("result", "X0132", text, program.step_place(row, "srcoff"), rule, hint))
+        return True
+    return False
+
+
+def _inside(program: FileProgram) -> bool:
+    """Whether the dst operands of all receiving reductions lie in their buffers (of rrs nobody checks them)."""
+    steps = program.steps
+    rows = np.flatnonzero(steps.kind == Kind.RRS)
+    size = program.chunks[program.step_gpu[rows], steps.dstbuf[rows]]
+    end = steps.dstoff[rows].astype(np.int64) + steps.cnt[rows]
+    return bool(((steps.dstoff[rows] >= 0) & (end <= size)).all())
+
+
+def tasks(coll: str, root: int, expected: Expected | None, program: FileProgram) -> list[Task]:
+    """One task for every placement that the file claims."""
+    flags = ((False, program.outofplace), (True, program.inplace))
+    return [Task(coll, root, inplace, expected) for inplace, claimed in flags if claimed]

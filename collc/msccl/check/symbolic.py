@@ -1,0 +1,177 @@
+"""What a program computes: every slot's contributions, by running it once on symbols.
+
+One order of steps is enough where there are no races (`races` says): every other order then gives
+the same. Source operands are local slots (facts, section 3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.msccl.check.collectives import (
+    REDUCING,
+    Expected,
+    Layout,
+    buffer_sizes,
+    layout,
+    wanted_copy,
+    wanted_sums,
+)
+from collc.msccl.check.model import INPUT, OUTPUT, FileProgram, Kind
+from collc.msccl.check.replay import Waits
+from collc.msccl.check.values import UNDEFINED, Values
+
+Operand = Literal["source", "target", "swapped"]
+"""Which local slots a receiving reduction reads: those that the file calls src, or as the public tool meant it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to check a program against: collective, root (-1: none), placement, and custom expectations."""
+
+    coll: str
+    root: int
+    inplace: bool
+    expected: Expected | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An output slot that holds something else than it must."""
+
+    rank: int
+    slot: int
+    value: int
+    wanted: int
+
+
+def real_chunks(program: FileProgram, coll: str, root: int) -> NDArray[np.int64]:
+    """int64[gpus, 3]: the buffers as the runtime has them, whatever smaller sizes the file names."""
+    chunks = program.chunks.copy()
+    sizes = buffer_sizes(coll, program.ngpus, program.nchunksperloop)
+    if sizes is not None and program.coll != "custom":
+        for buffer in (INPUT, OUTPUT):
+            grown = np.maximum(chunks[:, buffer], sizes[buffer])
+            only_root = coll == ("scatter", "gather")[buffer]
+            chunks[:, buffer] = (
+                np.where(np.arange(program.ngpus) == root, grown, chunks[:, buffer]) if only_root else grown
+            )
+    return chunks
+
+
+def place(program: FileProgram, task: Task) -> tuple[NDArray[np.int64], Layout]:
+    """The buffers' sizes and places for one placement."""
+    chunks = real_chunks(program, task.coll, task.root)
+    total = program.nchunksperloop
+    return chunks, layout(task.coll, chunks, total, inplace=task.inplace, root=max(0, task.root))
+
+
+def execute(
+    program: FileProgram, waits: Waits, order: Sequence[int], task: Task, operand: Operand = "source"
+) -> tuple[Values, list[int], Layout]:
+    """Run the steps in order. Returns the values, the memory (one number a slot) and its layout."""
+    chunks, where = place(program, task)
+    values = Values(program.ngpus, int(chunks[:, INPUT].max(initial=1)) or 1)
+    memory = [UNDEFINED] * where.size
+    for rank in range(program.ngpus):
+        start = int(where.base[rank, INPUT])
+        first = values.input(rank, 0)
+        count = int(chunks[rank, INPUT])
+        memory[start : start + count] = range(first, first + count)
+    _run(waits, order, _Operands.of(program, where, operand), values, memory)
+    return values, memory, where
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Memory places of every step's operands."""
+
+    source: list[int]
+    target: list[int]
+    count: list[int]
+    kind: list[int]
+
+    @staticmethod
+    def of(program: FileProgram, where: Layout, operand: Operand) -> _Operands:
+        steps, gpu = program.steps, program.step_gpu
+        source = where.base[gpu, steps.srcbuf] + steps.srcoff
+        target = where.base[gpu, steps.dstbuf] + steps.dstoff
+        if operand != "source":
+            reduces = np.isin(steps.kind, (Kind.RRC, Kind.RRS, Kind.RRCS))
+            swapped = np.where(reduces, target, source)
+            if operand == "swapped":
+                target = np.where(reduces, source, target)
+            source = swapped
+        return _Operands(source.tolist(), target.tolist(), steps.cnt.tolist(), steps.kind.tolist())
+
+
+def _run(
+    waits: Waits,
+    order: Sequence[int],
+    operands: _Operands,
+    values: Values,
+    memory: list[int],
+) -> None:
+    fifos: dict[int, deque[list[int]]] = {}
+    add = values.add
+    for step in order:
+        kind, count = operands.kind[step], operands.count[step]
+        if kind == Kind.NOP:
+            continue
+        source, target = operands.source[step], operands.target[step]
+        local = memory[source : source + count] if kind not in (Kind.R, Kind.RCS) else []
+        out = local
+        if waits.receives[step] >= 0:
+            data = fifos[waits.receives[step]].popleft()
+            out = data if kind in (Kind.R, Kind.RCS) else [add(a, b) for a, b in zip(data, local, strict=False)]
+        elif kind == Kind.RE:
+            out = [add(a, b) for a, b in zip(memory[target : target + count], local, strict=True)]
+        if kind not in (Kind.S, Kind.RRS):
+            memory[target : target + count] = out[:count]
+        if waits.sends[step] >= 0:
+            fifos.setdefault(waits.sends[step], deque()).append(out)
+
+
+def misses(program: FileProgram, task: Task, values: Values, memory: list[int], where: Layout) -> list[Miss]:
+    """Output slots that don't hold what the collective wants, in order of rank and slot."""
+    wrong: list[Miss] = []
+    for rank in range(program.ngpus):
+        base = int(where.base[rank, OUTPUT])
+        if task.expected is not None:
+            wrong += _custom_misses(rank, base, task.expected, values, memory)
+            continue
+        wanted = _wanted(program, task, rank, values)
+        got = memory[base : base + len(wanted)]
+        if got != wanted:
+            wrong += [Miss(rank, slot, a, b) for slot, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b]
+    return wrong
+
+
+def _wanted(program: FileProgram, task: Task, rank: int, values: Values) -> list[int]:
+    ranks, total = program.ngpus, program.nchunksperloop
+    if task.coll in REDUCING:
+        chunks = wanted_sums(task.coll, rank, ranks, total, task.root)
+        everyone = (1 << ranks) - 1
+        return [values.number((((chunk, everyone),), ())) for chunk in chunks or ()]
+    copies = wanted_copy(task.coll, rank, ranks, total, task.root)
+    return [values.input(source, chunk) for source, chunk in copies or ()]
+
+
+def _custom_misses(rank: int, base: int, expected: Expected, values: Values, memory: list[int]) -> list[Miss]:
+    wrong: list[Miss] = []
+    for slot in expected.slots(rank):
+        want = expected.outputs[rank, slot]
+        got = memory[base + slot]
+        if want.reduced:
+            wanted = [values.sum_of(want.contributions)]
+        else:
+            wanted = sorted(values.input(*contribution) for contribution in want.contributions)
+        if got not in wanted:
+            wrong.append(Miss(rank, slot, got, wanted[0] if wanted else UNDEFINED))
+    return wrong

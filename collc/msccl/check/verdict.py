@@ -1,0 +1,190 @@
+"""The whole check of one MSCCL file, read from disk: contract, result, deadlock and races."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from collc.diagnostics import Diagnostic, UsageError
+from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
+from collc.msccl.check.connections import connect
+from collc.msccl.check.contract import check_contract, overwritten_inputs
+from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
+from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics
+from collc.msccl.check.model import FileProgram
+from collc.msccl.check.races import check_races
+from collc.msccl.check.reader import Profile, Reader
+from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
+from collc.msccl.check.results import check_result, find_root, tasks
+from collc.msccl.check.symbolic import place
+
+Answer = Literal["ok", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is in a file. chunks: largest i, o and s of a gpu. root: -1 if the collective has none, or none was found.
+
+    max_bytes: the largest size that the file is chosen for, None without limit. largest_safe: the largest
+    size without deadlock, None without limit, 0 if it always hangs; meaningful where `deadlock` was checked.
+    """
+
+    name: str
+    coll: str
+    proto: str
+    ranks: int
+    channels: int
+    threadblocks: int
+    steps: int
+    nchunksperloop: int
+    chunks: tuple[int, int, int]
+    min_bytes: int
+    max_bytes: int | None
+    largest_safe: int | None
+    inplace: bool
+    outofplace: bool
+    root: int
+
+
+@dataclass(frozen=True)
+class FileVerdict:
+    """The answer of every check, and the findings behind it; `summary` is None where the file can't be read."""
+
+    path: Path
+    profile: Profile
+    checks: dict[Check, Answer]
+    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    summary: Summary | None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed. (Skipped: where the collective is unknown, or a check before it failed.)"""
+        return "failed" not in self.checks.values()
+
+
+def check_file(
+    path: Path,
+    *,
+    collective: str | None = None,
+    root: int | None = None,
+    profile: Profile = "executor",
+    expected: Expected | None = None,
+) -> FileVerdict:
+    """Read an MSCCL XML file as the runtimes would and check all that they would not.
+
+    collective: what the file must compute, if not what its `coll` says; root: of broadcast, reduce,
+    gather and scatter (found if not given); expected: the result of a custom collective.
+    Raises UsageError if the file can't be opened or the root is no rank of it.
+    """
+    findings = Findings()
+    checker = _Checker(path, profile, findings)
+    try:
+        checker.run(collective, root, expected)
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise UsageError(Diagnostic("X0100", message)) from error
+    answers: dict[Check, Answer] = {}
+    for check in CHECKS:
+        answers[check] = "failed" if check in findings.failed else "ok" if check in checker.ran else "skipped"
+    told = diagnostics(findings, path)
+    return FileVerdict(path, profile, answers, tuple(findings.kept), told, checker.summary)
+
+
+class _Checker:
+    def __init__(self, path: Path, profile: Profile, findings: Findings) -> None:
+        self.path: Path = path
+        self.profile: Profile = profile
+        self.findings: Findings = findings
+        self.ran: set[Check] = set()
+        self.summary: Summary | None = None
+        self.safe: SafeSizes = SafeSizes(None, (1, 1))
+        self.root: int = -1
+
+    def run(self, collective: str | None, root: int | None, expected: Expected | None) -> None:
+        """All checks, each as far as those before it allow."""
+        program = Reader(self.profile, self.findings).read(self.path)
+        self.ran.add("contract")
+        if program is None:
+            return
+        if root is not None and not 0 <= root < program.ngpus:
+            raise UsageError(Diagnostic("X0100", f"root {root} is no rank of {self.path}: it has {program.ngpus}"))
+        coll = self._collective(program, collective)
+        connections = connect(program)
+        check_contract(program, connections, self.findings, coll)
+        if not self.findings.broken:
+            overwritten_inputs(program, self.findings)
+            self._run(program, waits(program, connections), coll, root, expected)
+        self.summary = _summary(program, coll, self.safe, self.root)
+
+    def _collective(self, program: FileProgram, collective: str | None) -> str:
+        told, asked = canonical(program.coll), canonical(collective or program.coll)
+        if told not in (asked, "custom"):
+            where = program.algo_place
+            at = Place(where.line, where.column, attribute="coll")
+            text = f'coll is "{program.coll}": the runtime picks the file for that collective'
+            self.findings.add(Finding("contract", "X0110", text, at, asked), breaks=True)
+        return asked
+
+    def _run(
+        self, program: FileProgram, program_waits: Waits, coll: str, root: int | None, expected: Expected | None
+    ) -> None:
+        matched = check_matches(program, program_waits, self.findings)
+        self.safe = check_deadlock(program, program_waits, self.findings)
+        self.ran.add("deadlock")
+        if not matched:
+            return
+        order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
+        if halted:
+            return
+        self.root = self._root(program, program_waits, order, coll, root, expected)
+        self._placements(program, program_waits, order, coll, expected)
+
+    def _root(
+        self,
+        program: FileProgram,
+        program_waits: Waits,
+        order: list[int],
+        coll: str,
+        root: int | None,
+        expected: Expected | None,
+    ) -> int:
+        if coll not in ROOTED or expected is not None:
+            return -1
+        if root is not None:
+            return root
+        return find_root(program, program_waits, order, coll, inplace=not program.outofplace)
+
+    def _placements(
+        self, program: FileProgram, program_waits: Waits, order: list[int], coll: str, expected: Expected | None
+    ) -> None:
+        for task in tasks(coll, self.root, expected, program):
+            if coll in KNOWN or expected is not None:
+                self.ran.add("result")
+                check_result(program, program_waits, order, self.findings, task)
+            self.ran.add("race")
+            check_races(program, program_waits, order, place(program, task)[1], self.findings)
+
+
+def _summary(program: FileProgram, coll: str, safe: SafeSizes, root: int) -> Summary:
+    largest = np.max(program.chunks, axis=0, initial=0).tolist()
+    return Summary(
+        name=program.name,
+        coll=coll,
+        proto=program.proto,
+        ranks=program.ngpus,
+        channels=program.nchannels,
+        threadblocks=len(program.tbs),
+        steps=len(program.steps),
+        nchunksperloop=program.nchunksperloop,
+        chunks=(largest[0], largest[1], largest[2]),
+        min_bytes=program.min_bytes,
+        max_bytes=program.size_limit,
+        largest_safe=safe.largest_safe,
+        inplace=program.inplace,
+        outofplace=program.outofplace,
+        root=root,
+    )
