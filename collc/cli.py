@@ -40,7 +40,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("file", type=Path, metavar="FILE.coll")
     add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for the files (default: here)")
     add("--schedule", metavar="NAME", help="only this schedule of the file")
-    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help="set a param")
+    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value")
     add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, ...")
     add("--algorithm", metavar="NAME", help="synthesize with this instead of what the program says")
     add("--seed", type=int, metavar="N", help="of all random choices")
@@ -49,7 +49,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--time-limit", type=_seconds, metavar="SECONDS", help="keep the best schedule found until then")
     add("--link-model", choices=("store", "pipelined"), help="how long a transfer takes")
     add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
-    add("--print-after", action="append", default=[], metavar="PASS", help="print the module after a pass, as .ten text")
+    add("--print-after", action="append", default=[], metavar="PASS", help="print the module after it, as .ten text")
     add("--prove", action="store_true", help="prove all properties with Z3 too")
     add("--certificate", type=Path, metavar="FILE", help="write the proof as SMT-LIB text")
     add("--json", action="store_true", help="one JSON object on stdout")
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = "there is not enough memory for this"
         hint = "compile one schedule at a time with --schedule NAME, or a smaller network"
         return int(_report(SourceError(Diagnostic("E0899", message, hint=hint)), as_json))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         from collc.terminal import internal_error
 
         internal_error(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class Draft:
 
 
 @contextlib.contextmanager
-def drafting() -> Iterator[Draft]:
+def drafting() -> Generator[Draft]:
     """A draft whose unpublished files vanish."""
     draft = Draft()
     try:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
+def progress(quiet: bool) -> Generator[Callable[[float, str], None]]:
     """A function (share done, words) that shows progress after a while, on a terminal only."""
     if quiet or not sys.stderr.isatty():
         yield lambda _share, _words: None

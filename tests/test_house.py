@@ -10,13 +10,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "collc"
 
-LEAVES = {"units", "diagnostics", "version"}
+LEAVES = {"units", "diagnostics", "version", "options"}
 CHECKERS = {"synthesis", "verification", "simulation", "msccl"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "units": set(),
     "version": set(),
     "diagnostics": {"units"},
+    "options": {"diagnostics"},
     "resources": LEAVES,
     "ten": {"ten", "resources"} | LEAVES,
     "kernels": {"kernels"},

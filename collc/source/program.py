@@ -6,25 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.diagnostics import Span
+from collc.options import OptionValue
 from collc.ten.demand import Demand
 from collc.ten.moves import Moves
 from collc.ten.network import Network
-
-Option = int | float | str | bool | Fraction
-"""A value of an option: bytes as int, times in picoseconds and rates in bytes per second as Fraction."""
-
-
-@dataclass(frozen=True, slots=True)
-class OptionValue:
-    """One `name: value` of a synthesize or emit statement, evaluated.
-
-    type: "int", "time", ... as in docs/language.md.
-    """
-
-    type: str
-    value: Option
-    span: Span
-
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:

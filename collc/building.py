@@ -1,0 +1,201 @@
+"""One schedule on its way through passes, checks and writers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from collc.diagnostics import CheckFailed, CollcError, Diagnostic
+from collc.files import drafting
+from collc.outputs import kinds_of, write_outputs
+from collc.passes import Context, Hand, Pass, Value, default_pipeline, make_pass, parse_pipeline
+from collc.report import Outcome, ScheduleReport
+from collc.requests import Measured, check_limit, steps_of
+from collc.settings import Settings
+from collc.source.program import ScheduleRequest
+from collc.synthesis.task import Effort
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+
+PROOF_SECONDS = 60.0
+"""How long Z3 may take for a proof where no time limit is given."""
+
+
+@dataclass
+class Build:
+    """A request and how to go about it; `report` does all of it.
+
+    progress is told the share done and a few words; show gets what `--print-after` asks for.
+    """
+
+    request: ScheduleRequest
+    settings: Settings
+    progress: Callable[[float, str], None]
+    show: Callable[[str], None]
+    _known: ScheduleReport = field(init=False)
+
+    def report(self) -> ScheduleReport:
+        """Synthesize, check and write; what goes wrong is in the report."""
+        began = time.perf_counter()
+        request = self.request
+        self._known = ScheduleReport(
+            name=request.name,
+            topology=request.network.name,
+            npus=len(request.network.npus),
+            devices=int(request.network.present.sum()),
+            links=request.network.link_count,
+            chunks=sum(len(run.pattern) for run in request.demand.runs),
+            link_model=self._model().value,
+        )
+        try:
+            self._build()
+        except CollcError as error:
+            messages = (*self._known.diagnostics, *error.diagnostics)
+            self._known = replace(self._known, diagnostics=messages, exit=error.exit)
+        return replace(self._known, seconds=time.perf_counter() - began)
+
+    def _build(self) -> None:
+        emits = kinds_of(self.request, self.settings.emit)
+        context = self._context()
+        module = self._measured(self._synthesized(context))
+        self._verify(module)
+        self._check_limits()
+        self._prove(module)
+        with drafting() as draft:
+            output = write_outputs(module, emits, self.settings.output, draft)
+            self._note(output.checks, output.diagnostics, output.notes)
+            files = tuple(draft.publish())
+        self._known = replace(self._known, files=files)
+
+    def _note(
+        self, checks: Mapping[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()
+    ) -> None:
+        """Keep what was found; raises CheckFailed where a check failed."""
+        known = self._known
+        self._known = replace(
+            known,
+            checks={**known.checks, **checks},
+            diagnostics=(*known.diagnostics, *diagnostics),
+            notes=(*known.notes, *notes),
+        )
+        if "failed" in checks.values():
+            raise CheckFailed
+
+    # How it is to be done
+
+    def _option(self, name: str, given: Value | None) -> Value | None:
+        """What the command line says of an option of `synthesize`, else what the program says; times in seconds."""
+        if given is not None:
+            return given
+        option = self.request.options.get(name)
+        if option is None:
+            return None
+        if option.type == "time":
+            return float(cast("float", option.value)) / 1e12
+        return cast("Value", option.value)
+
+    def _model(self) -> LinkModel:
+        return LinkModel(str(self._option("link_model", self.settings.link_model) or "store"))
+
+    def _context(self) -> Context:
+        settings = self.settings
+        limit = self._option("time_limit", settings.time_limit)
+        deadline = None if limit is None else time.monotonic() + float(limit)
+        effort = Effort(
+            seed=int(self._option("seed", settings.seed) or 0),
+            trials=int(self._option("trials", settings.trials) or 1),
+            threads=int(self._option("threads", settings.threads) or 1),
+            stop=lambda: deadline is not None and time.monotonic() >= deadline,
+            progress=self.progress,
+        )
+        hand = {
+            number: Hand(run.algorithm or "", run.moves, run.span)
+            for number, run in enumerate(self.request.runs)
+            if run.moves is not None
+        }
+        return Context(hand, effort, self.request.allow_congestion)
+
+    def _pipeline(self, context: Context) -> tuple[Pass, ...]:
+        settings, request = self.settings, self.request
+        if settings.passes is not None:
+            return parse_pipeline(settings.passes)
+        if settings.algorithm is not None:
+            return default_pipeline(context, len(request.runs), make_pass(settings.algorithm, {}))
+        elsewhere = ("seed", "trials", "threads", "link_model", "time_limit")
+        own = {name: self._option(name, None) for name in request.options if name not in elsewhere}
+        return default_pipeline(context, len(request.runs), make_pass(request.strategy, own))
+
+    # Doing it
+
+    def _synthesized(self, context: Context) -> Module:
+        request = self.request
+        module = Module(request.name, request.network, request.demand, self._model())
+        for step in self._pipeline(context):
+            module = step.run(module, context)
+            if step.name in self.settings.print_after:
+                from collc.ten.text import format_module
+
+                self.show(format_module(module))
+        if module.schedule is None:
+            message = f"the pipeline leaves `{module.name}` without a schedule"
+            raise CheckFailed(Diagnostic("E0604", message, hint='end it as in "tacos,invert,verify"'))
+        return module
+
+    def _measured(self, module: Module) -> Module:
+        """The module with its bound; the report with all numbers."""
+        from collc.synthesis.bounds import lower_bound
+
+        assert module.schedule is not None
+        bound = lower_bound(module.network, module.demand, module.model)
+        taken = module.schedule.collective_time(module.network, module.demand)
+        self._known = replace(
+            self._known,
+            links=module.network.link_count,
+            devices=int(module.network.present.sum()),
+            transfers=len(module.schedule),
+            steps=steps_of(module, taken),
+            time=taken,
+            bound=bound.time,
+            bound_name=bound.name,
+            algorithm=module.algorithm,
+            seed=module.seed,
+            notes=module.notes,
+        )
+        return replace(module, bound=bound)
+
+    def _verify(self, module: Module) -> None:
+        from collc.verification import verify_schedule
+
+        verdict = verify_schedule(module)
+        failed = [name for name, outcome in verdict.checks.items() if outcome == "failed"]
+        if failed == ["congestion_free"] and self.request.allow_congestion:
+            known = {**self._known.checks, **verdict.checks}
+            self._known = replace(self._known, checks=known)
+            self._note({}, [replace(d, warning=True) for d in verdict.diagnostics])
+        else:
+            self._note(verdict.checks, verdict.diagnostics)
+
+    def _check_limits(self) -> None:
+        known = self._known
+        measured = Measured(known.time or 0, known.bound or 0, known.bound_name or "", known.steps)
+        checks: dict[str, Outcome] = {}
+        messages: list[Diagnostic] = []
+        for request in self.request.checks:
+            if request.operator:
+                outcome, message = check_limit(request, measured)
+                checks[request.name] = "failed" if "failed" in (outcome, checks.get(request.name)) else "ok"
+                messages += [message] if message else []
+        self._note(checks, messages)
+
+    def _prove(self, module: Module) -> None:
+        wanted = {check.name: check.span for check in self.request.checks}
+        if "optimal" in wanted:
+            from collc.proofs import optimality
+
+            self._note(*optimality(module, wanted["optimal"], self.settings, self.progress))
+        if "proved" in wanted or self.settings.prove:
+            from collc.proofs import properties
+
+            self._note(*properties(module, wanted.get("proved"), self.settings, self.progress))

@@ -1,0 +1,130 @@
+"""What a user may ask of an MSCCL file, and how an `emit` statement says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from collc.diagnostics import Diagnostic, SourceError
+from collc.options import OptionValue
+
+
+class Protocol(StrEnum):
+    """A protocol of NCCL. The names are those of the file."""
+
+    SIMPLE = "Simple"
+    LL = "LL"
+    LL128 = "LL128"
+
+
+class Profile(StrEnum):
+    """Which runtime the file is for: msccl-executor-nccl, or microsoft/msccl."""
+
+    EXECUTOR = "executor"
+    OLD = "old"
+
+
+class Placement(StrEnum):
+    """Whether the output may lie in the input's memory."""
+
+    IN = "in"
+    OUT = "out"
+    BOTH = "both"
+
+    @property
+    def inside(self) -> bool:
+        """Whether it is right in place."""
+        return self is not Placement.OUT
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is right out of place."""
+        return self is not Placement.IN
+
+
+@dataclass(frozen=True, slots=True)
+class MscclOptions:
+    """Options of `emit msccl(...)`.
+
+    instances: how often the program is repeated, each with 1/instances of every chunk. channels: at
+    most so many, None: as the runtime allows. sizes: smallest and largest buffer in bytes, both
+    included; None: no limit. placement: None: both if both are right, else what is.
+    """
+
+    instances: int = 1
+    protocol: Protocol = Protocol.SIMPLE
+    channels: int | None = None
+    sizes: tuple[int, int | None] = (0, None)
+    profile: Profile = Profile.EXECUTOR
+    placement: Placement | None = None
+
+
+def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
+    """The options that an `emit msccl` statement gives.
+
+    Raises SourceError (M0101 unknown option, M0102 wrong type, M0103 value not allowed).
+    """
+    options = MscclOptions()
+    problems: list[Diagnostic] = []
+    for name, value in values.items():
+        reader = _READERS.get(name)
+        if reader is None:
+            hint = "an MSCCL file has the options " + ", ".join(_READERS)
+            problems.append(Diagnostic("M0101", f"`emit msccl` has no option `{name}`", value.span, hint=hint))
+            continue
+        try:
+            options = reader(options, value)
+        except SourceError as error:
+            problems += error.diagnostics
+    if problems:
+        raise SourceError(*problems)
+    return options
+
+
+def _wrong(name: str, value: OptionValue, expected: str) -> SourceError:
+    message = f"`{name}` of an MSCCL file is {expected}, not a {value.type}"
+    return SourceError(Diagnostic("M0102", message, value.span))
+
+
+def _positive(name: str, value: OptionValue) -> int:
+    if isinstance(value.value, bool) or not isinstance(value.value, int) or value.type == "bytes":
+        raise _wrong(name, value, "a number")
+    if not 1 <= value.value <= 32:
+        message = f"`{name}: {value.value}` is out of range: a runtime has 1 to 32 channels"
+        raise SourceError(Diagnostic("M0103", message, value.span))
+    return value.value
+
+
+def _choice(name: str, value: OptionValue, kind: type[StrEnum]) -> str:
+    names = [str(member.value) for member in kind]
+    if not isinstance(value.value, str):
+        raise _wrong(name, value, "one of " + ", ".join(f'"{n}"' for n in names))
+    same = [n for n in names if n.lower() == value.value.lower()]
+    if value.value not in names:
+        message = f'`{name}: "{value.value}"` is not known to MSCCL'
+        hint = f'did you mean "{same[0]}"?' if same else "write one of " + ", ".join(f'"{n}"' for n in names)
+        raise SourceError(Diagnostic("M0103", message, value.span, hint=hint))
+    return value.value
+
+
+def _sizes(value: OptionValue) -> tuple[int, int]:
+    found = value.value
+    if not isinstance(found, tuple):
+        raise _wrong("sizes", value, "a range of sizes such as 64MiB .. 4GiB")
+    low, high = found
+    if not 0 <= low <= high or high == 0:
+        message = f"`sizes` runs from {low} to {high} bytes: no buffer has such a size"
+        raise SourceError(Diagnostic("M0103", message, value.span, hint="write the smaller size first"))
+    return low, high
+
+
+_READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] = {
+    "instances": lambda o, v: replace(o, instances=_positive("instances", v)),
+    "protocol": lambda o, v: replace(o, protocol=Protocol(_choice("protocol", v, Protocol))),
+    "channels": lambda o, v: replace(o, channels=_positive("channels", v)),
+    "sizes": lambda o, v: replace(o, sizes=_sizes(v)),
+    "profile": lambda o, v: replace(o, profile=Profile(_choice("profile", v, Profile))),
+    "placement": lambda o, v: replace(o, placement=Placement(_choice("placement", v, Placement))),
+}

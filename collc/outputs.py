@@ -1,0 +1,93 @@
+"""The kinds of files a schedule can be written to, each checked before it gets its final name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from collc.diagnostics import Diagnostic, UsageError
+from collc.files import Draft, inside
+from collc.report import Outcome
+from collc.source.program import EmitRequest, ScheduleRequest
+from collc.ten.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came of writing one file: checks of the file that was read back, remarks and messages."""
+
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    notes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _ten(module: Module, _request: EmitRequest, path: Path) -> Output:
+    from collc.ten.text import write_module
+
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        write_module(module, file)
+    return Output()
+
+
+def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.emit.msccl import write_xml
+    from collc.msccl.check import check_file
+    from collc.msccl.lower import lower
+    from collc.msccl.options import options_of
+
+    options = options_of(request.options)
+    program = lower(module, options)
+    with path.open("wb") as file:
+        write_xml(program, file)
+    verdict = check_file(path, profile=options.profile.value)
+    return Output(verdict.checks, program.notes, verdict.diagnostics)
+
+
+WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
+    "ten": _ten,
+    "msccl": _msccl,
+}
+"""By the kind that `emit` names."""
+
+
+def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path, draft: Draft) -> Output:
+    """Write all files of a schedule under temporary names, and read back those that can be.
+
+    Raises CollcError where one cannot be written.
+    """
+    checks: dict[str, Outcome] = {}
+    notes: list[str] = []
+    diagnostics: list[Diagnostic] = []
+    taken: set[Path] = set()
+    for request in requests:
+        path = inside(folder, request.path or f"{module.name}.{request.kind}")
+        if path in taken:
+            message = f"two files of schedule `{module.name}` are called {path.name}"
+            raise UsageError(Diagnostic("E0613", message, request.span, hint="give one of them another name"))
+        taken.add(path)
+        written = WRITERS[request.kind](module, request, draft.new(path))
+        for name, outcome in written.checks.items():
+            checks[name] = "failed" if "failed" in (outcome, checks.get(name)) else outcome
+        notes += written.notes
+        diagnostics += written.diagnostics
+    return Output(checks, tuple(notes), tuple(diagnostics))
+
+
+def kinds_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
+    """The files that a program asks for, and those of the kinds that the command line adds.
+
+    Raises UsageError for kinds that there are not.
+    """
+    wanted = list(request.emits)
+    named = {emit.kind for emit in wanted}
+    wanted += [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
+    for emit in wanted:
+        if emit.kind not in WRITERS:
+            near = get_close_matches(emit.kind, WRITERS, 1)
+            hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(WRITERS)
+            place = emit.span if emit.kind in named else None
+            raise UsageError(Diagnostic("E0614", f"collc cannot write files of kind `{emit.kind}`", place, hint=hint))
+    return tuple(wanted)

@@ -1,0 +1,268 @@
+"""What a pass is, which there are, and pipelines of them as strings.
+
+A pass is a frozen dataclass whose fields are its options; `run` takes a module and returns one. A
+pipeline reads `fixed,tacos{seed=7 trials=8},invert,verify`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import ClassVar, Final, Protocol
+
+from collc.diagnostics import CheckFailed, Diagnostic, Span, UsageError
+from collc.synthesis.task import Effort, Task
+from collc.ten.module import Module
+from collc.ten.moves import Moves
+from collc.ten.schedule import RowSchedule, Schedule, Transfers
+
+Value = int | float | str | bool
+
+
+@dataclass(frozen=True, eq=False)
+class Hand:
+    """A run whose algorithm was written by hand: its name, its moves and where it stands."""
+
+    algorithm: str
+    moves: Moves
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What passes may know beside the module.
+
+    hand: by run, what was written by hand. effort: seed, trials and threads where a pass does not
+    say, and how to report progress. allow_congestion: congestion is no failure.
+    """
+
+    hand: Mapping[int, Hand] = field(default_factory=dict[int, Hand])
+    effort: Effort = field(default_factory=Effort)
+    allow_congestion: bool = False
+
+
+class Pass(Protocol):
+    """One step from module to module."""
+
+    name: ClassVar[str]
+
+    def run(self, module: Module, context: Context) -> Module:
+        """The module with the pass applied.
+
+        Raises CollcError where it cannot be.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Lays out the runs whose algorithms were written by hand."""
+
+    name: ClassVar[str] = "fixed"
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.synthesis.fixed import lay_out
+
+        parts = [
+            lay_out(module.network, module.demand, run, hand.moves, module.model, hand.span)
+            for run, hand in context.hand.items()
+        ]
+        names = dict.fromkeys(hand.algorithm for hand in context.hand.values())
+        laid_out = replace(
+            module,
+            schedule=RowSchedule(module.model, Transfers.joined(parts)),
+            algorithm="+".join(names),
+        )
+        everything = len(context.hand) == len(module.demand.runs)
+        return laid_out if everything else replace(laid_out, planned=frozenset(context.hand))
+
+
+@dataclass(frozen=True, slots=True)
+class Way(ABC):
+    """A way of synthesis, applied to each copy-only phase; what it does not say is taken from the context."""
+
+    name: ClassVar[str] = ""
+    seed: int | None = None
+    trials: int | None = None
+    threads: int | None = None
+
+    def effort(self, context: Context) -> Effort:
+        """The context's effort with this pass's options."""
+        own = {key: value for key in ("seed", "trials", "threads") if (value := getattr(self, key)) is not None}
+        return replace(context.effort, **own)
+
+    @abstractmethod
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """A schedule for a copy-only task."""
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass; `invert` makes one schedule of the phases."""
+        from collc.synthesis.compose import solve
+
+        effort = self.effort(context)
+        solved = solve(module, lambda task: self.solve(task, effort))
+        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
+        return replace(solved, algorithm=algorithm, seed=effort.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Tacos(Way):
+    """Link-chunk matching on the TEN."""
+
+    name: ClassVar[str] = "tacos"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.tacos import tacos
+
+        return tacos(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Pccl(Way):
+    """Earliest-arrival pathfinding on the TEN."""
+
+    name: ClassVar[str] = "pccl"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.pccl import pccl
+
+        return pccl(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Invert:
+    """Turns the schedules of inverse problems back, and joins the phases of reductions."""
+
+    name: ClassVar[str] = "invert"
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.synthesis.compose import join
+
+        return join(module) if module.phases else module
+
+
+@dataclass(frozen=True, slots=True)
+class Unwind:
+    """Replaces every switch by direct links, from each of its NPUs to the next `degree` ones."""
+
+    name: ClassVar[str] = "unwind"
+    degree: int = 1
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.ten.transform import unwound
+
+        return replace(module, network=unwound(module.network, self.degree))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Checks the schedule; a module that fails goes no further."""
+
+    name: ClassVar[str] = "verify"
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.verification import verify_schedule
+
+        verdict = verify_schedule(module)
+        failed = {name for name, outcome in verdict.checks.items() if outcome == "failed"}
+        if failed - ({"congestion_free"} if context.allow_congestion else set()):
+            raise CheckFailed(*verdict.diagnostics)
+        return module
+
+
+PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in (Fixed, Unwind, Tacos, Pccl, Invert, Verify)}
+"""All passes by name."""
+
+WAYS: Final = tuple(name for name, kind in PASSES.items() if issubclass(kind, Way))
+"""The passes that synthesize."""
+
+_PASS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+_OPTION: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([^\s,]+)\s*,?")
+
+
+def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
+    """A pass by name, with those of the options that are not None.
+
+    Raises UsageError for names and options that there are not.
+    """
+    kind = PASSES.get(name)
+    if kind is None:
+        raise UsageError(_unknown("pass", name, tuple(PASSES)))
+    known = {option.name: str(option.type) for option in fields(kind)}
+    given = {option: value for option, value in options.items() if value is not None}
+    for option, value in given.items():
+        if option not in known:
+            raise UsageError(_unknown(f"option of `{name}`", option, tuple(known)))
+        if type(value).__name__ not in known[option].split(" | "):
+            message = f"option `{option}` of `{name}` is {known[option].removesuffix(' | None')}, not {value!r}"
+            raise UsageError(Diagnostic("E0603", message))
+    return kind(**given)
+
+
+def parse_pipeline(text: str) -> tuple[Pass, ...]:
+    """Passes from `tacos{seed=7},invert,verify`.
+
+    Raises UsageError where the text is no pipeline.
+    """
+    passes: list[Pass] = []
+    position = 0
+    while True:
+        found = _PASS.match(text, position)
+        if found is None:
+            message = f"this is no pipeline from here on: {text[position:]!r}"
+            raise UsageError(
+                Diagnostic("E0601", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
+            )
+        passes.append(make_pass(found[1], _options(found[1], found[2] or "")))
+        position = found.end()
+        if not found[3]:
+            return tuple(passes)
+
+
+def _options(name: str, text: str) -> dict[str, Value | None]:
+    options: dict[str, Value | None] = {}
+    position = 0
+    while text[position:].strip():
+        found = _OPTION.match(text, position)
+        if found is None:
+            message = f"options of `{name}` read name=value, not {text[position:].strip()!r}"
+            raise UsageError(Diagnostic("E0601", message, hint=f"as in {name}{{seed=7 trials=8}}"))
+        options[found[1]] = _value(found[2])
+        position = found.end()
+    return options
+
+
+def _value(text: str) -> Value:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(known) if known else "it takes none"
+    return Diagnostic("E0602", f"there is no {what} named `{name}`", hint=hint)
+
+
+def default_pipeline(context: Context, runs: int, way: Pass) -> tuple[Pass, ...]:
+    """What is run where nobody says: by hand what was written by hand, the rest synthesized."""
+    pipeline: list[Pass] = []
+    if context.hand:
+        pipeline.append(Fixed())
+    if len(context.hand) < runs:
+        pipeline += [way, Invert()]
+    return (*pipeline, Verify())
