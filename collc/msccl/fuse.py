@@ -1,0 +1,123 @@
+"""Fusing a receive with the send of what it received: rcs, rrs and rrcs.
+
+A pair is fused only where that loses no time: the flag that other threadblocks wait for is set when
+the whole fused step is done, so nobody else may need the chunk before the send has left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+
+from collc.msccl.program import Gpu, Message, Moment, Op, Program, Slot, Step
+
+_FUSED = {
+    (Op.RECEIVE, True): Op.RECEIVE_COPY_SEND,
+    (Op.RECEIVE, False): Op.RECEIVE_COPY_SEND,
+    (Op.RECEIVE_REDUCE_COPY, True): Op.RECEIVE_REDUCE_COPY_SEND,
+    (Op.RECEIVE_REDUCE_COPY, False): Op.RECEIVE_REDUCE_SEND,
+}
+"""(operation of the receive, whether its result is used again) -> operation of the pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A receive and a send that may become one step. kept: whether anybody else needs the chunk."""
+
+    receive: Step
+    send: Step
+    kept: bool
+
+
+@dataclass(slots=True)
+class _Value:
+    """What is in a slot from one write to the next."""
+
+    write: Step | None
+    reads: list[Step]
+    overwritten: bool = False
+
+
+def fusable(program: Program, gpu: Gpu) -> list[Pair]:
+    """Pairs of a GPU's steps whose fusion is right and loses no time, whatever threadblocks they fall into."""
+    values = _values(gpu)
+    pairs: list[Pair] = []
+    for step in gpu.steps:
+        if step.receive < 0 or step.dst is None:
+            continue
+        held = [value for value in values[id(step)] if value.write is step]
+        pair = _pair(program, step, held)
+        if pair is not None:
+            pairs.append(pair)
+    return pairs
+
+
+def _values(gpu: Gpu) -> dict[int, list[_Value]]:
+    """By id of the writing step, the values that it writes."""
+    current: dict[Slot, _Value] = {}
+    written: dict[int, list[_Value]] = {}
+    for step in gpu.steps:
+        for slot in step.reads():
+            current.setdefault(slot, _Value(None, [])).reads.append(step)
+        for slot in step.writes():
+            if slot in current:
+                current[slot].overwritten = True
+            current[slot] = _Value(step, [])
+            written.setdefault(id(step), []).append(current[slot])
+    return written
+
+
+def _pair(program: Program, receive: Step, values: list[_Value]) -> Pair | None:
+    readers = {id(step): step for value in values for step in value.reads}
+    sends = [s for s in readers.values() if s.op is Op.SEND and s.src == receive.dst and s.count == receive.count]
+    if not sends:
+        return None
+    send = min(sends, key=lambda s: s.when)
+    leave = program.messages[send.send].leave
+    others = [s for s in readers.values() if s is not send]
+    if any(s.when[0] < leave for s in others):
+        return None
+    final = receive.dst is not None and receive.dst.buffer == "o" and not all(v.overwritten for v in values)
+    return Pair(receive, send, bool(others) or final)
+
+
+def compatible(pair: Pair, receives: list[Moment], sends: list[Moment]) -> bool:
+    """Whether a pair can be one step of a threadblock with these receives and sends, each in order.
+
+    Between the two, the threadblock may only send first and receive later, never the reverse.
+    """
+    later = bisect_left(receives, pair.receive.when) + 1
+    before = bisect_left(sends, pair.send.when) - 1
+    return later >= len(receives) or before < 0 or sends[before] < receives[later]
+
+
+def fuse_steps(steps: list[Step], pairs: list[Pair]) -> list[Step]:
+    """The steps of one threadblock, in order, with its pairs fused."""
+    sends = [step.when for step in steps if step.send >= 0]
+    fused: list[Step] = []
+    gone: set[int] = set()
+    for pair in pairs:
+        before = bisect_left(sends, pair.send.when) - 1
+        place = max(pair.receive.when, sends[before]) if before >= 0 else pair.receive.when
+        op = _FUSED[pair.receive.op, pair.kept]
+        dst = None if op is Op.RECEIVE_REDUCE_SEND else pair.receive.dst
+        when = (place[0], place[1], place[2], place[3] + 1)
+        fused.append(replace(pair.receive, op=op, when=when, dst=dst, send=pair.send.send))
+        gone |= {id(pair.receive), id(pair.send)}
+    rest = [step for step in steps if id(step) not in gone]
+    return sorted([*rest, *fused], key=lambda step: step.when)
+
+
+def clashes(messages: tuple[Message, ...], receives: list[Step], sends: list[Step], wanted: dict[int, int]) -> bool:
+    """Whether one threadblock would keep a chunk waiting by sending while it arrives.
+
+    wanted: by id of a receive, the time from which another threadblock needs what it brings.
+    """
+    arrivals = [(messages[step.receive].arrival, wanted.get(id(step), 1 << 62)) for step in receives]
+    times = [arrival for arrival, _ in arrivals]
+    for step in sends:
+        message = messages[step.send]
+        low, high = bisect_left(times, message.start + 1), bisect_left(times, message.leave)
+        if high - low > 1 or any(needed < message.leave for _, needed in arrivals[low:high]):
+            return True
+    return False

@@ -1,0 +1,101 @@
+"""What the runtimes take: steps, threadblocks, channels, and the size of the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from collc.diagnostics import Diagnostic, SourceError
+from collc.msccl.options import Profile
+from collc.msccl.program import Gpu, Program
+
+MOST_CHUNKS: Final = 71
+"""Chunks of one step."""
+
+MOST_RANKS: Final = 1023
+"""GPU elements of a file: an element has at most 1024 children."""
+
+_LAST_OFFSET: Final = 32767
+_LAST_AWAITED: Final = 127
+_NODES: Final = 4095
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one runtime. per_channel: threadblocks of a GPU that send (receive) on one channel."""
+
+    steps: int
+    threadblocks: int
+    channels: int = 32
+    per_channel: int = 32
+
+
+LIMITS: Final = {Profile.EXECUTOR: Limits(64, 1024), Profile.OLD: Limits(256, 216)}
+"""The limits of each runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A limit that a program breaks. what: in words. hint: what to change."""
+
+    what: str
+    needed: int
+    limit: int
+    hint: str
+
+    def error(self) -> SourceError:
+        """The message to the user (M0111)."""
+        message = (
+            f"the MSCCL program has {self.needed} {self.what}, {self.needed - self.limit} more than the {self.limit}"
+        )
+        return SourceError(Diagnostic("M0111", f"{message} that the runtime takes", hint=self.hint))
+
+
+def longest(program: Program) -> int:
+    """Steps of the longest threadblock."""
+    return max((len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks), default=0)
+
+
+def excesses(program: Program) -> list[Excess]:
+    """All limits that a final program breaks, each for the GPU that breaks it most."""
+    limits = LIMITS[program.profile]
+    fewer = "use fewer chunks or fewer instances"
+    other = "" if program.profile is Profile.OLD else ', or `profile: "old"`, which takes 256'
+    nodes = max((_nodes(program, gpu) for gpu in program.gpus), default=0)
+    tbs = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
+    split = fewer + ", fewer parallel links, or fewer chunks at once"
+    found = [
+        Excess("steps in one threadblock", longest(program), limits.steps, f"{fewer}, more `channels`{other}"),
+        Excess("threadblocks on one GPU", tbs, limits.threadblocks, split),
+        Excess("channels", program.channels, limits.channels, fewer + " or fewer parallel links"),
+        Excess("as the last chunk of a buffer", _last_offset(program), _LAST_OFFSET, fewer),
+        Excess("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
+        Excess("elements that one rank loads", nodes, _NODES, fewer),
+        Excess("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
+        Excess("threadblocks of one channel on one GPU", _crowd(program), limits.per_channel, split),
+    ]
+    return [excess for excess in found if excess.needed > excess.limit]
+
+
+def _nodes(program: Program, gpu: Gpu) -> int:
+    return 1 + len(program.gpus) + sum(1 + len(tb.steps) for tb in gpu.threadblocks)
+
+
+def _last_offset(program: Program) -> int:
+    return max((max(g.input_chunks, g.output_chunks, g.scratch_chunks) - 1 for g in program.gpus), default=0)
+
+
+def _last_awaited(program: Program) -> int:
+    return max(
+        (p.threadblock for g in program.gpus for tb in g.threadblocks for s in tb.steps for p in s.waits), default=0
+    )
+
+
+def _crowd(program: Program) -> int:
+    most = 0
+    for gpu in program.gpus:
+        sends = Counter(tb.channel for tb in gpu.threadblocks if tb.send >= 0)
+        receives = Counter(tb.channel for tb in gpu.threadblocks if tb.receive >= 0)
+        most = max(most, *sends.values(), *receives.values(), 0)
+    return most

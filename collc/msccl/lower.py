@@ -1,0 +1,173 @@
+"""From a scheduled module to an MSCCL program that fits its runtime and always ends.
+
+    messages -> select -> merge -> assign (with fusion) -> place -> repeat -> depend
+
+Each stage is a function from program to program. If what comes out breaks a limit or could block,
+the stages run again with chunks split over more channels, or with less merged, shared and fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from collc.diagnostics import CheckFailed, Diagnostic, SourceError
+from collc.msccl.assign import Policy, assign
+from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
+from collc.msccl.dependencies import depend
+from collc.msccl.limits import LIMITS, MOST_CHUNKS, MOST_RANKS, excesses, longest
+from collc.msccl.merge import merge
+from collc.msccl.messages import messages_of
+from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.place import place
+from collc.msccl.program import ARRIVES, LEAVES, Program
+from collc.msccl.progress import blocked_sizes, largest_size
+from collc.msccl.repeat import repeat
+from collc.msccl.select import select
+from collc.ten.module import Module
+
+Watch = Callable[[str, Program], None]
+"""Is told the name of each stage and the program after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One way to run the stages. merged: chunks of one step at most."""
+
+    policy: Policy
+    merged: int
+
+
+def lower(module: Module, options: MscclOptions | None = None, watch: Watch | None = None) -> Program:
+    """The MSCCL program of a module's schedule.
+
+    Raises SourceError M0104 .. M0106 where MSCCL cannot say the collective, M0107 where a switch
+    multicasts or reduces, M0109 where the placement that was asked for is impossible, M0110 and M0111
+    where a limit is broken; CheckFailed M0112 where every order of the steps could block.
+    """
+    options = options or MscclOptions()
+    watch = watch or (lambda _stage, _program: None)
+    start = _selected(module, options)
+    watch("select", start)
+    problem: SourceError | None = None
+    blocked: Program | None = None
+    for attempt in _attempts(options):
+        try:
+            program = _fitted(start, options, attempt, watch)
+        except SourceError as error:
+            problem = problem or error
+            continue
+        sizes = blocked_sizes(program)
+        if not sizes:
+            return program
+        blocked = blocked or _narrowed(program, sizes[-1])
+    if blocked is not None:
+        return blocked
+    raise problem or _blocks()
+
+
+def _selected(module: Module, options: MscclOptions) -> Program:
+    """The program after `select`."""
+    layout = layout_of(module.network, module.demand)
+    collective = collective_of(module.network, module.demand, layout, options.profile)
+    if collective.ranks > MOST_RANKS:
+        message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {module.network.name} has {collective.ranks}"
+        raise SourceError(Diagnostic("M0111", message, hint="emit ten or chakra instead"))
+    empty = Program(
+        name=module.name,
+        collective=collective,
+        profile=options.profile,
+        protocol=options.protocol,
+        placement=Placement.OUT,
+        sizes=options.sizes,
+        chunk_bytes=chunk_bytes(module.demand),
+        instances=options.instances,
+        channels=1,
+        messages=tuple(messages_of(module)),
+        gpus=(),
+    )
+    if collective.root >= 0:
+        empty = replace(empty, name=f"{module.name} root {collective.root}")
+    placement, note = _placement(empty, layout, options)
+    return select(replace(empty, placement=placement, notes=(note,) if note else ()), layout)
+
+
+def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple[Placement, str]:
+    """Where the program is right: what was asked for, or else as much as can be, and why not more."""
+    obstacle = _obstacle(program, layout)
+    if options.placement is None:
+        return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
+    if obstacle and options.placement.inside:
+        message = f'`placement: "{options.placement.value}"` is impossible: {obstacle}'
+        raise SourceError(Diagnostic("M0109", message, hint='use `placement: "out"`, or another schedule'))
+    return options.placement, ""
+
+
+def _obstacle(program: Program, layout: Layout) -> str:
+    """Why the program cannot run in place, or "": a result lands where another chunk still waits to leave."""
+    collective = program.collective
+    if not collective.has_in_place:
+        return "a custom collective has no in-place form"
+    if collective.kind != "all_to_all":
+        return ""
+    last_read = {
+        (m.source, layout.inputs[m.source][m.chunk]): (m.start, LEAVES)
+        for m in program.messages
+        if m.chunk in layout.inputs[m.source]
+    }
+    for message in program.messages:
+        slot = layout.outputs[message.target].get(message.chunk)
+        if slot is not None and last_read.get((message.target, slot), (-1, 0)) > (message.arrival, ARRIVES):
+            return f"block {slot} of rank {message.target} arrives before the one that it replaces has left"
+    return ""
+
+
+def _attempts(options: MscclOptions) -> Iterator[_Attempt]:
+    merged = MOST_CHUNKS if options.instances == 1 else 1
+    for most in dict.fromkeys((merged, 1)):
+        yield _Attempt(Policy(), most)
+    yield _Attempt(Policy(paths=False), merged)
+    yield _Attempt(Policy(share=False), 1)
+    yield _Attempt(Policy(share=False, fuse=False), 1)
+
+
+def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
+    """The program with its chunks spread over as few lanes as its limits allow."""
+    limits = LIMITS[options.profile]
+    channels = min(options.channels or limits.channels, limits.channels) // options.instances
+    merged = merge(start, attempt.merged)
+    watch("merge", merged)
+    colors = 1
+    while True:
+        program = _staged(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel, watch)
+        steps = longest(program)
+        if steps <= limits.steps or colors >= limits.channels:
+            break
+        colors = min(limits.channels, max(colors + 1, -(-colors * steps // limits.steps)))
+    broken = excesses(program)
+    if broken:
+        raise broken[0].error()
+    return program
+
+
+def _staged(program: Program, policy: Policy, channels: int, per_channel: int, watch: Watch) -> Program:
+    program = assign(program, policy, channels, per_channel)
+    watch("assign", program)
+    for stage in (place, repeat, depend):
+        program = stage(program)
+        watch(stage.__name__, program)
+    return program
+
+
+def _narrowed(program: Program, blocks_at: int) -> Program | None:
+    """The program for sizes at which it always ends, if there are any."""
+    largest = largest_size(program, blocks_at + 1)
+    if blocks_at >= MOST_CHUNKS or largest < max(1, program.sizes[0]):
+        return None
+    note = f"for buffers up to {largest} bytes only: above, its threadblocks could wait for one another for ever"
+    return replace(program, sizes=(program.sizes[0], largest), notes=(*program.notes, note))
+
+
+def _blocks() -> CheckFailed:
+    message = "the program's threadblocks could wait for one another for ever"
+    return CheckFailed(Diagnostic("M0112", message, hint="use another schedule, or one chunk per block"))

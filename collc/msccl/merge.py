@@ -1,0 +1,189 @@
+"""Second stage of lowering: messages of neighbouring chunks between the same GPUs become one with cnt > 1.
+
+A window is a row of messages on one path that are all there when the first starts and whose chunks
+nobody touches at the target before the last has arrived; so what is merged loses no time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
+
+_Place = tuple[int, Slot]
+"""A slot of a GPU."""
+
+_NEVER: Moment = (1 << 62, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class _Merger:
+    """The program while it is merged. touched, written: moments, in order, at which a slot is used."""
+
+    program: Program
+    limit: int
+    sends: dict[int, Step]
+    receives: dict[int, Step]
+    touched: dict[_Place, list[Moment]]
+    written: dict[_Place, list[Moment]]
+    renamed: dict[_Place, Slot] = field(default_factory=dict[_Place, Slot])
+    scratch: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
+    messages: list[Message] = field(default_factory=list[Message])
+    steps: list[list[Step]] = field(default_factory=list[list[Step]])
+
+    def slot(self, rank: int, slot: Slot | None) -> Slot | None:
+        """A slot by its new name."""
+        return None if slot is None else self.renamed.get((rank, slot), slot)
+
+    def alias(self, rank: int, slot: Slot) -> Slot:
+        """The slot by the one name that it has in place."""
+        bases = self.program.collective.bases(rank)
+        if slot.buffer == "s" or not self.program.placement.inside:
+            return slot
+        return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
+
+    def next_write(self, rank: int, slot: Slot | None, after: Moment) -> Moment:
+        """When a slot is next written."""
+        return _NEVER if slot is None else _next(self.written[rank, self.alias(rank, slot)], after)
+
+    def next_touch(self, rank: int, slot: Slot, after: Moment) -> Moment:
+        """When a slot is next read or written."""
+        return _next(self.touched[rank, self.alias(rank, slot)], after)
+
+
+def _next(moments: list[Moment], after: Moment) -> Moment:
+    position = bisect_right(moments, after)
+    return moments[position] if position < len(moments) else _NEVER
+
+
+def merge(program: Program, limit: int) -> Program:
+    """The program with merged messages of at most `limit` chunks."""
+    if limit == 1:
+        return program
+    merger = _merger(program, limit)
+    lanes: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    for number, message in enumerate(program.messages):
+        lanes.setdefault((message.source, message.target, message.path), []).append(number)
+    position = {number: k for lane in lanes.values() for k, number in enumerate(lane)}
+    done: set[int] = set()
+    for number, message in enumerate(program.messages):
+        if number in done:
+            continue
+        lane = lanes[message.source, message.target, message.path]
+        window = _window(merger, lane, position[number])
+        done.update(window)
+        _emit(merger, window)
+    gpus = tuple(_gpu(merger, gpu) for gpu in program.gpus)
+    return replace(program, messages=tuple(merger.messages), gpus=gpus)
+
+
+def _merger(program: Program, limit: int) -> _Merger:
+    merger = _Merger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
+    for gpu in program.gpus:
+        for step in gpu.steps:
+            if step.send >= 0:
+                merger.sends[step.send] = step
+            if step.receive >= 0:
+                merger.receives[step.receive] = step
+            for slot in (*step.reads(), *step.writes()):
+                merger.touched[gpu.rank, merger.alias(gpu.rank, slot)].append(step.when)
+            for slot in step.writes():
+                merger.written[gpu.rank, merger.alias(gpu.rank, slot)].append(step.when)
+    merger.steps = [[] for _ in program.gpus]
+    return merger
+
+
+def _window(merger: _Merger, lane: list[int], first: int) -> list[int]:
+    """Messages from lane[first] on that may change places with one another."""
+    messages = merger.program.messages
+    window: list[int] = []
+    untouched = steady = _NEVER
+    begin: Moment = (messages[lane[first]].start, LEAVES, lane[first], 0)
+    for number in lane[first : first + merger.limit]:
+        message, receive = messages[number], merger.receives[number]
+        arrival: Moment = (message.arrival, ARRIVES, number, 0)
+        leave: Moment = (message.start, LEAVES, number, 0)
+        steady = min(steady, merger.next_write(message.source, merger.sends[number].src, begin))
+        if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > steady:
+            break
+        for slot in {s for s in (receive.src, receive.dst) if s is not None}:
+            untouched = min(untouched, merger.next_touch(message.target, slot, arrival))
+        window.append(number)
+    return window
+
+
+def _emit(merger: _Merger, window: list[int]) -> None:
+    """Write the messages of a window: those whose slots neighbour as one."""
+    ordered = sorted(window, key=lambda n: (merger.slot(_source(merger, n), merger.sends[n].src), n))
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and _neighbours(merger, runs[-1][-1], number):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    if len(runs) == len(window):
+        runs = [[number] for number in window]
+    taken = 0
+    for run in runs:
+        times = window[taken : taken + len(run)]
+        taken += len(run)
+        _emit_run(merger, run, times)
+
+
+def _source(merger: _Merger, number: int) -> int:
+    return merger.program.messages[number].source
+
+
+def _neighbours(merger: _Merger, a: int, b: int) -> bool:
+    """Whether message b can follow a in one step, at both ends."""
+    source, target = _source(merger, a), merger.program.messages[a].target
+    one, other = merger.receives[a], merger.receives[b]
+    ends = [
+        (merger.slot(source, merger.sends[a].src), merger.slot(source, merger.sends[b].src)),
+        (merger.slot(target, one.src), merger.slot(target, other.src)),
+    ]
+    if _fresh(one) != _fresh(other):
+        return False
+    if not _fresh(one):
+        ends.append((merger.slot(target, one.dst), merger.slot(target, other.dst)))
+    return all(x is None or (y is not None and y == Slot(x.buffer, x.offset + 1)) for x, y in ends)
+
+
+def _fresh(receive: Step) -> bool:
+    """Whether a step brings a value to a scratch slot that it had not before."""
+    return receive.dst is not None and receive.dst.buffer == "s" and receive.src != receive.dst
+
+
+def _emit_run(merger: _Merger, run: list[int], times: list[int]) -> None:
+    """Write messages as one; it takes the time of the messages `times`."""
+    messages = merger.program.messages
+    number, head, tail = len(merger.messages), messages[times[0]], messages[times[-1]]
+    source, target = head.source, head.target
+    merger.messages.append(
+        replace(messages[run[0]], count=len(run), start=head.start, leave=tail.leave, arrival=tail.arrival)
+    )
+    send, receive = merger.sends[run[0]], merger.receives[run[0]]
+    for member in run:
+        _rename(merger, target, merger.receives[member])
+    merger.scratch[target] += 1
+    leaves: Moment = (head.start, LEAVES, number, 0)
+    arrives: Moment = (tail.arrival, ARRIVES, number, 0)
+    src = merger.slot(source, send.src)
+    merger.steps[source].append(replace(send, when=leaves, count=len(run), src=src, send=number))
+    operand, dst = merger.slot(target, receive.src), merger.slot(target, receive.dst)
+    merger.steps[target].append(replace(receive, when=arrives, count=len(run), src=operand, dst=dst, receive=number))
+
+
+def _rename(merger: _Merger, target: int, receive: Step) -> None:
+    """Give a fresh scratch slot its new name; blocks of neighbours are kept apart by a gap."""
+    if receive.dst is not None and _fresh(receive):
+        merger.renamed[target, receive.dst] = Slot("s", merger.scratch[target])
+        merger.scratch[target] += 1
+
+
+def _gpu(merger: _Merger, gpu: Gpu) -> Gpu:
+    local = [step for step in gpu.steps if step.op is Op.COPY]
+    steps = sorted([*merger.steps[gpu.rank], *local], key=lambda step: step.when)
+    return replace(gpu, scratch_chunks=merger.scratch[gpu.rank], steps=tuple(steps))
