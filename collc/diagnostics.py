@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 
 class Exit(IntEnum):
@@ -15,6 +18,12 @@ class Exit(IntEnum):
     NO_SCHEDULE = 3
     CHECK_FAILED = 4
     INTERNAL = 5
+
+
+@lru_cache(maxsize=4)
+def line_starts(text: str) -> tuple[int, ...]:
+    """Where each line of a text begins; kept for the last few texts, so that many messages cost one search each."""
+    return (0, *(match.end() for match in re.finditer("\n", text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +45,12 @@ class Span:
     @property
     def line(self) -> int:
         """Line of the first character, from 1."""
-        return self.file.text.count("\n", 0, self.start) + 1
+        return bisect_right(line_starts(self.file.text), self.start)
 
     @property
     def column(self) -> int:
         """Column of the first character, from 1."""
-        return self.start - self.file.text.rfind("\n", 0, self.start)
+        return self.start - line_starts(self.file.text)[self.line - 1] + 1
 
     def to(self, other: Span) -> Span:
         """From here to the end of another place of the same file."""

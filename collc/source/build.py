@@ -79,7 +79,8 @@ class Builder:
     def _identifier(self, token: Token) -> s.Identifier:
         if token.text in RESERVED:
             hint = f"call it '{token.text}_', or better by what it means"
-            self._error("E0115", f"'{token.text}' is a word of the language and cannot be a name", self._span(token), hint)
+            message = f"'{token.text}' is a word of the language and cannot be a name"
+            self._error("E0115", message, self._span(token), hint)
         return s.Identifier(self._span(token), token.text)
 
     def _optional_identifier(self, token: Token | None) -> s.Identifier | None:
@@ -245,7 +246,7 @@ class Builder:
             if isinstance(operation, s.Expr):
                 reduction = operation
             else:
-                hint = 'write 'reduce(x, "sum")', or 'sum(x)''
+                hint = "write 'reduce(x, \"sum\")' or 'sum(x)'"
                 self._error("E0118", "'reduce' needs an operation after its chunk", call, hint)
         elif reducer not in REDUCTIONS:
             known = ", ".join(f"'{r}(x)'" for r in REDUCTIONS)

@@ -95,7 +95,7 @@ def string_value(text: str) -> str:
         escape = match[1]
         if escape not in _ESCAPES:
             message = f"'\\{escape}' means nothing in a string"
-            raise LiteralError("E0111", message, 'write '\\\\' for a backslash, '\\"' for a quote')
+            raise LiteralError("E0111", message, "write '\\\\' for a backslash, '\\\"' for a quote")
         return _ESCAPES[escape]
 
     inside = text[1:-1]

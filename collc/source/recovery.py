@@ -11,7 +11,7 @@ from collc.source.automaton import Automaton
 from collc.source.build import Builder
 from collc.source.expectations import ANYWHERE, BODIES, HEADERS, STATEMENTS, expected, found
 from collc.source.literals import unit_hint
-from collc.source.problems import did_you_mean, listed
+from collc.source.problems import did_you_mean, listed, near
 from collc.source.table import Table
 from collc.source.tokens import Token
 from collc.units import UNITS
@@ -20,7 +20,6 @@ MAX_ERRORS: Final = 50
 """Errors told of one file."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
-_IN_EXPRESSION: Final = frozenset({"(", "[", ",", ".", "=", ":", "+", "-", "*", "/", "|", "&", "==", "<", ">", ".."})
 
 
 class Recovery:
@@ -67,12 +66,22 @@ class Recovery:
     def _column(self, token: Token) -> int:
         return token.start - self._source.text.rfind("\n", 0, token.start)
 
+    def _open(self) -> int:
+        """How many values are there before a bracket that was just closed; all where none was."""
+        values = self._parser.values
+        last = values[-1] if values else None
+        if not isinstance(last, Token) or last.kind not in _CLOSING.values():
+            return len(values)
+        openings = [i for i, v in enumerate(values) if isinstance(v, Token) and _CLOSING.get(v.kind) == last.kind]
+        return openings[-1]
+
     def _open_bracket(self) -> Token | None:
-        return next((v for v in reversed(self._parser.values) if isinstance(v, Token) and v.kind in _CLOSING), None)
+        values = self._parser.values[: self._open()]
+        return next((v for v in reversed(values) if isinstance(v, Token) and v.kind in _CLOSING), None)
 
     def _levels(self) -> list[int]:
         """Heights of the stack at which a statement can begin, the innermost body last."""
-        rows, states = self._table.actions, self._parser.states
+        rows, states = self._table.actions, self._parser.states[: self._open() + 1]
         return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
 
     def _head(self, level: int) -> str:
@@ -201,8 +210,12 @@ class Recovery:
                 if depth == 0 and self._close(token):
                     return position + 1
                 depth = max(0, depth - 1)
-            elif depth == 0 and self._begins_statement(position, mid_line=position > start) and self._pop_to(token):
-                return position
+            elif depth == 0 and self._begins_statement(position, mid_line=position > start):
+                if self._pop_to(token):
+                    return position
+                if position > start:
+                    self._parser.cut(self._levels()[-1])
+                    return position
             elif token.kind == t.END:
                 return len(self._tokens)
             position += 1
@@ -210,8 +223,10 @@ class Recovery:
 
     def _begins_statement(self, position: int, *, mid_line: bool) -> bool:
         token, after = self._tokens[position], self._tokens[min(position + 1, len(self._tokens) - 1)]
-        if token.kind != t.NAME or token.text not in STATEMENTS or after.kind in {":", ",", ")", "]", "=", "."}:
+        if token.kind != t.NAME or after.kind in {":", ",", ")", "]", "=", "."}:
             return False
+        if token.text not in STATEMENTS:
+            return self._first_on_line(position) and after.kind == t.NAME and near(token.text, STATEMENTS) is not None
         before = self._tokens[position - 1].kind if position else ""
         return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
 
@@ -274,7 +289,8 @@ class Recovery:
             self._misplaced(token)
         elif statement and token.kind == t.NAME and self._first_on_line(position):
             words = sorted(possible & STATEMENTS)
-            hint = did_you_mean(token.text, words, f"here stand {listed([f"'{w}'" for w in words])}")
+            quoted = [f"'{word}'" for word in words]
+            hint = did_you_mean(token.text, words, f"here stand {listed(quoted)}")
             self._tell("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
         else:
             self._general(position, possible)
