@@ -41,7 +41,7 @@ def _severity(diagnostic: Diagnostic) -> str:
 
 def _json_place(span: Span | None) -> dict[str, object]:
     if span is None:
-        return dict.fromkeys(("file", "line", "column", "end_line", "end_column"))
+        return {"file": None, "line": None, "column": None, "end_line": None, "end_column": None}
     end = Span(span.file, span.end, span.end)
     return {
         "file": span.file.name,

@@ -346,8 +346,8 @@ class Builder:
     def minimize(self, keyword: Token, objective: s.Expr) -> s.Minimize:
         return s.Minimize(self._span(keyword, objective), objective)
 
-    def tiers(self, keyword: Token, *parts: Token) -> s.Tiers:
-        names = tuple(self._identifier(part) for part in parts if part.kind == t.NAME)
+    def tiers(self, keyword: Token, *parts: _Child) -> s.Tiers:
+        names = tuple(self._identifier(part) for part in parts if isinstance(part, Token) and part.kind == t.NAME)
         return s.Tiers(self._span(keyword, *parts), names)
 
     # Expressions

@@ -309,6 +309,11 @@ class Recovery:
             outer = self._column(token) == 1 and token.text in BODIES["file"]
             ends = outer if in_block else bracket.kind != "{" or outer
             ends = ends and self._begins_statement(position, mid_line=False)
+        cut_short = (self._source.text + "\n").find("\n", bracket.start)
+        if ends and any(
+            d.code == "E0106" and d.span and bracket.start < d.span.start < cut_short for d in self.problems
+        ):
+            return True
         if ends:
             word = found(token, self._keywords)
             note = Note(f"{word} stands here, where {expected(possible)} could", self._span(token))
