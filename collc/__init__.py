@@ -1,1 +1,46 @@
-"""collc: schedules for collective communication, proved correct and written for real runtimes."""
+"""collc: schedules for collective communication, proved correct and written for real runtimes.
+
+The Python API is small: `compile` builds the schedules of a `.coll` file as the command line does, and
+`load` reads a `.ten` file.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collc.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from collc.report import CompileReport
+    from collc.ten.module import Module
+
+__all__ = ["__version__", "compile", "load"]
+
+
+def compile(path: str | PathLike[str], **settings: Any) -> CompileReport:  # noqa: A001
+    """Compile a `.coll` file: build, verify and write all its schedules.
+
+    settings: the fields of collc.settings.Settings, as in `compile("a.coll", output="out", seed=7)`.
+    Raises CollcError where the file or the settings are wrong; what goes wrong with one schedule is
+    in its report, as are its numbers, checks and files.
+    """
+    from collc.driver import compile_file
+    from collc.settings import Settings
+
+    for name in ("output", "certificate"):
+        if settings.get(name) is not None:
+            settings[name] = Path(settings[name])
+    return compile_file(Path(path), Settings(**settings))
+
+
+def load(path: str | PathLike[str]) -> Module:
+    """Read a `.ten` file: a network, a demand and, where there is one, a schedule.
+
+    Raises SourceError where the file is no module, with line and column.
+    """
+    from collc.reading import read_text
+    from collc.ten.text import parse_module
+
+    return parse_module(read_text(Path(path)))

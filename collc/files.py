@@ -19,7 +19,8 @@ def inside(folder: Path, name: str) -> Path:
     """
     path = folder / name
     real = path.parent.resolve()
-    if not name or Path(name).is_absolute() or not real.is_relative_to(folder.resolve()):
+    parts = Path(name).parts
+    if not parts or ".." in parts or Path(name).is_absolute() or not real.is_relative_to(folder.resolve()):
         message = f'"{name}" is not a file inside the output folder'
         raise UsageError(
             Diagnostic("E0610", message, hint="give a relative name without `..`, and the folder with -o DIR")
