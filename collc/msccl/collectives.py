@@ -89,8 +89,8 @@ def layout_of(network: Network, demand: Demand) -> Layout:
     inputs: list[dict[int, int]] = [{} for _ in network.npus]
     outputs: list[dict[int, int]] = [{} for _ in network.npus]
     for sets, slots in ((chunks.pre, inputs), (chunks.post, outputs)):
-        for chunk, number in enumerate(sets.tolist()):
-            for rank in members[number]:
+        for chunk, number in enumerate(sets):
+            for rank in members[int(number)]:
                 slots[rank][chunk] = len(slots[rank])
     return Layout(tuple(inputs), tuple(outputs))
 

@@ -6,7 +6,7 @@ nobody touches at the target before the last has arrived; so what is merged lose
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
@@ -37,12 +37,29 @@ class _Merger:
         """A slot by its new name."""
         return None if slot is None else self.renamed.get((rank, slot), slot)
 
+    def follows(self, rank: int, one: Slot | None, other: Slot | None) -> bool:
+        """Whether a slot is known to come right after another; without slots, there is nothing to be in order."""
+        if one is None or other is None:
+            return one is other
+        if "s" in (one.buffer, other.buffer) and not {(rank, one), (rank, other)} <= self.renamed.keys():
+            return False
+        before, after = self.renamed.get((rank, one), one), self.renamed.get((rank, other), other)
+        return after == Slot(before.buffer, before.offset + 1)
+
     def alias(self, rank: int, slot: Slot) -> Slot:
         """The slot by the one name that it has in place."""
         bases = self.program.collective.bases(rank)
         if slot.buffer == "s" or not self.program.placement.inside:
             return slot
         return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
+
+    def delay(self, rank: int, receive: Step, until: Moment) -> None:
+        """Take note that a slot is written later than it was."""
+        if receive.dst is not None:
+            slot = self.alias(rank, receive.dst)
+            for moments in (self.written[rank, slot], self.touched[rank, slot]):
+                moments.remove(receive.when)
+                insort(moments, until)
 
     def next_write(self, rank: int, slot: Slot | None, after: Moment) -> Moment:
         """When a slot is next written."""
@@ -101,6 +118,7 @@ def _window(merger: _Merger, lane: list[int], first: int) -> list[int]:
     window: list[int] = []
     untouched = steady = _NEVER
     begin: Moment = (messages[lane[first]].start, LEAVES, lane[first], 0)
+    soonest: Moment = (messages[lane[first]].arrival, ARRIVES, lane[first], 0)
     for number in lane[first : first + merger.limit]:
         message, receive = messages[number], merger.receives[number]
         arrival: Moment = (message.arrival, ARRIVES, number, 0)
@@ -108,7 +126,10 @@ def _window(merger: _Merger, lane: list[int], first: int) -> list[int]:
         steady = min(steady, merger.next_write(message.source, merger.sends[number].src, begin))
         if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > steady:
             break
-        for slot in {s for s in (receive.src, receive.dst) if s is not None}:
+        slots = {s for s in (receive.src, receive.dst) if s is not None}
+        if any(merger.next_touch(message.target, slot, soonest) < arrival for slot in slots):
+            break
+        for slot in slots:
             untouched = min(untouched, merger.next_touch(message.target, slot, arrival))
         window.append(number)
     return window
@@ -140,15 +161,9 @@ def _neighbours(merger: _Merger, a: int, b: int) -> bool:
     """Whether message b can follow a in one step, at both ends."""
     source, target = _source(merger, a), merger.program.messages[a].target
     one, other = merger.receives[a], merger.receives[b]
-    ends = [
-        (merger.slot(source, merger.sends[a].src), merger.slot(source, merger.sends[b].src)),
-        (merger.slot(target, one.src), merger.slot(target, other.src)),
-    ]
-    if _fresh(one) != _fresh(other):
+    if _fresh(one) != _fresh(other) or not merger.follows(source, merger.sends[a].src, merger.sends[b].src):
         return False
-    if not _fresh(one):
-        ends.append((merger.slot(target, one.dst), merger.slot(target, other.dst)))
-    return all(x is None or (y is not None and y == Slot(x.buffer, x.offset + 1)) for x, y in ends)
+    return merger.follows(target, one.src, other.src) and (_fresh(one) or merger.follows(target, one.dst, other.dst))
 
 
 def _fresh(receive: Step) -> bool:
@@ -168,12 +183,12 @@ def _emit_run(merger: _Merger, run: list[int], times: list[int]) -> None:
     for member in run:
         _rename(merger, target, merger.receives[member])
     merger.scratch[target] += 1
-    leaves: Moment = (head.start, LEAVES, number, 0)
-    arrives: Moment = (tail.arrival, ARRIVES, number, 0)
-    src = merger.slot(source, send.src)
-    merger.steps[source].append(replace(send, when=leaves, count=len(run), src=src, send=number))
-    operand, dst = merger.slot(target, receive.src), merger.slot(target, receive.dst)
-    merger.steps[target].append(replace(receive, when=arrives, count=len(run), src=operand, dst=dst, receive=number))
+    leaves: Moment = (head.start, LEAVES, times[0], 0)
+    arrives: Moment = (tail.arrival, ARRIVES, times[-1], 0)
+    for member in run:
+        merger.delay(target, merger.receives[member], arrives)
+    merger.steps[source].append(replace(send, when=leaves, count=len(run), send=number))
+    merger.steps[target].append(replace(receive, when=arrives, count=len(run), receive=number))
 
 
 def _rename(merger: _Merger, target: int, receive: Step) -> None:
@@ -185,5 +200,9 @@ def _rename(merger: _Merger, target: int, receive: Step) -> None:
 
 def _gpu(merger: _Merger, gpu: Gpu) -> Gpu:
     local = [step for step in gpu.steps if step.op is Op.COPY]
-    steps = sorted([*merger.steps[gpu.rank], *local], key=lambda step: step.when)
+    moved = [
+        replace(step, src=merger.slot(gpu.rank, step.src), dst=merger.slot(gpu.rank, step.dst))
+        for step in merger.steps[gpu.rank]
+    ]
+    steps = sorted([*moved, *local], key=lambda step: step.when)
     return replace(gpu, scratch_chunks=merger.scratch[gpu.rank], steps=tuple(steps))

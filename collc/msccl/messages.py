@@ -115,8 +115,8 @@ def _initial(module: Module) -> dict[tuple[int, int], int]:
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
     held: dict[tuple[int, int], int] = {}
-    for chunk, (number, op) in enumerate(zip(chunks.pre.tolist(), chunks.op.tolist(), strict=True)):
-        for rank in members[number]:
+    for chunk, (number, op) in enumerate(zip(chunks.pre, chunks.op, strict=True)):
+        for rank in members[int(number)]:
             held[rank, chunk] = 1 if op == Op.COPY else 1 << rank
     return held
 
@@ -138,7 +138,7 @@ def _needed(module: Module, messages: list[Message]) -> list[Message]:
     """Without the messages that nobody uses."""
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
-    wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post.tolist()) for rank in members[number]}
+    wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post) for rank in members[int(number)]}
     keep = [False] * len(messages)
     for _, arrives, number in reversed(_events(messages)):
         message = messages[number]

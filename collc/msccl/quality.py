@@ -1,0 +1,75 @@
+"""How well a program uses the machine, in numbers that can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collc.msccl.program import FUSED, Op, Point, Program
+from collc.msccl.replay import replay_time
+from collc.ten.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Measures of a final program.
+
+    steps, threadblocks: of the longest threadblock, of the fullest GPU. scratch: chunks of the GPU that
+    needs most. scratch_saved: chunks of all GPUs that sharing saves. fused: share of the sends of received
+    chunks, in thousandths, that happen in one step with the receive. chain: steps of which each needs
+    the one before. replay, schedule: picoseconds; the program's own time and the schedule's.
+    """
+
+    steps: int
+    threadblocks: int
+    channels: int
+    scratch: int
+    scratch_saved: int
+    fused: int
+    chain: int
+    replay: int
+    schedule: int
+
+
+def quality(program: Program, module: Module) -> Quality:
+    """Measure a final program of a module with a schedule.
+
+    Raises ValueError where the module has no schedule.
+    """
+    if module.schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    blocks = [tb for gpu in program.gpus for tb in gpu.threadblocks]
+    steps = [step for tb in blocks for step in tb.steps]
+    fused = sum(step.op in FUSED for step in steps)
+    single = sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)
+    used = sum(gpu.scratch_chunks for gpu in program.gpus)
+    return Quality(
+        steps=max((len(tb.steps) for tb in blocks), default=0),
+        threadblocks=max((len(gpu.threadblocks) for gpu in program.gpus), default=0),
+        channels=program.channels,
+        scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
+        scratch_saved=program.scratch_needed * program.instances - used,
+        fused=1000 * fused // max(1, fused + single),
+        chain=longest_chain(program),
+        replay=replay_time(program, module.network, module.schedule.model),
+        schedule=module.schedule.collective_time(module.network, module.demand),
+    )
+
+
+def longest_chain(program: Program) -> int:
+    """The most steps in a row of which each needs the one before: by order, dependency or message."""
+    rows = sorted(
+        (step.when, position, gpu.rank, number)
+        for gpu in program.gpus
+        for number, tb in enumerate(gpu.threadblocks)
+        for position, step in enumerate(tb.steps)
+    )
+    depth: dict[tuple[int, Point], int] = {}
+    sent: dict[int, int] = {}
+    for _, position, rank, number in rows:
+        step = program.gpus[rank].threadblocks[number].steps[position]
+        before = [depth.get((rank, point), 0) for point in (Point(number, position - 1), *step.waits)]
+        deepest = 1 + max(*before, sent.get(step.receive, 0))
+        depth[rank, Point(number, position)] = deepest
+        if step.send >= 0:
+            sent[step.send] = deepest
+    return max(depth.values(), default=0)
