@@ -168,7 +168,7 @@ def star_all_gather_by_scratch(n: int = 3) -> File:
         tb.add("s", ("o", 0), ("o", 0), n, dep=(n, n - 2))
     hub.append(keeper)
     gpus = [Gpu((1, n, 1), hub)]
-    for rank in range(1, n):
+    for _ in range(1, n):
         tb = Block(0, 0).add("s", ("i", 0), ("s", 0)).add("r", ("o", 0), ("o", 0), n)
         gpus.append(Gpu((1, n, 0), [tb]))
     return File("allgather", n, gpus)
