@@ -6,11 +6,12 @@ The Python API is small: `compile` builds the schedules of a `.coll` file as the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from collc.version import VERSION as __version__
+from collc.version import __version__
 
 if TYPE_CHECKING:
     from collc.report import CompileReport
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "compile", "load"]
 
 
-def compile(path: str | PathLike[str], **settings: Any) -> CompileReport:  # noqa: A001
+def compile(path: str | PathLike[str], **settings: object) -> CompileReport:  # noqa: A001
     """Compile a `.coll` file: build, verify and write all its schedules.
 
     settings: the fields of collc.settings.Settings, as in `compile("a.coll", output="out", seed=7)`.
@@ -29,10 +30,8 @@ def compile(path: str | PathLike[str], **settings: Any) -> CompileReport:  # noq
     from collc.driver import compile_file
     from collc.settings import Settings
 
-    for name in ("output", "certificate"):
-        if settings.get(name) is not None:
-            settings[name] = Path(settings[name])
-    return compile_file(Path(path), Settings(**settings))
+    chosen = replace(Settings(), **settings)
+    return compile_file(Path(path), replace(chosen, output=Path(chosen.output)))
 
 
 def load(path: str | PathLike[str]) -> Module:
@@ -41,6 +40,6 @@ def load(path: str | PathLike[str]) -> Module:
     Raises SourceError where the file is no module, with line and column.
     """
     from collc.reading import read_text
-    from collc.ten.text import parse_module
+    from collc.ten.text_read import parse_module
 
     return parse_module(read_text(Path(path)))

@@ -135,7 +135,7 @@ class Build:
         for step in self._pipeline(context):
             module = step.run(module, context)
             if step.name in self.settings.print_after:
-                from collc.ten.text import format_module
+                from collc.ten.text_write import format_module
 
                 self.show(format_module(module))
         if module.schedule is None:

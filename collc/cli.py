@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from collc.diagnostics import CollcError, Diagnostic, Exit, SourceError, UsageError
-from collc.version import VERSION
+from collc.version import __version__
 
 
 class _Parser(argparse.ArgumentParser):
@@ -127,7 +127,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="collc", description="Schedules for collective communication, proved correct.")
-    parser.add_argument("--version", action="version", version=f"collc {VERSION}")
+    parser.add_argument("--version", action="version", version=f"collc {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (summary, add_arguments) in COMMANDS.items():
         add_arguments(commands.add_parser(name, help=summary, description=summary))

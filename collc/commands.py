@@ -59,7 +59,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
 
 def check_command(chosen: argparse.Namespace) -> Exit:
     """`collc check`: messages only."""
-    from collc.source import check_program
+    from collc.source.elaborate import check_program
 
     diagnostics: tuple[Diagnostic, ...] = ()
     code = Exit.DONE
@@ -75,16 +75,10 @@ def check_command(chosen: argparse.Namespace) -> Exit:
 
 def verify_command(chosen: argparse.Namespace) -> Exit:
     """`collc verify`: every check of a file, whoever wrote it."""
-    from collc.driver import verify_file
+    from collc.verifying import Against, verify_file
 
-    verdict = verify_file(
-        chosen.file,
-        collective=chosen.collective,
-        root=chosen.root,
-        profile=chosen.profile,
-        program=chosen.program,
-        schedule=chosen.schedule,
-    )
+    against = Against(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
+    verdict = verify_file(chosen.file, against)
     if chosen.json:
         _print_json(verdict.as_json() | {"diagnostics": _messages(verdict.diagnostics)})
     else:
@@ -96,11 +90,12 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: one canonical layout."""
     from collc.files import drafting
-    from collc.source import format_source, read_source
+    from collc.source.format import format_source
+    from collc.source.imports import read
 
     code = Exit.DONE
     for path in chosen.files:
-        source = read_source(path)
+        source = read(path, str(path))
         text = format_source(source)
         if text == source.text:
             continue

@@ -8,7 +8,7 @@ from pathlib import Path
 from collc.building import Build
 from collc.report import CompileReport, ScheduleReport
 from collc.settings import Settings
-from collc.source import load_program
+from collc.source.elaborate import load_program
 
 
 def compile_file(

@@ -25,7 +25,7 @@ class Output:
 
 
 def _ten(module: Module, _request: EmitRequest, path: Path) -> Output:
-    from collc.ten.text import write_module
+    from collc.ten.text_write import write_module
 
     with path.open("w", encoding="utf-8", newline="\n") as file:
         write_module(module, file)

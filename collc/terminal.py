@@ -37,7 +37,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console(file=sys.stdout, highlight=False, no_color=not colours(sys.stdout))
-    if len(rows) == 1 or console.width < 150:
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    if sum(widths) + 3 * len(widths) > console.width:
         for row in rows:
             wide = max(len(column) for column in columns)
             for column, cell in zip(columns, row, strict=True):

@@ -1,0 +1,124 @@
+"""`collc verify`: every check of a file, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from collc.diagnostics import Diagnostic, UsageError
+from collc.reading import read_text
+from collc.report import Outcome
+from collc.ten.module import Module
+
+Profile = Literal["executor", "old"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """kind: "ten" or "msccl". checks: each with its outcome. summary: what is in the file."""
+
+    file: Path
+    kind: str
+    checks: Mapping[str, Outcome]
+    summary: Mapping[str, object]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """What `verify --json` prints."""
+        return {
+            "file": str(self.file),
+            "kind": self.kind,
+            "checks": dict(self.checks),
+            "summary": dict(self.summary),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a file is to be checked against; None: what it says itself.
+
+    collective, root, profile: for MSCCL files. program, schedule: a schedule of a `.coll` file, whose
+    network and demand then count.
+    """
+
+    collective: str | None = None
+    root: int | None = None
+    profile: Profile = "executor"
+    program: Path | None = None
+    schedule: str | None = None
+
+
+def verify_file(path: Path, against: Against) -> FileReport:
+    """Check a `.ten` or MSCCL file.
+
+    Raises CollcError where it cannot be read or is of another kind.
+    """
+    kind = _kind(path)
+    if kind == "msccl":
+        return _verify_msccl(path, against)
+    if against.collective is not None or against.root is not None:
+        message = "--collective and --root are for MSCCL files; a .ten file says its own demand"
+        raise UsageError(Diagnostic("E0605", message, hint="use --program FILE.coll --schedule NAME"))
+    return _verify_ten(path, against)
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "ten folder"
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096).lstrip()
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise UsageError(Diagnostic("E0606", message, hint="check the name and the folder")) from error
+    return "msccl" if head.startswith(b"<") else "ten"
+
+
+def _verify_ten(path: Path, against: Against) -> FileReport:
+    from collc.ten.binary import load_module
+    from collc.ten.text_read import parse_module
+    from collc.verification import verify_schedule
+
+    module = load_module(path) if path.is_dir() else parse_module(read_text(path))
+    if against.program is not None:
+        module = _as_in(module, against.program, against.schedule)
+    verdict = verify_schedule(module)
+    summary: dict[str, object] = {
+        "name": module.name,
+        "npus": len(module.network.npus),
+        "links": module.network.link_count,
+        "chunks": len(module.demand.chunks),
+        "algorithm": module.algorithm,
+        "link_model": module.model.value,
+        "transfers": None if module.schedule is None else len(module.schedule),
+    }
+    if module.schedule is not None and "failed" not in verdict.checks.values():
+        summary["time_ps"] = module.schedule.collective_time(module.network, module.demand)
+    return FileReport(path, "ten", verdict.checks, summary, verdict.diagnostics)
+
+
+def _as_in(module: Module, program: Path, schedule: str | None) -> Module:
+    """The module's schedule with the network and demand of a program."""
+    from collc.source.elaborate import load_program
+
+    requests = load_program(program, {}, schedule).schedules
+    if len(requests) != 1:
+        message = f"{program} has {len(requests)} schedules"
+        raise UsageError(Diagnostic("E0607", message, hint="say which one with --schedule NAME"))
+    return replace(module, network=requests[0].network, demand=requests[0].demand)
+
+
+def _verify_msccl(path: Path, against: Against) -> FileReport:
+    from dataclasses import asdict
+
+    from collc.msccl.check import check_file
+
+    if against.program is not None:
+        message = "--program is for .ten files; an MSCCL file says its collective, or use --collective NAME"
+        raise UsageError(Diagnostic("E0605", message))
+    verdict = check_file(path, collective=against.collective, root=against.root, profile=against.profile)
+    summary = {} if verdict.summary is None else asdict(verdict.summary)
+    checks: dict[str, Outcome] = {**verdict.checks}
+    return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
