@@ -387,7 +387,8 @@ class Builder:
         return self._nested(s.Index(self._span(base, close), base, indices), base, indices)
 
     def name(self, token: Token) -> s.Name:
-        return s.Name(self._span(token), token.text)
+        identifier = self._identifier(token)
+        return s.Name(identifier.span, identifier.name)
 
     def call(self, name: Token, arguments: Sequence) -> s.Call:
         node = s.Call(self._span(name, arguments), self._identifier(name), _items(arguments, s.Argument))

@@ -108,3 +108,38 @@ def expected(terminals: AbstractSet[str]) -> str:
     words += [_CLASSES[kind] for kind in _CLASSES if kind in left]
     words += [f"'{sign}'" for sign in signs]
     return listed(words, "or")
+
+
+SIGN_HINTS: Final = {
+    ";": "statements need no ';' after them",
+    "?": "there is no 'a ? b : c'; use 'if' statements",
+    "$": "names are used as they are, without '$'",
+    "\u201c": 'write "..." with straight quotes',
+    "\u201d": 'write "..." with straight quotes',
+    "\u2018": 'write "..." with straight quotes',
+    "\u2019": 'write "..." with straight quotes',
+    "\u2192": "write '->'",
+    "\u2194": "write '<->'",
+    "\u2013": "write '-'",
+    "\u00d7": "write '*'",
+    "\u2264": "write '<='",
+    "\u2265": "write '>='",
+    "\u2260": "write '!='",
+    "\u00a0": "write an ordinary space",
+    "\ufeff": "save the file without a byte order mark",
+}
+"""What to try in place of a sign that means nothing."""
+
+
+def sign(text: str) -> str:
+    """What a sign that means nothing is called."""
+    return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
+
+
+def number_hint(text: str) -> str:
+    """What to try in place of a misshapen number."""
+    if "_" in text:
+        return f"write '{text.replace('_', '')}'" if text.replace("_", "").isdigit() else ""
+    if text[:2].lower() in {"0x", "0b", "0o"}:
+        return "numbers are decimal"
+    return "a number is '42', '0.5' or '1e9', a quantity '9MiB', '0.5us' or '50GiB/s'"

@@ -109,6 +109,8 @@ def _has_brackets(row: Bracket) -> bool:
 def _space(before: Word, after: Word, *, detached: bool) -> str:
     """What stands between two neighbours of a row."""
     left, right = before.token.kind, after.token.kind
+    if before.role == "statement" and before.token.text == "pre":
+        return "  "  # in line with `post`
     if left in {".", ".."} or right in _TIGHT or before.role == "unary":
         return ""
     if right in {"(", "["}:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from collc.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.source import tokens as t
 from collc.source.automaton import Automaton
 from collc.source.build import Builder
-from collc.source.expectations import ANYWHERE, BODIES, HEADERS, STATEMENTS, expected, found
+from collc.source.expectations import (
+    ANYWHERE,
+    BODIES,
+    HEADERS,
+    SIGN_HINTS,
+    STATEMENTS,
+    expected,
+    found,
+    number_hint,
+    sign,
+)
 from collc.source.literals import unit_hint
 from collc.source.problems import did_you_mean, listed, near
 from collc.source.table import Table
@@ -33,6 +43,7 @@ class Recovery:
         self._keywords = table.keywords
         self._builder = Builder(source)
         self._parser = Automaton(table, self._builder)
+        self._doubtful: tuple[int, list[int], list[Any]] | None = None
 
     def read(self) -> list[Diagnostic]:
         """All errors of the file."""
@@ -40,12 +51,29 @@ class Recovery:
         while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
             token = self._tokens[position]
             if token.kind != t.WRONG and self._parser.accepts(token):
+                self._doubt(position)
                 self._parser.feed(token)
                 position += 1
             else:
+                position = self._returned(position)
                 position = self._repaired(position) or self._resumed(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
         return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
+
+    def _doubt(self, position: int) -> None:
+        """Remember where a word was read as a name that looks like the beginning of a statement."""
+        token = self._tokens[position]
+        doubtful = token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position)
+        if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
+            self._doubtful = (position, list(self._parser.states), list(self._parser.values))
+
+    def _returned(self, position: int) -> int:
+        """Back to such a word, if it stands right before the error: then it was no name."""
+        if self._doubtful is None or position - self._doubtful[0] != 1:
+            return position
+        position, self._parser.states, self._parser.values = self._doubtful
+        self._doubtful = None
+        return position
 
     # Looking around
 
@@ -115,11 +143,26 @@ class Recovery:
             return position + 1
         if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
             return self._far_unit(position)
+        if (
+            token.kind == t.NAME
+            and token.text in STATEMENTS
+            and before.kind == "{"
+            and self._parser.values[-1] is before
+        ):
+            return self._body_for_value(position)
         if token.kind == "(" and self._head(self._levels()[-1]) == "link":
             hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
             self._tell("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
             return self._resumed(position + 1, told=True)
         return None
+
+    def _body_for_value(self, position: int) -> int | None:
+        """A brace where a value is missing, which opens the body of the statement."""
+        brace = self._tokens[position - 1]
+        if not self._enter_body(position - 1):
+            return None
+        self._tell("E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this")
+        return position
 
     def _equals(self, position: int) -> int | None:
         token = self._tokens[position]
@@ -161,7 +204,7 @@ class Recovery:
             self._tell("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
         elif token.text[0].isdigit() and token.text.isascii():
             stand_in = t.INT
-            self._tell("E0110", f"'{token.text}' is not a number", span, hint=_number_hint(token.text))
+            self._tell("E0110", f"'{token.text}' is not a number", span, hint=number_hint(token.text))
         elif token.text.isidentifier():
             stand_in = t.NAME
             before = self._tokens[position - 1] if position else token
@@ -174,7 +217,7 @@ class Recovery:
         elif token.text == "!":
             self._tell("E0113", "'!' is not an operator", span, hint="write 'not'")
         else:
-            self._tell("E0107", f"{_sign(token.text)} means nothing here", span, hint=_SIGN_HINTS.get(token.text, ""))
+            self._tell("E0107", f"{sign(token.text)} means nothing here", span, hint=SIGN_HINTS.get(token.text, ""))
         if stand_in and self._parser.accepts(token._replace(kind=stand_in)):
             text = {t.STRING: '""', t.INT: "1"}.get(stand_in, token.text)
             self._parser.feed(token._replace(kind=stand_in, text=text))
@@ -304,7 +347,9 @@ class Recovery:
         if bracket is None:
             return False
         ends = token.kind == t.END
-        if token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position):
+        if token.kind == "}" and bracket.kind != "{" and self._first_on_line(position):
+            ends = len(self._levels()) > 1
+        elif token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position):
             in_block = "let" in possible or "forward" in possible
             outer = self._column(token) == 1 and token.text in BODIES["file"]
             ends = outer if in_block else bracket.kind != "{" or outer
@@ -330,54 +375,32 @@ class Recovery:
             return
         homes = [f"a {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
         where = "in the body of a " + body if body != "file" else "at the top of a file"
+        if body == "file" and len(self._levels()) > 1:
+            where = "inside of a block"
         belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
         self._tell("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
 
     def _general(self, position: int, possible: frozenset[str]) -> None:
         token = self._tokens[position]
         message = f"found {found(token, self._keywords)}, but expected {expected(possible)}"
-        hint = ""
+        self._tell("E0101", message, self._span(token), hint=self._hint(position, possible))
+
+    def _hint(self, position: int, possible: frozenset[str]) -> str:
+        token = self._tokens[position]
         before = self._tokens[position - 1].kind if position else ""
+        after = self._tokens[min(position + 1, len(self._tokens) - 1)].kind
         if token.kind in {"//", "/"} and (self._first_on_line(position) or before == "/"):
-            hint = "a comment begins with '#'"
-        elif token.kind == "{" and "in" not in possible and t.NAME in possible:
-            hint = "a name is missing before this"
-        elif before in {".", ".."} and token.kind == t.INT:
-            hint = "numbers are written '0.5' and '5.0'; 'a..b' counts from a up to b"
-        elif token.kind == t.NAME and possible & self._keywords - STATEMENTS:
-            words = sorted(possible & self._keywords - ANYWHERE)
-            hint = did_you_mean(token.text, words)
-        self._tell("E0101", message, self._span(token), hint=hint)
-
-
-_SIGN_HINTS: Final = {
-    ";": "statements need no ';' after them",
-    "?": "there is no 'a ? b : c'; use 'if' statements",
-    "@": "",
-    "$": "names are used as they are, without '$'",
-    "\u201c": 'write "..." with straight quotes',
-    "\u201d": 'write "..." with straight quotes',
-    "\u2018": 'write "..." with straight quotes',
-    "\u2019": 'write "..." with straight quotes',
-    "\u2192": "write '->'",
-    "\u2194": "write '<->'",
-    "\u2013": "write '-'",
-    "\u00d7": "write '*'",
-    "\u2264": "write '<='",
-    "\u2265": "write '>='",
-    "\u2260": "write '!='",
-    "\u00a0": "write an ordinary space",
-    "\ufeff": "save the file without a byte order mark",
-}
-
-
-def _sign(text: str) -> str:
-    return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
-
-
-def _number_hint(text: str) -> str:
-    if "_" in text:
-        return f"write '{text.replace('_', '')}'" if text.replace("_", "").isdigit() else ""
-    if text[:2].lower() in {"0x", "0b", "0o"}:
-        return "numbers are decimal"
-    return "a number is '42', '0.5' or '1e9', a quantity '9MiB', '0.5us' or '50GiB/s'"
+            return "a comment begins with '#'"
+        if token.kind == "{" and possible == frozenset({t.NAME}):
+            return "a name is missing before this"
+        if token.kind == "." and before == "..":
+            return "'a..b' counts from a up to, not including, b"
+        if "." in {token.kind, before} and {t.INT, t.END} & {token.kind, after}:
+            return "numbers are written '0.5' and '5.0'"
+        if token.kind in {"=", "<", "-"} and "->" in possible:
+            return "'->' is a link one way, '<->' are links both ways"
+        if token.kind == "(" and "let" in possible:
+            return "only a name can be called"
+        if token.kind == t.NAME:
+            return did_you_mean(token.text, sorted(possible & self._keywords - ANYWHERE))
+        return ""

@@ -1,0 +1,102 @@
+"""The canonical layout: the same tree, every comment, and nothing left to change."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.diagnostics import SourceError, SourceFile
+from collc.source.format import format_source
+from collc.source.parse import parse
+from collc.source.table import load_table
+from tests.source.programs import plain, samples
+
+SAMPLES = samples()
+
+
+def laid_out(text: str) -> str:
+    return format_source(SourceFile("test.coll", text))
+
+
+def check(text: str) -> str:
+    out = laid_out(text)
+    assert plain(parse(SourceFile("a", text)).statements) == plain(parse(SourceFile("b", out)).statements)
+    assert laid_out(out) == out
+    return out
+
+
+def comments(text: str) -> Counter[str]:
+    """How often each comment stands in a text; several may have come to stand on one line."""
+    found = [t.text for t in load_table().scanner.scan(text, comments=True) if t.kind == "<comment>"]
+    return Counter(" ".join(found).split())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_real_programs(name: str) -> None:
+    out = check(SAMPLES[name])
+    assert comments(out) == comments(SAMPLES[name])
+    assert not any(line != line.rstrip() for line in out.splitlines())
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_any_spacing_and_any_comments(chance: random.Random) -> None:
+    """Lines, blanks and comments put between any two tokens change nothing but themselves."""
+    tokens = load_table().scanner.scan(chance.choice(list(SAMPLES.values())))[:-1]
+    start = chance.randrange(0, max(1, len(tokens) - 400))
+    text = "".join(t.text + _gap(chance) for t in (tokens if len(tokens) < 400 else tokens[start : start + 400]))
+    try:
+        parse(SourceFile("a", text))
+    except SourceError:
+        return
+    assert comments(check(text)) == comments(text)
+
+
+def _gap(chance: random.Random) -> str:
+    if chance.random() < 0.9:
+        return " "
+    return chance.choice(
+        ["\n", "\n\n\n", "  \t ", f" # c{chance.randrange(99)}\n", f"\n  # own{chance.randrange(99)} \n", "\r\n"]
+    )
+
+
+def test_a_long_statement_has_one_argument_a_line() -> None:
+    name = "a_rather_long_name_of_a_topology"
+    assert laid_out(f"topology {name} = {name}({name}, first: {name}, second: [1, 2])") == (
+        f"topology {name} = {name}(\n    {name},\n    first: {name},\n    second: [1, 2]\n)\n"
+    )
+
+
+def test_matrices_are_aligned() -> None:
+    assert laid_out("let m = [[0,10,2],[100,0,1],[1,1,0]]") == (
+        "let m = [\n    [  0, 10, 2],\n    [100,  0, 1],\n    [  1,  1, 0]\n]\n"
+    )
+
+
+def test_comments_stay_where_they_are() -> None:
+    text = (
+        "# head\n\nlet a = 1  # why\n# before\nif a {  # open\n    # inside\n}  # after\n\n"
+        "let b = [\n    1,  # one\n    # own\n    2\n]\n# end\n"
+    )
+    assert laid_out(text) == text
+
+
+def test_blank_lines_and_spaces() -> None:
+    text = "\n\nlet  a=1\n\n\n\nlet b   =  -a+f( 1 ,x:2 )[ 0 ].c..9\ntopology t{\n\n npu n [2](inject:1GB/s) }\n\n"
+    assert laid_out(text) == (
+        "let a = 1\n\nlet b = -a + f(1, x: 2)[0].c..9\ntopology t {\n    npu n[2] (inject: 1GB/s)\n}\n"
+    )
+
+
+def test_nothing_is_laid_out_as_nothing() -> None:
+    assert laid_out(" \n\n") == ""
+    assert laid_out("# only this") == "# only this\n"
+
+
+def test_a_wrong_program_is_an_error() -> None:
+    with pytest.raises(SourceError):
+        laid_out("let a = ")
