@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
@@ -31,7 +31,7 @@ class SourceFile:
     """A file that was read: its name as messages show it, and its text."""
 
     name: str
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

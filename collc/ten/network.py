@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -64,6 +65,15 @@ class Axis:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What an NPU can put on and take off its links at once, and what its memory does: bytes per second, None: no limit."""
+
+    inject: Fraction | None = None
+    eject: Fraction | None = None
+    memory: Fraction | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """Devices and links.
@@ -80,6 +90,7 @@ class Network:
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
         (-1: none); axes is () where the network is no product.
     unwound: whether switches were replaced by direct links.
+    endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty where no NPU has limits.
     """
 
     name: str
@@ -96,6 +107,8 @@ class Network:
     axes: tuple[Axis, ...] = ()
     link_axis: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
     unwound: bool = False
+    endpoint: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    endpoint_kinds: tuple[Endpoint, ...] = ()
 
     @property
     def device_count(self) -> int:
@@ -133,10 +146,12 @@ class Network:
 
     def device_name(self, device: int) -> str:
         """The name of a device as its program says it: `gpu[0, 3]`, `spine`."""
-        for family in self.families:
-            if family.first <= device < family.first + family.count:
-                return family.label(device)
-        return f"npu {device}"
+        row = bisect_right(self._first_devices, device) - 1
+        return self.families[row].label(device) if row >= 0 else f"npu {device}"
+
+    @cached_property
+    def _first_devices(self) -> list[int]:
+        return [family.first for family in self.families]
 
     def link_name(self, link: int) -> str:
         """`gpu[0, 3] -> spine`."""

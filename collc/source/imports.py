@@ -1,0 +1,92 @@
+"""Reading a file and everything that it imports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collc.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
+from collc.resources import standard_library
+from collc.source.limits import MAX_DEPTH, too_deep
+from collc.source.parse import MAX_BYTES, parse
+from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.scopes import FileScope
+from collc.source.syntax import Import
+
+
+@dataclass(eq=False)
+class Loader:
+    """Reads files, each once, by real path."""
+
+    problems: Problems
+    files: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
+    open: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+    def load(self, path: Path, name: str, module: str | None = None, at: Span | None = None) -> FileScope:
+        """The file, its imports loaded too. Raises SourceError."""
+        real = path.resolve()
+        if real in self.files:
+            return self.files[real]
+        source = read(path, name, at)
+        file = FileScope(source, parse(source).statements, module, str(path.parent))
+        self.files[real] = file
+        self.open.append((real, name))
+        for statement in file.statements:
+            if isinstance(statement, Import):
+                with self.problems.collect():
+                    self.follow(file, statement)
+        self.open.pop()
+        file.declare(file.statements, self.problems)
+        return file
+
+    def follow(self, file: FileScope, node: Import) -> None:
+        """One import."""
+        if len(self.open) > MAX_DEPTH:
+            raise too_deep("importing", node.span)
+        path, name, module = self.place(file, node)
+        real = path.resolve()
+        names = [n for p, n in self.open if p == real]
+        if names:
+            ring = [*[n for _, n in self.open[[p for p, _ in self.open].index(real) :]], names[0]]
+            raise fail("E0703", "files import each other in a circle", node.span, Note(" -> ".join(ring)))
+        found = self.load(path, name, module, node.span)
+        if any(f is found for f, _ in file.imports):
+            first = next(i for f, i in file.imports if f is found)
+            raise fail("E0704", f"{name} is imported twice", node.span, Note("first here", first.span))
+        file.imports.append((found, node))
+
+    def place(self, file: FileScope, node: Import) -> tuple[Path, str, str | None]:
+        """Path, name for messages and module of what is imported."""
+        if node.path is not None:
+            if not node.path or "\0" in node.path:
+                raise fail("E0701", "an import names a file", node.span)
+            return Path(file.folder) / node.path, node.path, None
+        module = node.module or ""
+        library = standard_library()
+        known = [f"std.{name}" for name in library]
+        if module not in known:
+            hint = did_you_mean(
+                module, known, f'there are {", ".join(known)}; a file is imported as: import "pod.coll"'
+            )
+            raise fail("E0702", f"no module is called '{module}'", node.span, hint=hint)
+        path = library[module.removeprefix("std.")]
+        return path, f"std/{path.name}", module
+
+
+def read(path: Path, name: str, at: Span | None = None) -> SourceFile:
+    """A source file. Raises SourceError where it cannot be read, is too large or no UTF-8 text."""
+    try:
+        if not path.is_file():
+            raise fail("E0701", f"there is no file {name}" if not path.exists() else f"{name} is no file", at)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise fail("E0801", f"{name} has more than 16 MiB", at)
+        return SourceFile(name, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        message = f"{name} is no UTF-8 text (byte {error.start})"
+        raise SourceError(Diagnostic("E0705", message, at)) from None
+    except OSError as error:
+        raise fail("E0701", f"{name} can't be read: {error.strerror}", at) from None
+    except ValueError:
+        raise fail("E0701", f"{name!r} is no name of a file", at) from None

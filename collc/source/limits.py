@@ -1,0 +1,36 @@
+"""How large things may get, checked before anything is allocated."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from collc.diagnostics import SourceError, Span
+from collc.source.problems import fail
+
+MAX_LINKS: Final = 10_000_000
+MAX_CHUNKS: Final = 10_000_000
+MAX_DEVICES: Final = 10_000_000
+MAX_ITERATIONS: Final = 20_000_000
+MAX_DEPTH: Final = 64
+MAX_BITS: Final = 4096
+MAX_RUNS: Final = 100_000
+
+_CODES: Final[dict[str, tuple[str, int]]] = {
+    "links": ("E0802", MAX_LINKS),
+    "chunks": ("E0803", MAX_CHUNKS),
+    "NPUs and switches": ("E0804", MAX_DEVICES),
+    "iterations": ("E0805", MAX_ITERATIONS),
+    "statements of a schedule": ("E0808", MAX_RUNS),
+}
+
+
+def check_count(what: str, count: int, span: Span) -> None:
+    """Raise SourceError where there are too many of something ("links", "chunks", ...)."""
+    code, limit = _CODES[what]
+    if count > limit:
+        raise fail(code, f"{count:,} {what} are more than the {limit:,} that collc takes", span)
+
+
+def too_deep(what: str, span: Span) -> SourceError:
+    """The error for nesting beyond MAX_DEPTH."""
+    return fail("E0806", f"{what} goes deeper than {MAX_DEPTH} levels", span, hint="does it use itself without an end?")

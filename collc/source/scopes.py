@@ -1,0 +1,147 @@
+"""What a file declares and imports: names to declarations, in spaces of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from collc.diagnostics import Note, SourceError, SourceFile, Span
+from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.syntax import (
+    Algorithm,
+    Collective,
+    Design,
+    Group,
+    Identifier,
+    Import,
+    Let,
+    Param,
+    ScheduleDeclaration,
+    Statement,
+    TopologyInstance,
+    TopologyTemplate,
+    Workload,
+)
+from collc.source.builtins import BUILTINS
+
+Declaration = (
+    Algorithm
+    | Collective
+    | Design
+    | Group
+    | Let
+    | Param
+    | ScheduleDeclaration
+    | TopologyInstance
+    | TopologyTemplate
+    | Workload
+)
+
+SPACES: dict[type, str] = {
+    TopologyTemplate: "topology",
+    TopologyInstance: "topology",
+    Collective: "collective",
+    Algorithm: "algorithm",
+    Let: "value",
+    Param: "value",
+    Group: "value",
+    ScheduleDeclaration: "schedule",
+    Workload: "workload",
+    Design: "design",
+}
+"""The name space of each kind of declaration."""
+
+CODES: dict[str, str] = {
+    "value": "E0201",
+    "topology": "E0202",
+    "collective": "E0203",
+    "algorithm": "E0204",
+    "workload": "E0901",
+}
+MODULE_OF_HINT = {"topology": "topologies", "collective": "collectives", "algorithm": "algorithms"}
+TRANSFORMS = ("unwound", "reversed")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A declaration with the file that it stands in."""
+
+    node: Declaration
+    file: FileScope
+
+
+@dataclass(eq=False)
+class FileScope:
+    """A file. module: "std.topologies" for one of the standard library. names: space -> name -> declarations."""
+
+    source: SourceFile
+    statements: tuple[Statement, ...]
+    module: str | None
+    folder: str
+    names: dict[str, dict[str, list[Declaration]]] = field(default_factory=dict[str, dict[str, list[Declaration]]])
+    imports: list[tuple[FileScope, Import]] = field(default_factory=list["tuple[FileScope, Import]"])
+
+    def declare(self, statements: Sequence[Statement], problems: Problems) -> None:
+        """Enter declarations; what is declared twice is told."""
+        for node in statements:
+            if isinstance(node, Declaration):
+                space = SPACES[type(node)]
+                known = self.names.setdefault(space, {}).setdefault(node.name.name, [])
+                with problems.collect():
+                    _check_new(node, space, known)
+                known.append(node)
+
+    def declared(self, space: str) -> list[Declaration]:
+        """All declarations of a name space, in order."""
+        return [node for nodes in self.names.get(space, {}).values() for node in nodes]
+
+    def candidates(self, space: str, name: str) -> list[Found]:
+        """Declarations of a name: those of the file, else those of its imports."""
+        own = self.names.get(space, {}).get(name, [])
+        if own:
+            return [Found(node, self) for node in own]
+        return [Found(node, file) for file, _ in self.imports for node in file.names.get(space, {}).get(name, [])]
+
+    def known(self, space: str) -> set[str]:
+        """All names that can be used."""
+        return set(self.names.get(space, {})).union(*(f.names.get(space, {}) for f, _ in self.imports))
+
+    def find(self, space: str, name: str, span: Span | None = None) -> Found | None:
+        """The declaration of a name, None where there is none. Raises SourceError where two imports have it."""
+        found = self.candidates(space, name)
+        if len(found) > 1 and found[0].file is not found[1].file:
+            notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in found[:2]]
+            hint = "declare one of that name in this file, or import only one of the two"
+            raise fail("E0206", f"two imported files declare {space} '{name}'", span, *notes, hint=hint)
+        return found[0] if found else None
+
+    def get(self, space: str, name: Identifier) -> Found:
+        """The declaration of a name. Raises SourceError where there is none, or several are imported."""
+        found = self.find(space, name.name, name.span)
+        if found is None:
+            raise self.unknown(space, name.name, name.span)
+        return found
+
+    def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
+        """The error for a name that nothing declares."""
+        hint = did_you_mean(name, self.known(space) | set(more))
+        module = MODULE_OF_HINT.get(space)
+        if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
+            hint = f"the standard library's are there after: import std.{module}"
+        return fail(CODES[space], f"no {space} is called '{name}'", span, hint=hint)
+
+
+def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:
+    name = node.name
+    taken = (space == "topology" and name.name in TRANSFORMS) or (space == "topology" and name.name in BUILTINS)
+    if taken:
+        raise fail("E0207", f"'{name.name}' is a function of the language", name.span, hint="choose another name")
+    clash = known
+    if isinstance(node, Algorithm):
+        wanted = node.implements.function.name
+        clash = [n for n in known if isinstance(n, Algorithm) and n.implements.function.name == wanted]
+    if clash:
+        what = f"{space} '{name.name}'" + (
+            f" for {node.implements.function.name}" if isinstance(node, Algorithm) else ""
+        )
+        raise fail("E0205", f"{what} is declared twice", name.span, Note("first here", clash[0].name.span))

@@ -1,0 +1,203 @@
+"""Networks made of networks: switches unwound, parts removed, products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
+
+Rows = NDArray[np.int64]
+
+
+def unwound(network: Network, degree: int = 1) -> Network:
+    """The network with each switch replaced by direct links between its NPUs (TACOS, section IV-G).
+
+    NPU i of a switch, counted by number, is linked to i + 1 .. i + degree, round the end, with the
+    latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are paired. Links between NPUs come
+    first, as they were, then those of each switch in order of NPU and distance.
+    Raises ValueError where a switch is linked to a switch, an NPU only in one direction, or
+    there are no more NPUs than `degree`; where there is no switch, the network itself is returned.
+    """
+    if network.switch_count == 0:
+        return network
+    n = network.npu_count
+    _check_switches(network)
+    direct = np.flatnonzero((network.source < n) & (network.target < n))
+    kinds = {kind: row for row, kind in enumerate(network.kinds)}
+    rows: list[tuple[int, int, int, int]] = []
+    for switch in range(n, network.device_count):
+        rows += _ring(network, switch, degree, kinds)
+    axis = network.link_axis if len(network.link_axis) else np.full(network.link_count, -1, np.int8)
+    new = np.array(rows, np.int64).reshape(-1, 4)
+    return replace(
+        network,
+        families=tuple(f for f in network.families if f.first < n),
+        present=network.present[:n],
+        buffers=np.empty(0, np.int64),
+        multicast=np.empty(0, np.bool_),
+        reduces=np.empty(0, np.bool_),
+        source=np.concatenate([network.source[direct], new[:, 0]]).astype(np.int32),
+        target=np.concatenate([network.target[direct], new[:, 1]]).astype(np.int32),
+        kind=np.concatenate([network.kind[direct], new[:, 2]]).astype(np.int32),
+        kinds=tuple(kinds),
+        link_axis=np.concatenate([axis[direct], new[:, 3]]).astype(np.int8) if network.axes else network.link_axis,
+        unwound=True,
+    )
+
+
+def _check_switches(network: Network) -> None:
+    n = network.npu_count
+    between = np.flatnonzero((network.source >= n) & (network.target >= n))
+    if len(between):
+        name = network.link_name(int(between[0]))
+        raise ValueError(f"link {name} joins two switches, and only switches between NPUs can be unwound")
+
+
+def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]) -> list[tuple[int, int, int, int]]:
+    """The links that replace a switch: (source, target, kind, axis)."""
+    into: dict[int, list[int]] = {}
+    out: dict[int, list[int]] = {}
+    offsets, links = network.in_links
+    for link in links[offsets[switch] : offsets[switch + 1]].tolist():
+        into.setdefault(int(network.source[link]), []).append(link)
+    offsets, links = network.out_links
+    for link in links[offsets[switch] : offsets[switch + 1]].tolist():
+        out.setdefault(int(network.target[link]), []).append(link)
+    single = sorted(into.keys() ^ out.keys())
+    name = network.device_name(switch)
+    if single:
+        raise ValueError(f"{network.device_name(single[0])} is linked to {name} in one direction only")
+    members = sorted(into)
+    count = len(members)
+    if not 1 <= degree < max(count, 2):
+        raise ValueError(f"degree {degree} of {name}, which joins {count} NPUs: it is 1 to {count - 1}")
+    rows: list[tuple[int, int, int, int]] = []
+    for i, source in enumerate(members if count > 1 else []):
+        for distance in range(1, degree + 1):
+            target = members[(i + distance) % count]
+            for up, down in zip(into[source], out[target], strict=False):
+                kind = _both(network.kinds[network.kind[up]], network.kinds[network.kind[down]], degree)
+                axis = int(network.link_axis[up]) if len(network.link_axis) else -1
+                rows.append((source, target, kinds.setdefault(kind, len(kinds)), axis))
+    return rows
+
+
+def _both(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
+    latency = None if up.latency is None or down.latency is None else up.latency + down.latency
+    if up.bandwidth is None or down.bandwidth is None:
+        return LinkKind(latency, None)
+    return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
+
+
+def without(network: Network, npus: list[int], links: Rows) -> Network:
+    """The network without some NPUs, their links and some other links (int64, numbers)."""
+    present = network.present.copy()
+    present[npus] = False
+    keep = present[network.source] & present[network.target]
+    keep[links] = False
+    return replace(
+        network,
+        present=present,
+        source=network.source[keep],
+        target=network.target[keep],
+        kind=network.kind[keep],
+        link_axis=network.link_axis[keep] if len(network.link_axis) else network.link_axis,
+    )
+
+
+def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) -> Network:
+    """The Cartesian product: a copy of `left` for each NPU of `right` and the other way round.
+
+    NPU i of left and j of right become NPU i + left.npu_count * j. Switches and links: those of the
+    copies of left, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
+    what the factors are called in `axes` where they are no products.
+    """
+    n, m = left.npu_count, right.npu_count
+    known: dict[LinkKind, int] = {}
+    parts = [
+        _lines(left, np.arange(m, dtype=np.int64) * n, 1, n * m, known),
+        _lines(right, np.arange(n, dtype=np.int64), n, n * m + m * left.switch_count, known),
+    ]
+    axes = [
+        network.axes or (Axis(kind, network.npu_count),) for network, kind in zip((left, right), kinds, strict=True)
+    ]
+    axis = [
+        _axis_of(left, 0, m),
+        _axis_of(right, len(axes[0]), n),
+    ]
+    return Network(
+        name=name,
+        npu_count=n * m,
+        families=(
+            _grid(left, right),
+            *_switches(left, m, n * m, 1),
+            *_switches(right, n, n * m + m * left.switch_count, len(axes[0]) + 1),
+        ),
+        present=np.ones(n * m + m * left.switch_count + n * right.switch_count, np.bool_),
+        buffers=np.concatenate([np.tile(left.buffers, m), np.tile(right.buffers, n)]),
+        multicast=np.concatenate([np.tile(left.multicast, m), np.tile(right.multicast, n)]),
+        reduces=np.concatenate([np.tile(left.reduces, m), np.tile(right.reduces, n)]),
+        source=np.concatenate([p[0] for p in parts]).astype(np.int32),
+        target=np.concatenate([p[1] for p in parts]).astype(np.int32),
+        kind=np.concatenate([p[2] for p in parts]).astype(np.int32),
+        kinds=tuple(known),
+        axes=(*axes[0], *axes[1]),
+        link_axis=np.concatenate(axis).astype(np.int8),
+        unwound=left.unwound or right.unwound,
+    )
+
+
+def _lines(
+    network: Network, first: Rows, stride: int, switches: int, known: dict[LinkKind, int]
+) -> tuple[Rows, Rows, Rows]:
+    """Copies of a network's links: NPU i of copy k becomes first[k] + i * stride, its switches count on from `switches`."""
+    copies = np.arange(len(first), dtype=np.int64)[:, None]
+    ends: list[Rows] = []
+    for end in (network.source.astype(np.int64), network.target.astype(np.int64)):
+        at = np.where(
+            end < network.npu_count,
+            first[:, None] + end * stride,
+            switches + copies * network.switch_count + end - network.npu_count,
+        )
+        ends.append(at.reshape(-1))
+    rows = np.array([known.setdefault(kind, len(known)) for kind in network.kinds], np.int64)
+    return ends[0], ends[1], np.tile(rows[network.kind], len(first))
+
+
+def _axis_of(network: Network, first: int, copies: int) -> NDArray[np.int8]:
+    own = network.link_axis if network.axes else np.zeros(network.link_count, np.int8)
+    return np.tile(own + np.int8(first), copies)
+
+
+def npu_grid(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of a network's NPUs: those of its only array of them, else one index by number."""
+    families = [f for f in network.families if f.first < network.npu_count]
+    if len(families) == 1 and families[0].shape and "." not in families[0].name:
+        return families[0].shape, families[0].strides
+    return (network.npu_count,), (1,)
+
+
+def _grid(left: Network, right: Network) -> DeviceFamily:
+    (shape_a, strides_a), (shape_b, strides_b) = npu_grid(left), npu_grid(right)
+    strides = (*strides_a, *(stride * left.npu_count for stride in strides_b))
+    return DeviceFamily("npu", (*shape_a, *shape_b), 0, strides)
+
+
+def _switches(network: Network, copies: int, first: int, dimension: int) -> list[DeviceFamily]:
+    """The families of a factor's switches, one set a line; dimension: the first one of the factor, from 1."""
+    n, count = network.npu_count, network.switch_count
+    families = [f for f in network.families if f.first >= n]
+    label = f"dim{dimension}"
+    if len(families) == 1:
+        family = families[0]
+        name = family.name if network.axes and dimension == 1 else f"{label}.{family.name}"
+        return [DeviceFamily(name, (copies, *family.shape), first + family.first - n, (count, *family.strides))]
+    return [
+        DeviceFamily(f"{label}[{copy}].{f.name}", f.shape, first + copy * count + f.first - n, f.strides)
+        for copy in range(copies)
+        for f in families
+    ]
