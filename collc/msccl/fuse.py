@@ -81,14 +81,26 @@ def _pair(program: Program, receive: Step, values: list[_Value]) -> Pair | None:
     return Pair(receive, send, bool(others) or final)
 
 
-def compatible(pair: Pair, receives: list[Moment], sends: list[Moment]) -> bool:
+def compatible(messages: tuple[Message, ...], pair: Pair, receives: list[Step], sends: list[Step]) -> bool:
     """Whether a pair can be one step of a threadblock with these receives and sends, each in order.
 
-    Between the two, the threadblock may only send first and receive later, never the reverse.
+    The send may move to an earlier time, behind the send before it, but must be done by the next arrival.
     """
-    later = bisect_left(receives, pair.receive.when) + 1
-    before = bisect_left(sends, pair.send.when) - 1
-    return later >= len(receives) or before < 0 or sends[before] < receives[later]
+    later = bisect_left(receives, pair.receive.when, key=_when) + 1
+    before = bisect_left(sends, pair.send.when, key=_when) - 1
+    if later >= len(receives):
+        return True
+    message = messages[pair.send.send]
+    begin = messages[pair.receive.receive].arrival
+    if before >= 0:
+        if sends[before].when > receives[later].when:
+            return False
+        begin = max(begin, messages[sends[before].send].leave)
+    return begin + message.leave - message.start <= messages[receives[later].receive].arrival
+
+
+def _when(step: Step) -> Moment:
+    return step.when
 
 
 def fuse_steps(steps: list[Step], pairs: list[Pair]) -> list[Step]:
@@ -106,6 +118,12 @@ def fuse_steps(steps: list[Step], pairs: list[Pair]) -> list[Step]:
         gone |= {id(pair.receive), id(pair.send)}
     rest = [step for step in steps if id(step) not in gone]
     return sorted([*rest, *fused], key=lambda step: step.when)
+
+
+def relays(program: Program) -> int:
+    """Sends of received chunks that are steps of their own, though a fused step could do both."""
+    steps = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
+    return sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)
 
 
 def clashes(messages: tuple[Message, ...], receives: list[Step], sends: list[Step], wanted: dict[int, int]) -> bool:

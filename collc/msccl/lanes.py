@@ -42,14 +42,26 @@ class Ends:
 
 
 def lanes_of(program: Program, colors: int, paths: bool) -> list[Lane]:
-    """The lane of each message. colors: shares; paths: whether each path between two GPUs has lanes of its own."""
-    numbers: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
-    found: list[Lane] = []
-    for message in program.messages:
-        known = numbers[message.source, message.target]
-        path = known.setdefault(message.path, len(known)) if paths else 0
-        found.append(Lane(message.source, message.target, path, message.chunk % colors))
-    return found
+    """The lane of each message, such that messages of a lane arrive in the order in which they leave.
+
+    colors: shares; paths: whether each path between two GPUs has lanes of its own.
+    """
+    leaves: dict[int, Moment] = {}
+    arrives: dict[int, Moment] = {}
+    for step in (step for gpu in program.gpus for step in gpu.steps):
+        leaves[step.send] = arrives[step.receive] = step.when
+    last: dict[tuple[int, int, int], list[tuple[tuple[int, ...], Moment]]] = defaultdict(list)
+    found: dict[int, Lane] = {}
+    for number in sorted(range(len(program.messages)), key=leaves.__getitem__):
+        message = program.messages[number]
+        color = message.chunk % colors
+        known = last[message.source, message.target, color]
+        row = (message.path if paths else (), arrives[number])
+        fitting = (k for k, (path, moment) in enumerate(known) if path == row[0] and moment < row[1])
+        lane = next(fitting, len(known))
+        known[lane : lane + 1] = [row]
+        found[number] = Lane(message.source, message.target, lane, color)
+    return [found[number] for number in range(len(program.messages))]
 
 
 def ends_of(gpu: Gpu, lanes: list[Lane]) -> Ends:
@@ -78,8 +90,8 @@ def fusing_joints(program: Program, ends: Ends, lanes: list[Lane]) -> list[Joint
         found.setdefault((lanes[pair.receive.receive], lanes[pair.send.send]), []).append(pair)
     joints: list[Joint] = []
     for (receive, send), pairs in found.items():
-        receives, sends = _moments(ends.receives[receive]), _moments(ends.sends[send])
-        kept = tuple(pair for pair in pairs if compatible(pair, receives, sends))
+        receives, sends = ends.receives[receive], ends.sends[send]
+        kept = tuple(pair for pair in pairs if compatible(program.messages, pair, receives, sends))
         if kept and not joint_clashes(program, ends, receive, send):
             joints.append(Joint(receive, send, kept))
     return sorted(joints, key=lambda j: (-len(j.pairs), j.receive, j.send))
@@ -94,6 +106,3 @@ def joint_clashes(program: Program, ends: Ends, receive: Lane, send: Lane) -> bo
     }
     return clashes(program.messages, ends.receives[receive], ends.sends[send], wanted)
 
-
-def _moments(steps: list[Step]) -> list[Moment]:
-    return [step.when for step in steps]

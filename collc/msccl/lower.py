@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from collc.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.msccl.assign import Policy, assign
 from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
 from collc.msccl.dependencies import depend
+from collc.msccl.fuse import relays
 from collc.msccl.limits import LIMITS, MOST_CHUNKS, MOST_RANKS, excesses, longest
 from collc.msccl.merge import merge
 from collc.msccl.messages import messages_of
@@ -28,6 +30,13 @@ from collc.ten.module import Module
 
 Watch = Callable[[str, Program], None]
 """Is told the name of each stage and the program after it."""
+
+
+_MOST_SHARES: Final = 8
+"""Channels that it may take to keep the chunks of a block apart."""
+
+_SMALL: Final = 20_000
+"""Messages up to which another way to share threadblocks is tried for its own sake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     blocked: Program | None = None
     for attempt in _attempts(options):
         try:
-            program = _fitted(start, options, attempt, watch)
+            program = _leanest(start, options, attempt, watch)
         except SourceError as error:
             problem = problem or error
             continue
@@ -131,13 +140,30 @@ def _attempts(options: MscclOptions) -> Iterator[_Attempt]:
     yield _Attempt(Policy(share=False, fuse=False), 1)
 
 
+def _leanest(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
+    """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
+    program = _fitted(start, options, attempt, watch)
+    block = start.collective.block
+    if attempt.merged > 1 or not 1 < block <= _MOST_SHARES or len(start.messages) > _SMALL:
+        return program
+    apart = replace(attempt, policy=replace(attempt.policy, colors=block))
+    try:
+        spread = _fitted(start, options, apart, watch)
+    except SourceError:
+        return program
+    return spread if 2 * relays(spread) < relays(program) else program
+
+
 def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
     """The program with its chunks spread over as few lanes as its limits allow."""
     limits = LIMITS[options.profile]
     channels = min(options.channels or limits.channels, limits.channels) // options.instances
+    if not channels:
+        message = f"{options.instances} instances need as many channels, and may use {options.channels}"
+        raise SourceError(Diagnostic("M0110", message, hint="allow more `channels`, or ask for fewer `instances`"))
     merged = merge(start, attempt.merged)
     watch("merge", merged)
-    colors = 1
+    colors = attempt.policy.colors
     while True:
         program = _staged(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel, watch)
         steps = longest(program)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collc.msccl.program import FUSED, Op, Point, Program
+from collc.msccl.fuse import relays
+from collc.msccl.program import FUSED, Point, Program
 from collc.msccl.replay import replay_time
 from collc.ten.module import Module
 
@@ -40,7 +41,6 @@ def quality(program: Program, module: Module) -> Quality:
     blocks = [tb for gpu in program.gpus for tb in gpu.threadblocks]
     steps = [step for tb in blocks for step in tb.steps]
     fused = sum(step.op in FUSED for step in steps)
-    single = sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)
     used = sum(gpu.scratch_chunks for gpu in program.gpus)
     return Quality(
         steps=max((len(tb.steps) for tb in blocks), default=0),
@@ -48,7 +48,7 @@ def quality(program: Program, module: Module) -> Quality:
         channels=program.channels,
         scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
         scratch_saved=program.scratch_needed * program.instances - used,
-        fused=1000 * fused // max(1, fused + single),
+        fused=1000 * fused // max(1, fused + relays(program)),
         chain=longest_chain(program),
         replay=replay_time(program, module.network, module.schedule.model),
         schedule=module.schedule.collective_time(module.network, module.demand),
