@@ -1,0 +1,61 @@
+"""The inspection of a file: rows, totals and the picture."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from collc.diagnostics import CheckFailed, UsageError
+from collc.msccl.inspect import inspect_file, svg
+
+from .programs import all_to_all, direct_all_reduce, ring_all_reduce, write
+
+
+def test_ring_all_reduce(tmp_path):
+    found = inspect_file(write(tmp_path / "f.xml", ring_all_reduce(8)))
+    row = found.gpus[3]
+    assert (row.threadblocks, row.sends_to, row.receives_from, row.channels) == (1, (4,), (2,), (0,))
+    assert row.kinds == {"s": 1, "r": 1, "rcs": 6, "rrs": 6, "rrcs": 1}
+    assert (row.steps, row.longest) == (15, 15)
+    assert (found.threadblocks, found.steps, found.connections, found.messages) == (8, 120, 8, 112)
+    assert found.fused == 100 * 104 // 120
+    assert found.chain == 15
+
+
+def test_dependencies_and_scratch(tmp_path):
+    found = inspect_file(write(tmp_path / "f.xml", direct_all_reduce(3)))
+    assert found.scratch == 6
+    assert [row.dependencies for row in found.gpus] == [4, 4, 4]
+    # s, r, re, re, s, r: the second receive is of a peer whose chain is as long
+    assert found.chain == 6
+
+
+def test_chain_of_a_program_that_never_ends(tmp_path):
+    file = all_to_all(2)
+    for gpu in file.gpus:
+        gpu.tbs[0].steps.reverse()
+    assert inspect_file(write(tmp_path / "f.xml", file)).chain == 0
+
+
+def test_the_picture_is_xml_with_a_box_for_every_step(tmp_path):
+    file = all_to_all(4)
+    file.name = "a<b"
+    text = file.text().replace("a<b", "a>b")
+    picture = ElementTree.fromstring(svg(inspect_file(write(tmp_path / "f.xml", text))))
+    groups = picture.findall("{http://www.w3.org/2000/svg}g")
+    assert len(groups) == 4 * 7
+    assert any("waits" in (node.text or "") or "reads" in (node.text or "") for node in picture.iter())
+
+
+def test_large_files_are_drawn_in_part(tmp_path):
+    picture = svg(inspect_file(write(tmp_path / "f.xml", all_to_all(20))))
+    assert "GPUs 0 .. 15 of 20" in picture
+    assert "GPU 16" not in picture
+
+
+def test_errors(tmp_path):
+    with pytest.raises(UsageError):
+        inspect_file(tmp_path / "none.xml")
+    with pytest.raises(CheckFailed):
+        inspect_file(write(tmp_path / "f.xml", "<algo"))
