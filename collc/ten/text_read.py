@@ -81,8 +81,9 @@ def _module(cursor: Cursor, depth: int) -> Module:
             cursor.fail("T0108", f"phases are nested deeper than {MOST_PHASES}")
         cursor.expect("phase")
         inverted = cursor.accept("inverted")
+        start = cursor.whole(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
         cursor.expect("{")
-        phases.append(Phase(_module(cursor, depth + 1), inverted))
+        phases.append(Phase(_module(cursor, depth + 1), inverted, start))
         cursor.expect("}")
     return Module(
         name=name,

@@ -69,7 +69,8 @@ def _module(module: Module, pad: str) -> Iterator[str]:
     if module.schedule is not None:
         yield from _schedule(module.schedule, module, pad)
     for phase in module.phases:
-        yield f"\n{pad}phase {'inverted ' if phase.inverted else ''}{{\n"
+        start = f"at {time_text(phase.start)} " if phase.start else ""
+        yield f"\n{pad}phase {'inverted ' if phase.inverted else ''}{start}{{\n"
         yield from _module(phase.module, pad + "    ")
         yield f"{pad}}}\n"
 

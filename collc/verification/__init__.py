@@ -1,1 +1,6 @@
-"""From schedule to verdict; shares nothing with synthesis."""
+"""Schedule -> verdict: the check of schedules, and proofs with Z3."""
+
+from collc.verification.schedule_check import verify_schedule
+from collc.verification.verdict import CHECKS, Verdict
+
+__all__ = ["CHECKS", "Verdict", "verify_schedule"]

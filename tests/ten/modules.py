@@ -125,7 +125,7 @@ def modules(draw, depth: int = 1) -> Module:
     chunks = int(demand.first_chunk[-1])
     phases = ()
     if depth and draw(st.integers(0, 3)) == 0:
-        phases = (Phase(draw(modules(depth - 1)), draw(st.booleans())),)
+        phases = (Phase(draw(modules(depth - 1)), draw(st.booleans()), draw(st.integers(0, 10**9))),)
     return Module(
         name=draw(TEXTS),
         network=net,

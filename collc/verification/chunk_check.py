@@ -1,0 +1,148 @@
+"""The exact check of one chunk: its transfers are carried out in order of time, with contributions as bits.
+
+A copy chunk is a reduction with one contribution that all holders of the precondition share.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.verification.buffers import Buffer, Place
+from collc.verification.rows import Rows
+from collc.verification.verdict import Findings, at
+
+Interval = tuple[int, int, int, int]
+"""(switch, from, until, chunk): a place of a buffer that is taken."""
+
+
+class ChunkCheck:
+    """Carries out the transfers of single chunks."""
+
+    def __init__(self, module: Module, rows: Rows, findings: Findings) -> None:
+        self.network, self.table, self.findings = module.network, module.demand.chunks, findings
+        self.rows = rows
+        self.intervals: list[Interval] = []
+        planned = module.planned
+        self.wanted = [planned is None or run in planned for run in range(len(module.demand.runs))]
+        self.run_of = module.demand.run_of
+
+    def check(self, chunk: int, rows: NDArray[np.intp]) -> None:
+        """Check one chunk; `rows` are its transfers by start."""
+        _OneChunk(self, chunk).carry_out(rows)
+
+
+class _OneChunk:
+    def __init__(self, context: ChunkCheck, chunk: int) -> None:
+        self.context, self.chunk = context, chunk
+        self.network, self.findings = context.network, context.findings
+        table = context.table
+        self.copy = int(table.op[chunk]) == Op.COPY
+        self.pre: list[int] = table.sets[int(table.pre[chunk])].tolist()
+        self.post: list[int] = table.sets[int(table.post[chunk])].tolist()
+        self.full = 1 if self.copy else (1 << len(self.pre)) - 1
+        self.value = {device: 1 if self.copy else 1 << k for k, device in enumerate(self.pre)}
+        self.buffers: dict[int, Buffer] = {}
+
+    def carry_out(self, rows: NDArray[np.intp]) -> None:
+        """All transfers by time, then the postcondition."""
+        columns = self.context.rows
+        busy, total = columns.durations(rows)
+        link = columns.link[rows]
+        transfers: Iterable[tuple[int, int, int, int, int, int, bool]] = zip(
+            columns.start[rows].tolist(),
+            busy.tolist(),
+            total.tolist(),
+            link.tolist(),
+            self.network.source[link].tolist(),
+            self.network.target[link].tolist(),
+            columns.reduce[rows].tolist(),
+            strict=True,
+        )
+        # Copies before partials where both arrive at once: whoever adds to a finished value is told so.
+        coming: list[tuple[int, bool, int, int, int, int]] = []
+        for start, taken, after, number, source, target, flag in transfers:
+            while coming and coming[0][0] <= start:
+                self._arrive(*heapq.heappop(coming))
+            reduce = flag and not self.copy
+            if flag and self.copy:
+                self._tell("V0401", start, number, "is reduced, but is a chunk to copy", "a plain send")
+            carried = self._depart(start, start + taken, number, source, target, reduce)
+            if carried:
+                heapq.heappush(coming, (start + after, reduce, number, source, target, carried))
+        while coming:
+            self._arrive(*heapq.heappop(coming))
+        self._settle()
+
+    def _tell(self, code: str, time: int, link: int, what: str, expected: str) -> None:
+        check = {"1": "causality", "3": "delivered", "4": "reductions", "5": "switches"}[code[2]]
+        place = f" on {self.findings.link(link)}" if link >= 0 else ""
+        self.findings.add(check, code, time, f"{self.findings.chunk(self.chunk)}{place} at {at(time)} {what}", expected)
+
+    def _depart(self, start: int, end: int, link: int, source: int, target: int, reduce: bool) -> int:
+        if source < self.network.npu_count:
+            carried = self.value.get(source, 0)
+        else:
+            carried, single = self._buffer(source).depart(start, end, target, reduce)
+            if not single:
+                what = f"leaves {self.findings.device(source)} on two links at once"
+                self._tell("V0501", start, link, what, "one departure at a time from a switch without multicast")
+        if not carried:
+            what = f"is sent by {self.findings.device(source)}, which does not hold it yet"
+            self._tell("V0101", start, link, what, "an arrival, or the precondition, at or before the start")
+        elif not reduce and carried != self.full:
+            what = f"is sent as final, but holds {self._share(carried)}"
+            self._tell("V0402", start, link, what, "the finished reduction")
+        return carried
+
+    def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int) -> None:
+        once = True
+        if target >= self.network.npu_count:
+            once = self._buffer(target).arrive(Place(time, carried, source), reduce)
+        elif reduce:
+            old = self.value.get(target, 0)
+            once = not old & carried
+            self.value[target] = old | carried
+        else:
+            self.value[target] = carried
+        if not once:
+            what = f"brings {self.findings.device(target)} a contribution that it has already"
+            self._tell("V0403", time, link, what, "every contribution exactly once")
+
+    def _buffer(self, switch: int) -> Buffer:
+        buffer = self.buffers.get(switch)
+        if buffer is None:
+            number = switch - self.network.npu_count
+            buffer = Buffer(bool(self.network.multicast[number]), bool(self.network.reduces[number]))
+            self.buffers[switch] = buffer
+        return buffer
+
+    def _share(self, value: int) -> str:
+        return f"{value.bit_count()} of {len(self.pre)} contributions"
+
+    def _settle(self) -> None:
+        name = self.findings.chunk
+        for switch, buffer in self.buffers.items():
+            self.context.intervals += [(switch, low, high, self.chunk) for low, high in buffer.intervals()]
+            for place in buffer.stuck():
+                what = f"is a partial that reaches {self.findings.device(switch)} and never leaves"
+                self._tell("V0503", place.arrival, -1, what, "a switch passes partials on, it does not reduce")
+        if not self.context.wanted[self.context.run_of(self.chunk)]:
+            return
+        for device in self.post:
+            value = self.value.get(device, 0)
+            if value == self.full and value:
+                continue
+            who = self.findings.device(device)
+            if not value:
+                message = f"{who} never gets {name(self.chunk)}"
+                self.findings.add("delivered", "V0301", 0, message, "its postcondition")
+                continue
+            message = f"{who} ends with {self._share(value)} of {name(self.chunk)}"
+            self.findings.add("delivered", "V0302", 0, message, "the finished reduction")
+            self.findings.add("reductions", "V0404", 0, message, "every contribution exactly once")

@@ -1,0 +1,100 @@
+"""The transfers of a schedule with their ends and durations; those that can not be at all are reported and left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, Schedule, Transfers
+from collc.verification.verdict import SHOWN, Findings, at
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+LATEST = 2**62
+"""Picoseconds (53 days); later times could overflow when a duration is added."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Transfers in order of start, all of chunks and links that exist.
+
+    source, target: int32, devices. busy, total: int64, picoseconds until the link is free, and until the chunk
+    is there. clock: the same by kind of link and size.
+    """
+
+    chunk: Ints
+    link: Ints
+    start: Times
+    reduce: NDArray[np.bool_]
+    clock: Clock
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Times, Times]:
+        """The columns busy and total of some rows."""
+        kind, size = self.clock.kind[self.link[rows]], self.clock.size_of[self.chunk[rows]]
+        return self.clock.busy[kind, size], self.clock.total[kind, size]
+
+
+def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | None:
+    """The schedule's clock, or None where links have no times or a chunk no sensible size (reported)."""
+    sizes = module.demand.chunks.size
+    if len(sizes) and int(sizes.min()) < 0:
+        chunk = int(np.argmax(sizes < 0))
+        message = f"{findings.chunk(chunk)} has {int(sizes[chunk])} bytes"
+        findings.add("causality", "V0104", 0, message, "0 bytes or more")
+        return None
+    try:
+        clock = Clock.of(module.network, module.demand, schedule.model)
+    except (ValueError, OverflowError) as error:
+        findings.add("causality", "V0105", 0, f"transfers take no known time: {error}", "links with times that fit")
+        return None
+    if clock.total.size and int(clock.total.max()) >= LATEST:
+        findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
+        return None
+    return clock
+
+
+def sound_rows(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> Rows:
+    """The transfers that are of a chunk and a link that exist, between different, present devices, at a sane time."""
+    network = module.network
+    chunk, link, start, reduce = transfers.chunk, transfers.link, transfers.start, transfers.reduce
+    if len(start) and (np.diff(start) < 0).any():
+        order = np.lexsort((chunk, link, start))
+        chunk, link, start, reduce = chunk[order], link[order], start[order], reduce[order]
+    usable = network.source != network.target
+    usable &= network.present[network.source] & network.present[network.target]
+    good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
+    good &= (start >= 0) & (start < LATEST)
+    if network.link_count:
+        good &= usable[np.clip(link, 0, network.link_count - 1)]
+    if not good.all():
+        bad = np.flatnonzero(~good)
+        for row in bad[: 50 * SHOWN - 1]:
+            _report(module, int(chunk[row]), int(link[row]), int(start[row]), findings)
+        chunk, link, start, reduce = chunk[good], link[good], start[good], reduce[good]
+    return Rows(chunk, link, start, reduce, clock)
+
+
+def _report(module: Module, chunk: int, link: int, start: int, findings: Findings) -> None:
+    network = module.network
+    what = f"{findings.chunk(chunk)} on {findings.link(link)} at {at(start)}"
+    chunks = len(module.demand.chunks)
+    if not 0 <= link < network.link_count:
+        expected = (
+            f"a link from 0 to {network.link_count - 1}" if network.link_count else "no transfer: there are no links"
+        )
+        findings.add("causality", "V0102", start, f"{what}: there is no such link", expected)
+    elif not 0 <= chunk < chunks:
+        expected = f"a chunk from 0 to {chunks - 1}" if chunks else "no transfer: there are no chunks"
+        findings.add("causality", "V0102", start, f"{what}: there is no such chunk", expected)
+    elif not 0 <= start < LATEST:
+        findings.add("causality", "V0103", start, f"{what}: that is no time", "a start from 0 to 53 days")
+    elif network.source[link] == network.target[link]:
+        findings.add("causality", "V0102", start, f"{what}: it goes from a device to itself", "two different devices")
+    else:
+        findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")

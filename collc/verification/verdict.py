@@ -1,0 +1,104 @@
+"""What a checker says: each check's outcome, and the first offenders in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from collc.diagnostics import Diagnostic, Note
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+from collc.units import format_time
+
+Outcome = Literal["ok", "failed", "skipped"]
+CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
+"""The checks of a schedule, as reports name them."""
+
+SHOWN: Final = 5
+"""Offenders told of each check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """checks: name -> outcome. diagnostics: the first offenders of each failed check, by time.
+
+    Whether congestion is only a warning is for the caller to say.
+    """
+
+    checks: dict[str, Outcome]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def failed(self, allow_congestion: bool = False) -> tuple[str, ...]:
+        """The checks that failed and count."""
+        names = (name for name, outcome in self.checks.items() if outcome == "failed")
+        return tuple(name for name in names if not (allow_congestion and name == "congestion_free"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failed()
+
+
+def nothing_to_check() -> Verdict:
+    """The verdict on a module without a schedule."""
+    return Verdict(dict.fromkeys(CHECKS, "skipped"), ())
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects offenders; a check without one is ok."""
+
+    network: Network
+    demand: Demand
+    offenders: dict[str, list[tuple[int, int, Diagnostic]]] = field(
+        default_factory=lambda: {name: [] for name in CHECKS}
+    )
+    more: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
+
+    def add(self, check: str, code: str, time: int, message: str, expected: str) -> None:
+        """One offender: picoseconds, what is wrong there, and what was expected."""
+        rows = self.offenders[check]
+        diagnostic = Diagnostic(code, f"{check}: {message}", notes=(Note(f"expected: {expected}"),))
+        rows.append((time, len(rows), diagnostic))
+        if len(rows) >= 50 * SHOWN:
+            rows.sort(key=lambda row: row[:2])
+            self.more[check] += len(rows) - SHOWN
+            del rows[SHOWN:]
+
+    def verdict(self) -> Verdict:
+        """All findings, the earliest first."""
+        outcomes: dict[str, Outcome] = {}
+        told: list[Diagnostic] = []
+        for check, rows in self.offenders.items():
+            outcomes[check] = "failed" if rows else "ok"
+            rows.sort(key=lambda row: row[:2])
+            told += [row[2] for row in rows[:SHOWN]]
+            left = self.more[check] + max(0, len(rows) - SHOWN)
+            if left:
+                last = told.pop()
+                note = Note(f"and {left} more of this check")
+                told.append(Diagnostic(last.code, last.message, notes=(*last.notes, note)))
+        return Verdict(outcomes, tuple(told))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is an offender."""
+        return any(self.offenders.values())
+
+    def chunk(self, number: int) -> str:
+        """A chunk's name."""
+        return self.demand.chunk_name(number) if 0 <= number < len(self.demand.chunks) else f"chunk {number}"
+
+    def link(self, number: int) -> str:
+        """A link's name with its number."""
+        known = 0 <= number < self.network.link_count
+        return f"{self.network.link_name(number)} (link {number})" if known else f"link {number}"
+
+    def device(self, number: int) -> str:
+        """A device's name."""
+        return self.network.device_name(number)
+
+
+def at(picoseconds: int) -> str:
+    """A time for people."""
+    return format_time(picoseconds)

@@ -1,0 +1,258 @@
+"""`verify` agrees with a naive interpreter on random schedules and on broken ones, and names what is wrong."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
+from collc.verification import CHECKS, grid_check, verify_schedule
+from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
+from tests.verification.interpreter import interpret
+from tests.verification.worlds import MUTATIONS, random_module, transfers
+
+SEEDS = 3000
+
+
+def outcomes(module: Module, large: int = 10**9) -> dict[str, bool]:
+    return {name: outcome == "ok" for name, outcome in verify_schedule(module, large=large).checks.items()}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_agrees_with_the_interpreter(part: int) -> None:
+    seen: Counter[tuple[bool, ...]] = Counter()
+    for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
+        module = random_module(seed)
+        expected = interpret(module)
+        assert outcomes(module) == expected, seed
+        assert outcomes(module, large=0) == expected, f"{seed}, compiled"
+        seen[tuple(expected.values())] += 1
+    assert seen[True, True, True, True, True] > SEEDS // 10
+    assert len(seen) > 3
+
+
+def test_every_mutation_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    good = [m for m in map(random_module, range(10_000, 10_900)) if all(interpret(m).values())]
+    broken: Counter[str] = Counter()
+    killed: Counter[str] = Counter()
+    harmless: Counter[str] = Counter()
+    named: Counter[tuple[str, str]] = Counter()
+    for name, mutate in MUTATIONS.items():
+        for seed, module in enumerate(good):
+            if broken[name] + harmless[name] >= 120:
+                break
+            mutant = mutate(module, random.Random(seed))
+            if mutant is None:
+                continue
+            expected = interpret(mutant)
+            found = outcomes(mutant)
+            assert found == expected, (name, seed)
+            if seed % 4 == 0:
+                assert outcomes(mutant, large=0) == expected, (name, seed, "compiled")
+            if all(expected.values()):
+                harmless[name] += 1
+                continue
+            broken[name] += 1
+            killed[name] += not all(found.values())
+            named.update((name, check) for check, right in expected.items() if not right)
+    with capsys.disabled():
+        print(f"\n{len(MUTATIONS)} mutations, {broken.total()} breaks, {harmless.total()} harmless, "
+              f"kill rate {100 * killed.total() / broken.total():.2f} %")  # fmt: skip
+    assert killed == broken
+    assert broken.total() > 2000
+    assert set(broken) == set(MUTATIONS), set(MUTATIONS) - set(broken)
+    for name, check in [
+        ("dropped", "delivered"), ("early_by_1ps", "causality"), ("late_by_1ps", "congestion_free"),
+        ("duplicated_at_once", "congestion_free"), ("negative_time", "causality"), ("chunk_only_copied", "reductions"),
+        ("chunk_that_is_not_there", "causality"), ("device_removed", "causality"), ("link_to_itself", "causality"),
+        ("contribution_lost", "delivered"), ("contribution_doubled", "reductions"), ("partial_copied", "reductions"),
+        ("link_that_is_not_there", "causality"), ("chunk_only_reduced", "reductions"), ("buffer_smaller", "switches"),
+        ("multicast_gone", "switches"), ("on_two_links_of_a_switch", "switches"), ("switch_reduction_gone", "switches"),
+        ("latency_longer", "causality"), ("more_wanted", "delivered"), ("holder_gone", "delivered"),
+    ]:  # fmt: skip
+        assert named[name, check], (name, check)
+
+
+def step_of(module: Module) -> int:
+    return int(Clock.of(module.network, module.demand, LinkModel.STORE).total[0, 0])
+
+
+def ring_all_gather(n: int = 4) -> Module:
+    module = Module("m", ring(n, one_way=True), all_gather(list(range(n))))
+    step = step_of(module)
+    rows = [(s * step, i, (i - s) % n, False) for s in range(n - 1) for i in range(n)]
+    return replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+
+
+def messages(module: Module) -> dict[str, str]:
+    verdict = verify_schedule(module)
+    texts: dict[str, str] = {}
+    for diagnostic in verdict.diagnostics:
+        texts.setdefault(diagnostic.message.partition(":")[0], diagnostic.message)
+    assert set(texts) == set(verdict.failed())
+    return texts
+
+
+def test_a_good_schedule() -> None:
+    verdict = verify_schedule(ring_all_gather())
+    assert verdict.ok
+    assert verdict.checks == dict.fromkeys(CHECKS, "ok")
+    assert verdict.diagnostics == ()
+
+
+def test_no_schedule_is_skipped() -> None:
+    assert set(verify_schedule(replace(ring_all_gather(), schedule=None)).checks.values()) == {"skipped"}
+
+
+def test_offenders_are_named() -> None:
+    module = ring_all_gather()
+    rows = module.schedule.transfers
+    start = rows.start.copy()
+    start[4] -= 1
+    found = messages(replace(module, schedule=RowSchedule(LinkModel.STORE, replace(rows, start=start))))
+    assert found["causality"] == (
+        "causality: 0:x[3, 0] on npu[0] -> npu[1] (link 0) at 20.031249us is sent by npu[0], which does not hold it yet"
+    )
+    assert found["congestion_free"] == (
+        "congestion_free: npu[0] -> npu[1] (link 0) is given 0:x[3, 0] at 20.031249us, "
+        "but carries 0:x[0, 0] until 20.03125us"
+    )
+    assert found["delivered"] == "delivered: npu[1] never gets 0:x[3, 0]"
+
+
+def test_the_first_offenders_come_first_and_the_rest_is_counted() -> None:
+    module = ring_all_gather(8)
+    late = module.schedule.transfers
+    verdict = verify_schedule(
+        replace(module, schedule=RowSchedule(LinkModel.STORE, replace(late, start=late.start // 2)))
+    )
+    told = [d for d in verdict.diagnostics if d.message.startswith("causality")]
+    assert len(told) == 5
+    assert "more of this check" in told[-1].notes[-1].message
+
+
+def test_congestion_can_be_allowed() -> None:
+    n = 4
+    module = Module("m", ring(n, one_way=True), all_gather(list(range(n))))
+    step = step_of(module)
+    rows = [(s * step, (i + s) % n, i, False) for s in range(n - 1) for i in range(n)]
+    rows += [(0, i, i, False) for i in range(n)]
+    verdict = verify_schedule(replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows))))
+    assert verdict.failed() == ("congestion_free",)
+    assert verdict.failed(allow_congestion=True) == ()
+
+
+def test_recursive_doubling_is_right_and_its_copy_as_final_too_early_is_not() -> None:
+    net = network(4, [(a, a ^ d) for a in range(4) for d in (1, 2)])
+    module = Module("m", net, demand_of([(1 << 20, [0, 1, 2, 3], [0, 1, 2, 3], Op.SUM)]))
+    step = step_of(module)
+    rows = [(0, 2 * a, 0, True) for a in range(4)] + [(step, 2 * a + 1, 0, True) for a in range(4)]
+    good = replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+    assert verify_schedule(good).ok
+    assert verify_schedule(good, large=0).ok
+    again = [(start, link, chunk, start == 0) for start, link, chunk, _ in rows]
+    found = messages(replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(again))))
+    assert "2 of 4 contributions" in found["reductions"]
+
+
+def test_links_without_times_are_told() -> None:
+    module = ring_all_gather()
+    kinds = tuple(replace(kind, bandwidth=None) for kind in module.network.kinds)
+    verdict = verify_schedule(replace(module, network=replace(module.network, kinds=kinds)))
+    assert verdict.checks["causality"] == "failed"
+    assert "no bandwidth" in verdict.diagnostics[0].message
+
+
+def test_negative_sizes_are_told() -> None:
+    module = replace(ring_all_gather(), demand=all_gather([0, 1, 2, 3], chunk=-5))
+    assert verify_schedule(module).checks["causality"] == "failed"
+
+
+def test_a_buffer_may_be_taken_when_it_is_left() -> None:
+    net = switched(3, buffer=1)
+    rows_of_two = [(1 << 20, [0], [1], Op.COPY), (1 << 20, [2], [1], Op.COPY)]
+    module = Module("m", net, demand_of(rows_of_two))
+    step = step_of(module)
+    rows = [(0, 0, 0, False), (step, 3, 0, False), (step, 4, 1, False), (2 * step, 3, 1, False)]
+    good = replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+    assert verify_schedule(good).ok
+    rows[2] = (step - 1, 4, 1, False)
+    found = messages(replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows))))
+    assert "the buffer of which then holds 2 chunks" in found["switches"]
+
+
+def test_only_planned_runs_must_be_delivered() -> None:
+    module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, transfers([])), planned=frozenset())
+    assert verify_schedule(module).ok
+    assert not verify_schedule(replace(module, planned=frozenset({0}))).ok
+
+
+def grid_module(rng: np.random.Generator) -> Module:
+    """A greedy All-Gather as a grid, now and then with a cell changed."""
+    net = grid(int(rng.integers(1, 4)), int(rng.integers(2, 4)))
+    module = Module("m", net, all_gather(list(range(net.npu_count))))
+    held = np.eye(net.npu_count, dtype=np.bool_)
+    rows = []
+    while not held.all():
+        after, row = held.copy(), np.full(net.link_count, 65535, np.uint16)
+        for link in rng.permutation(net.link_count):
+            source, target = int(net.source[link]), int(net.target[link])
+            new = np.flatnonzero(held[source] & ~after[target])
+            if len(new):
+                row[link] = rng.choice(new)
+                after[target, row[link]] = True
+        held = after
+        rows.append(row)
+    cells = np.array(rows)
+    if rng.random() < 0.6:
+        cells[rng.integers(len(cells)), rng.integers(net.link_count)] = rng.integers(0, net.npu_count + 2)
+    step = step_of(module)
+    model = LinkModel.STORE if rng.random() < 0.5 else LinkModel.PIPELINED
+    busy = step - 500_000 if model is LinkModel.PIPELINED and rng.random() < 0.5 else step
+    return replace(module, schedule=StepSchedule(model, cells, busy))
+
+
+def test_grids_step_by_step_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_check, "CELLS", 0)
+    seen = Counter()
+    for seed in range(300):
+        module = grid_module(np.random.default_rng(seed))
+        if seed % 3 == 0:
+            monkeypatch.setattr(grid_check, "_BLOCK", 40)
+        expected = interpret(module)
+        assert outcomes(module) == expected, seed
+        seen[all(expected.values())] += 1
+    assert min(seen[True], seen[False]) > 30
+
+
+def test_reduce_scatter_through_a_switch_that_reduces() -> None:
+    net = replace(switched(3), reduces=np.array([True]))
+    module = Module("m", net, reduce_scatter([0, 1, 2], chunk=1 << 20))
+    step = step_of(module)
+    rows = []
+    for slot, root in enumerate(range(3)):
+        rows += [(2 * slot * step, 2 * npu, root, True) for npu in range(3) if npu != root]
+        rows.append(((2 * slot + 1) * step, 2 * root + 1, root, True))
+    good = replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+    assert verify_schedule(good).ok
+    assert verify_schedule(good, large=0).ok
+    plain = replace(good, network=switched(3))
+    assert "does not reduce" in str(verify_schedule(plain).diagnostics)
+    assert set(verify_schedule(plain).failed()) >= {"switches", "delivered"}
+
+
+def test_large_and_small_say_the_same_of_an_all_reduce() -> None:
+    n = 8
+    module = Module("m", ring(n, one_way=True), all_reduce(list(range(n))))
+    step = step_of(module)
+    rows = [(s * step, i, (i - s) % n, s < n - 1) for s in range(2 * n - 2) for i in range(n)]
+    module = replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+    for large in (0, 10**9):
+        assert verify_schedule(module, large=large).ok
+    assert isinstance(module.schedule.transfers, Transfers)
