@@ -41,10 +41,11 @@ _SMALL: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One way to run the stages. merged: chunks of one step at most."""
+    """One way to run the stages. merged: chunks of one step at most. reuse: whether chunks share scratch slots."""
 
     policy: Policy
     merged: int
+    reuse: bool = True
 
 
 def lower(module: Module, options: MscclOptions | None = None, watch: Watch | None = None) -> Program:
@@ -138,6 +139,7 @@ def _attempts(options: MscclOptions) -> Iterator[_Attempt]:
     yield _Attempt(Policy(paths=False), merged)
     yield _Attempt(Policy(share=False), 1)
     yield _Attempt(Policy(share=False, fuse=False), 1)
+    yield _Attempt(Policy(share=False, fuse=False), 1, reuse=False)
 
 
 def _leanest(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
@@ -165,7 +167,11 @@ def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wat
     watch("merge", merged)
     colors = attempt.policy.colors
     while True:
-        program = _staged(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel, watch)
+        program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)
+        watch("assign", program)
+        for stage in (place, repeat, depend) if attempt.reuse else (repeat, depend):
+            program = stage(program)
+            watch(stage.__name__, program)
         steps = longest(program)
         if steps <= limits.steps or colors >= limits.channels:
             break
@@ -173,15 +179,6 @@ def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wat
     broken = excesses(program)
     if broken:
         raise broken[0].error()
-    return program
-
-
-def _staged(program: Program, policy: Policy, channels: int, per_channel: int, watch: Watch) -> Program:
-    program = assign(program, policy, channels, per_channel)
-    watch("assign", program)
-    for stage in (place, repeat, depend):
-        program = stage(program)
-        watch(stage.__name__, program)
     return program
 
 
