@@ -36,7 +36,7 @@ def has_reductions(demand: Demand) -> bool:
 
 
 def split(module: Module) -> tuple[Phase, ...]:
-    """The copy-only phases of a module: the inverted reductions, then the copies; those that are not needed are left out.
+    """The copy-only phases of a module: the inverted reductions, then the copies; where not needed, they are left out.
 
     Chunks keep their numbers in each phase; a chunk that a phase has nothing to do with stays where it is.
     Runs that are planned already stay out of both. Without reductions there is one phase, not inverted.
@@ -171,8 +171,9 @@ def _joined_grid(module: Module, parts: list[Schedule]) -> Schedule | None:
         begin += len(grid.chunk)
     if len(grids) == 1:
         return grids[0]
-    kind = max((grid.chunk.dtype for grid in grids), key=lambda dtype: dtype.itemsize)
-    chunks = np.full((begin, module.network.link_count), np.iinfo(kind).max, kind)
+    narrow = all(grid.chunk.dtype == np.uint16 for grid in grids)
+    shape = begin, module.network.link_count
+    chunks = np.full(shape, 0xFFFF, np.uint16) if narrow else np.full(shape, 0xFFFFFFFF, np.uint32)
     row = 0
     for grid in grids:
         part = chunks[row : row + len(grid.chunk)]

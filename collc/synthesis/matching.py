@@ -92,9 +92,10 @@ class CopyProblem:
     def sources(self) -> list[list[tuple[int, int]]]:
         """For each device its incoming links as (link, source)."""
         found: list[list[tuple[int, int]]] = [[] for _ in range(self.devices)]
-        pairs = zip(self.network.source.tolist(), self.network.target.tolist(), strict=True)
-        for link, (source, target) in enumerate(pairs):
-            found[target].append((link, source))
+        starts: list[int] = self.network.source.tolist()
+        ends: list[int] = self.network.target.tolist()
+        for link, target in enumerate(ends):
+            found[target].append((link, starts[link]))
         return found
 
     def bits(self) -> tuple[list[int], list[int]]:
@@ -247,9 +248,11 @@ class _Relays:
         network = self._network
         cost = network.occupancy(np.array([1 << 20], np.int64))[:, 0] + network.latencies
         found: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
-        rows = zip(network.source.tolist(), network.target.tolist(), cost[network.kind].tolist(), strict=True)
-        for source, target, price in rows:
-            found[source].append((price, target))
+        starts: list[int] = network.source.tolist()
+        ends: list[int] = network.target.tolist()
+        prices: list[int] = cost[network.kind].tolist()
+        for link, source in enumerate(starts):
+            found[source].append((prices[link], ends[link]))
         return found
 
     def _nearest(self, tree: Iterable[int], missing: set[int]) -> list[int]:

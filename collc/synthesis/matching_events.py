@@ -171,9 +171,10 @@ class _Engine:
         level = self._levels.level
         self._sources = [sorted(links, key=lambda pair: (level[pair[0]], pair[0])) for links in problem.sources()]
         self._targets: list[list[int]] = [[] for _ in range(problem.devices)]
-        for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
-            if target not in self._targets[source]:
-                self._targets[source].append(target)
+        starts: list[int] = network.source.tolist()
+        ends: list[int] = network.target.tolist()
+        for source, target in dict.fromkeys(zip(starts, ends, strict=True)):
+            self._targets[source].append(target)
 
     def _at(self, events: dict[int, list[T]], time: int, event: T) -> None:
         if time not in self._arrivals and time not in self._freed:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
+from collc.synthesis.invert import as_trees
 from collc.synthesis.matching import CopyProblem, copy_problem
 from collc.synthesis.matching_events import EventRule, Rows, event_rows, levels_of
+from collc.synthesis.matching_grid import grid_steps
 from collc.synthesis.matching_steps import (
     Row,
     chosen_steps,
@@ -24,7 +26,16 @@ from collc.synthesis.matching_steps import (
     rarest_matching,
 )
 from collc.synthesis.task import Effort, Task
-from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
+
+SMALL = 128
+"""Devices up to which plain Python is used, so that nothing waits for compilation."""
+
+WINDOWS = (8, 32)
+"""Chunks that the compiled rule of fewest alternatives looks at."""
+
+LOOKING = 4_000_000
+"""Transfers up to which that rule is tried."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -51,8 +62,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if not problem.missing:
         return RowSchedule(task.model, Transfers.joined([]))
     best: tuple[Schedule, int] | None = None
-    attempts = _uniform_attempts if problem.uniform else _event_attempts
-    for attempt in attempts(problem, goal, effort):
+    for attempt in _attempts(problem, goal, effort):
         if effort.stop():
             break
         found = attempt.plan(None if best is None else best[1])
@@ -63,10 +73,45 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
                 break
     if best is None:
         raise NoSchedule(Diagnostic("E0510", "tacos was stopped before it had a schedule", hint="give it more time"))
-    return best[0]
+    if len(problem.sets) == len(task.demand.chunks.sets):
+        return best[0]
+    clock = Clock.of(task.network, task.demand, task.model)
+    return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
 
 
-def _uniform_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
+def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
+    """The portfolio. A schedule that stores is one that pipelines, too, if hardly the best."""
+    stored = replace(problem, busy=problem.total)
+    steps = _small_attempts if problem.devices <= SMALL else _large_attempts
+    if problem.uniform:
+        yield from steps(problem, goal, effort)
+    elif problem.model is LinkModel.STORE:
+        yield from _event_attempts(problem, goal, effort)
+    else:
+        yield from _event_attempts(problem, goal, effort)
+        yield from steps(stored, goal, effort) if stored.uniform else _event_attempts(stored, goal, effort)
+
+
+def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
+    """The portfolio of compiled rules where all transfers take equal time."""
+    least = -(-goal // problem.step)
+
+    def attempt(name: str, window: int) -> _Attempt:
+        def plan(best: int | None) -> tuple[Schedule, int] | None:
+            limit = problem.missing if best is None else best // problem.step - 1
+            grid = grid_steps(problem, limit, least, window, effort.threads, effort.stop) if limit >= least else None
+            if grid is None:
+                return None
+            return StepSchedule(problem.model, grid, problem.step), len(grid) * problem.step
+
+        return _Attempt(name, plan)
+
+    yield attempt("fifo", 0)
+    for window in WINDOWS if problem.missing <= LOOKING else ():
+        yield attempt(f"fewest alternatives of {window}", window)
+
+
+def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio where all transfers take equal time."""
     least = -(-goal // problem.step)
 
@@ -115,8 +160,9 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
     numbers = np.append(problem.chunk.astype(np.int64), -1)
     chunks = numbers[np.array(rows, np.int64)]
-    kind = np.uint16 if int(numbers.max()) < np.iinfo(np.uint16).max else np.uint32
-    return StepSchedule(problem.model, chunks.astype(kind), problem.step)
+    if int(numbers.max()) < np.iinfo(np.uint16).max:
+        return StepSchedule(problem.model, chunks.astype(np.uint16), problem.step)
+    return StepSchedule(problem.model, chunks.astype(np.uint32), problem.step)
 
 
 def _rows(problem: CopyProblem, rows: Rows) -> RowSchedule:

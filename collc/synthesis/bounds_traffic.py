@@ -1,0 +1,269 @@
+"""What must cross from one part of a network into the other: the chunks of a demand, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.demand import ChunkTable, Demand, Op
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+PAIRS = 16
+"""Members from which an All-to-All is counted by its pattern, not chunk by chunk."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Chunks that must enter a set of devices: counts int64[sizes].
+
+    spread: the least number of devices in the set that want such a chunk. gather: the least number
+    of devices outside it that contribute to such a chunk.
+    """
+
+    counts: Times
+    spread: int
+    gather: int
+
+
+class Traffic(Protocol):
+    """Chunks of one run; the sizes of all traffic are numbered, ascending."""
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether chunks go from one device to one other, so that the length of the way counts."""
+        ...
+
+    def crossing(self, inside: Bools) -> Crossing:
+        """What must enter the devices where `inside` is true; a reduced chunk counts once."""
+        ...
+
+    def received(self) -> Times:
+        """int64[sizes, devices]: chunks that each device must receive."""
+        ...
+
+    def sent(self) -> Times:
+        """int64[sizes, devices]: chunks that each device must send."""
+        ...
+
+    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+        """int64[sizes]: the least number of transfers. hops: int32[devices, devices], to the row from the column."""
+        ...
+
+    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+        """The largest distance that a chunk of size number `size` or more must go, with its ends.
+
+        distance: int64[sources, devices]. (0, -1, -1) where there is none.
+        """
+        ...
+
+
+def traffic_of(demand: Demand, chunks: Ints | None) -> tuple[Times, list[Traffic]]:
+    """(sizes int64, ascending, and the traffic of each run) of a demand, or of some of its chunks as copies."""
+    sizes: set[int] = set()
+    kept: list[tuple[int, Ints | None]] = []
+    for run, entry in enumerate(demand.runs):
+        low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
+        rows = None
+        if chunks is not None:
+            rows = (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
+            if _whole(demand, run, rows):
+                rows = None
+        standard = entry.standard
+        if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
+            sizes.add(standard.size // (len(entry.group) * standard.chunks))
+        else:
+            table = demand.tables[run]
+            sizes.update(np.unique(table.size if rows is None else table.size[rows]).tolist())
+        kept.append((run, rows))
+    known = np.array(sorted(sizes), np.int64)
+    return known, [_traffic(demand, run, rows, known, chunks is not None) for run, rows in kept]
+
+
+def _whole(demand: Demand, run: int, rows: Ints) -> bool:
+    """Whether chunks are all of an All-to-All that move."""
+    entry = demand.runs[run]
+    if entry.standard is None or entry.standard.kind != "all_to_all":
+        return len(rows) == len(entry.pattern)
+    members, count = len(entry.group), entry.standard.chunks
+    return len(rows) in (len(entry.pattern), members * (members - 1) * count)
+
+
+def _traffic(demand: Demand, run: int, rows: Ints | None, sizes: Times, copies: bool) -> Traffic:
+    entry = demand.runs[run]
+    standard = entry.standard
+    if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
+        size = standard.size // (len(entry.group) * standard.chunks)
+        return _Pairs(entry.group, standard.chunks, int(np.searchsorted(sizes, size)), len(sizes))
+    table = demand.tables[run]
+    return _Table(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """An All-to-All: `chunks` chunks of one size from each member to each other."""
+
+    group: Ints
+    chunks: int
+    size: int
+    sizes: int
+    pairwise: bool = True
+
+    def crossing(self, inside: Bools) -> Crossing:
+        """See Traffic."""
+        within = int(np.count_nonzero(inside[self.group]))
+        counts = np.zeros(self.sizes, np.int64)
+        counts[self.size] = within * (len(self.group) - within) * self.chunks
+        return Crossing(counts, 1, 1)
+
+    def received(self) -> Times:
+        """See Traffic."""
+        found = np.zeros((self.sizes, int(self.group.max()) + 1), np.int64)
+        found[self.size, self.group] = (len(self.group) - 1) * self.chunks
+        return found
+
+    def sent(self) -> Times:
+        """See Traffic."""
+        return self.received()
+
+    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+        """See Traffic."""
+        counts = np.zeros(self.sizes, np.int64)
+        members = len(self.group)
+        pairs = members * (members - 1) if hops is None else int(hops[np.ix_(self.group, self.group)].sum())
+        counts[self.size] = pairs * self.chunks
+        return counts
+
+    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+        """See Traffic."""
+        rows = np.flatnonzero(np.isin(sources, self.group))
+        if size > self.size or not len(rows):
+            return 0, -1, -1
+        found = distance[np.ix_(rows, self.group)]
+        row, column = divmod(int(found.argmax()), len(self.group))
+        return int(found[row, column]), int(sources[rows[row]]), int(self.group[column])
+
+
+class _Table:
+    """Chunks of a table; alike ones are counted together."""
+
+    def __init__(self, table: ChunkTable, rows: Ints, sizes: Times, copies: bool) -> None:
+        reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
+        size = np.searchsorted(sizes, table.size[rows])
+        keys = np.stack([table.pre[rows], table.post[rows], reduced.astype(np.int64), size], axis=1).astype(np.int64)
+        kinds, counts = np.unique(keys, axis=0, return_counts=True)
+        self._sets = table.sets
+        self._pre, self._post, self._size = kinds[:, 0], kinds[:, 1], kinds[:, 3]
+        self._reduced = kinds[:, 2] == 1
+        self._counts = counts.astype(np.int64)
+        self._sizes = len(sizes)
+        self._devices = int(table.sets.members.max(initial=-1)) + 1
+        self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
+
+    def _within(self, inside: Bools) -> Times:
+        """int64[sets]: members of each set that are inside."""
+        sets = self._sets
+        total = np.zeros(len(sets.members) + 1, np.int64)
+        np.cumsum(inside[sets.members], out=total[1:])
+        return total[sets.offsets[1:]] - total[sets.offsets[:-1]]
+
+    def crossing(self, inside: Bools) -> Crossing:
+        """See Traffic."""
+        within = self._within(inside)
+        pre, post = within[self._pre], within[self._post]
+        outside = self._sets.sizes[self._pre] - pre
+        crosses = (post > 0) & np.where(self._reduced, outside > 0, pre == 0)
+        counts = np.bincount(self._size[crosses], self._counts[crosses], self._sizes).astype(np.int64)
+        spread = int(post[crosses].min(initial=1 << 60))
+        gather = int(np.where(self._reduced, outside, 1)[crosses].min(initial=1 << 60))
+        return Crossing(counts, spread, gather)
+
+    @cached_property
+    def _keys(self) -> Times:
+        """Set and member as one ascending number each."""
+        sets = self._sets
+        return np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * self._devices + sets.members
+
+    def _has(self, number: Times, device: Times) -> Bools:
+        """Whether each set has each device."""
+        asked = number * self._devices + device
+        place = np.minimum(np.searchsorted(self._keys, asked), max(0, len(self._keys) - 1))
+        return self._keys[place] == asked if len(self._keys) else np.zeros(len(asked), np.bool_)
+
+    def _members(self, rows: Times, column: Times) -> tuple[Times, Times]:
+        """(row, device) for each member of the set that each row has in a column."""
+        sizes = self._sets.sizes[column[rows]]
+        row = np.repeat(rows, sizes)
+        first = np.repeat(self._sets.offsets[column[rows]] - (np.cumsum(sizes) - sizes), sizes)
+        return row, self._sets.members[first + np.arange(len(row))].astype(np.int64)
+
+    def _by_set(self, rows: Times, column: Times) -> Times:
+        """int64[sizes, devices]: for each device the chunks of rows whose set has it."""
+        found = np.zeros((self._sizes, self._devices), np.int64)
+        for size in range(self._sizes):
+            of_size = rows[self._size[rows] == size]
+            weight = np.bincount(column[of_size], self._counts[of_size], len(self._sets))
+            each = np.repeat(weight, self._sets.sizes)
+            found[size] = np.bincount(self._sets.members, each, self._devices).astype(np.int64)
+        return found
+
+    def received(self) -> Times:
+        """See Traffic: a copy by each who wants it and has it not; a reduced chunk by each who wants it."""
+        copied = np.flatnonzero(~self._reduced)
+        found = self._by_set(copied, self._post)
+        row, device = self._members(copied, self._pre)
+        held = self._has(self._post[row], device)
+        np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
+        return found + self._by_set(np.flatnonzero(self._reduced), self._post)
+
+    def sent(self) -> Times:
+        """See Traffic: a copy by its only holder; a reduced chunk by each contributor but the only one to want it."""
+        alone = ~self._reduced & (self._sets.sizes[self._pre] == 1)
+        row, device = self._members(np.flatnonzero(alone), self._pre)
+        others = self._sets.sizes[self._post[row]] - self._has(self._post[row], device)
+        found = np.zeros((self._sizes, self._devices), np.int64)
+        row, device = row[others > 0], device[others > 0]
+        np.add.at(found, (self._size[row], device), self._counts[row])
+        found += self._by_set(np.flatnonzero(self._reduced), self._pre)
+        single = np.flatnonzero(self._reduced & (self._sets.sizes[self._post] == 1))
+        row, device = self._members(single, self._post)
+        held = self._has(self._pre[row], device)
+        np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
+        return found
+
+    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+        """See Traffic."""
+        rows = np.arange(len(self._counts))
+        row, device = self._members(rows, self._pre)
+        both = np.bincount(row, self._has(self._post[row], device), len(rows)).astype(np.int64)
+        pre, post = self._sets.sizes[self._pre], self._sets.sizes[self._post]
+        reduces = np.where(post > 0, pre - (both > 0) + post - 1, 0)
+        least = np.where(self._reduced, reduces, post - both)
+        if hops is not None:
+            single = np.flatnonzero((pre == 1) & (post == 1))
+            first = self._sets.members[self._sets.offsets[self._pre[single]]]
+            last = self._sets.members[self._sets.offsets[self._post[single]]]
+            least[single] = np.maximum(least[single], hops[last, first])
+        return np.bincount(self._size, least * self._counts, self._sizes).astype(np.int64)
+
+    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+        """See Traffic."""
+        at = {int(device): row for row, device in enumerate(sources.tolist())}
+        best = (0, -1, -1)
+        for row in np.flatnonzero(self._size >= size).tolist():
+            pre, post = self._sets[int(self._pre[row])], self._sets[int(self._post[row])]
+            rows = [at[device] for device in pre.tolist() if device in at]
+            if not len(post) or not rows or (not self._reduced[row] and len(rows) < len(pre)):
+                continue
+            found = distance[np.array(rows)][:, post]
+            found = found if self._reduced[row] else found.min(axis=0, keepdims=True)
+            start, end = divmod(int(found.argmax()), len(post))
+            if int(found[start, end]) > best[0]:
+                best = (int(found[start, end]), int(sources[rows[start]]), int(post[end]))
+        return best
