@@ -578,7 +578,8 @@ def multiply(a: Topology, b: Topology) -> Topology:
 def _line(result: Topology, along: Topology, npus: list[Device]) -> None:
     twins = dict(zip(map(id, along.npus), npus, strict=True))
     for switch in along.switches:
-        twins[id(switch)] = Device("switch", "switch", -1, True, switch.buffer, switch.multicast, switch.reduces)
+        label = f"switch {len(result.devices)}"
+        twins[id(switch)] = Device("switch", label, -1, True, switch.buffer, switch.multicast, switch.reduces)
         result.devices.append(twins[id(switch)])
     for k in along.links:
         result.links.append(Link(twins[id(k.source)], twins[id(k.target)], k.latency, k.bandwidth))

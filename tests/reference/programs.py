@@ -105,7 +105,7 @@ class Writer:
                 self.write(f"if {self.guard(names)} {{")
                 self.statements(inner, leaf, depth - 1)
                 self.write("} else {" if self.chance() else f"}} else if {self.guard(names)} {{")
-                self.statements(inner, leaf, depth - 1)
+                self.statements(list(names), leaf, depth - 1)
                 self.write("}")
             elif kind == "let":
                 value = self.expression(names)

@@ -120,7 +120,7 @@ def test_one_member_has_nothing_to_do(name: str, collective: str) -> None:
 
 
 def test_every_algorithm_of_the_library_is_tested() -> None:
-    found = {(x.name.name, x.implements.function.name) for x in library("algorithms").statements}
+    found = {(x.name.name, x.implements.function.name) for x in library("algorithms").statements[1:]}
     assert found == {*STEPS, ("direct", "all_to_allv")}
 
 
