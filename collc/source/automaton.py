@@ -65,8 +65,11 @@ class Automaton:
         split = len(values) - rule.size
         children = values[split:]
         del values[split:], states[split + 1 :]
+        plan = rule.plan
         arguments: list[Any] = []
-        for child in rule.plan:
+        if plan and plan[0] in rule.splices and rule.method == SPLICE:
+            arguments, plan = children[0], plan[1:]  # a repetition grows in place: else a long one takes for ever
+        for child in plan:
             if child in rule.splices:
                 arguments.extend(children[child])
             else:

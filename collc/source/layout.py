@@ -131,7 +131,7 @@ class Layout:
 
     def _row(self, row: list[Piece], indent: str, tail: int, *, top: bool = False) -> str:
         """One row: flat if it fits, else with its longest brackets broken, one after the other."""
-        brackets = [piece for piece in row if isinstance(piece, Bracket) and piece.items]
+        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _commented(piece))]
         forced = {id(piece) for piece in brackets if self._must_break(piece)}
         waiting = sorted((b for b in brackets if id(b) not in forced), key=lambda b: -len(self._flat_bracket(b)))
         while True:
@@ -177,7 +177,7 @@ class Layout:
             lines.append(inner + (cells[i] if cells else self._row(item, inner, len(comma))) + end)
         lines += [inner + comment for comment in bracket.closing.comments]
         opening = bracket.opening.token.text + "".join(f"  {comment}" for comment in bracket.opening.after)
-        return f"{opening}\n" + "\n".join(lines) + f"\n{indent}{bracket.closing.token.text}"
+        return "\n".join([opening, *lines, indent + bracket.closing.token.text])
 
     def _cells(self, bracket: Bracket) -> list[str]:
         """The rows of a matrix with their columns below one another."""

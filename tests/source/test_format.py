@@ -13,7 +13,7 @@ from collc.diagnostics import SourceError, SourceFile
 from collc.source.format import format_source
 from collc.source.parse import parse
 from collc.source.table import load_table
-from tests.source.programs import plain, samples
+from tests.source.programs import EVERYTHING, plain, samples
 
 SAMPLES = samples()
 
@@ -62,6 +62,18 @@ def _gap(chance: random.Random) -> str:
     return chance.choice(
         ["\n", "\n\n\n", "  \t ", f" # c{chance.randrange(99)}\n", f"\n  # own{chance.randrange(99)} \n", "\r\n"]
     )
+
+
+def test_comments_in_empty_brackets() -> None:
+    assert check("let a = f(# one\n) + g(\n# two\n)") == "let a = f(  # one\n) + g(\n    # two\n)\n"
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_a_comment_after_any_token(offset: int) -> None:
+    tokens = load_table().scanner.scan(EVERYTHING)[:-1]
+    marks = {offset: " # after{}\n", (offset + 2) % 4: "\n# own{}\n"}
+    text = "".join(t.text + marks.get(i % 4, " ").format(i) for i, t in enumerate(tokens))
+    assert comments(check(text)) == comments(text)
 
 
 def test_a_long_statement_has_one_argument_a_line() -> None:
