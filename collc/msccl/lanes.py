@@ -105,4 +105,3 @@ def joint_clashes(program: Program, ends: Ends, receive: Lane, send: Lane) -> bo
         if (times := ends.wanted.get(key := id(step), {})) and any(lane != send for lane in times)
     }
     return clashes(program.messages, ends.receives[receive], ends.sends[send], wanted)
-

@@ -23,7 +23,7 @@ from collc.msccl.messages import messages_of
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.place import place
 from collc.msccl.program import ARRIVES, LEAVES, Program
-from collc.msccl.progress import blocked_sizes, largest_size
+from collc.msccl.progress import CAPACITY, blocked_sizes, largest_size
 from collc.msccl.repeat import repeat
 from collc.msccl.select import select
 from collc.ten.module import Module
@@ -34,6 +34,9 @@ Watch = Callable[[str, Program], None]
 
 _MOST_SHARES: Final = 8
 """Channels that it may take to keep the chunks of a block apart."""
+
+_PROCESSORS: Final = 132
+"""Multiprocessors of an H100 SXM (NVIDIA H100 whitepaper); all threadblocks must be on the GPU at once."""
 
 _SMALL: Final = 20_000
 """Messages up to which another way to share threadblocks is tried for its own sake."""
@@ -69,7 +72,7 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
             continue
         sizes = blocked_sizes(program)
         if not sizes:
-            return program
+            return replace(program, notes=(*program.notes, *_remarks(program)))
         blocked = blocked or _narrowed(program, sizes[-1])
     if blocked is not None:
         return blocked
@@ -134,7 +137,7 @@ def _obstacle(program: Program, layout: Layout) -> str:
 
 def _attempts(options: MscclOptions) -> Iterator[_Attempt]:
     merged = MOST_CHUNKS if options.instances == 1 else 1
-    for most in dict.fromkeys((merged, 1)):
+    for most in dict.fromkeys((merged, min(merged, CAPACITY[options.protocol]), 1)):
         yield _Attempt(Policy(), most)
     yield _Attempt(Policy(paths=False), merged)
     yield _Attempt(Policy(share=False), 1)
@@ -180,6 +183,13 @@ def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wat
     if broken:
         raise broken[0].error()
     return program
+
+
+def _remarks(program: Program) -> list[str]:
+    most = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
+    if most <= _PROCESSORS:
+        return []
+    return [f"{most} threadblocks must run on a GPU at once: more than the {_PROCESSORS} multiprocessors of an H100"]
 
 
 def _narrowed(program: Program, blocks_at: int) -> Program | None:

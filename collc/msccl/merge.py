@@ -89,9 +89,9 @@ def merge(program: Program, limit: int) -> Program:
         if number in done:
             continue
         lane = lanes[message.source, message.target, message.path]
-        window = _window(merger, lane, position[number])
+        window, movable = _window(merger, lane, position[number])
         done.update(window)
-        _emit(merger, window)
+        _emit(merger, window, movable)
     gpus = tuple(_gpu(merger, gpu) for gpu in program.gpus)
     return replace(program, messages=tuple(merger.messages), gpus=gpus)
 
@@ -112,10 +112,11 @@ def _merger(program: Program, limit: int) -> _Merger:
     return merger
 
 
-def _window(merger: _Merger, lane: list[int], first: int) -> list[int]:
-    """Messages from lane[first] on that may change places with one another."""
+def _window(merger: _Merger, lane: list[int], first: int) -> tuple[list[int], bool]:
+    """Messages from lane[first] on that may all start with it, and whether they may change places."""
     messages = merger.program.messages
     window: list[int] = []
+    movable = True
     untouched = steady = _NEVER
     begin: Moment = (messages[lane[first]].start, LEAVES, lane[first], 0)
     soonest: Moment = (messages[lane[first]].arrival, ARRIVES, lane[first], 0)
@@ -123,21 +124,23 @@ def _window(merger: _Merger, lane: list[int], first: int) -> list[int]:
         message, receive = messages[number], merger.receives[number]
         arrival: Moment = (message.arrival, ARRIVES, number, 0)
         leave: Moment = (message.start, LEAVES, number, 0)
-        steady = min(steady, merger.next_write(message.source, merger.sends[number].src, begin))
-        if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > steady:
+        written = merger.next_write(message.source, merger.sends[number].src, begin)
+        steady = min(steady, written)
+        if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > written:
             break
-        slots = {s for s in (receive.src, receive.dst) if s is not None}
-        if any(merger.next_touch(message.target, slot, soonest) < arrival for slot in slots):
-            break
-        for slot in slots:
+        movable = movable and leave <= steady
+        for slot in {s for s in (receive.src, receive.dst) if s is not None}:
+            movable = movable and merger.next_touch(message.target, slot, soonest) >= arrival
             untouched = min(untouched, merger.next_touch(message.target, slot, arrival))
         window.append(number)
-    return window
+    return window, movable
 
 
-def _emit(merger: _Merger, window: list[int]) -> None:
+def _emit(merger: _Merger, window: list[int], movable: bool) -> None:
     """Write the messages of a window: those whose slots neighbour as one."""
-    ordered = sorted(window, key=lambda n: (merger.slot(_source(merger, n), merger.sends[n].src), n))
+    ordered = window
+    if movable:
+        ordered = sorted(window, key=lambda n: (merger.slot(_source(merger, n), merger.sends[n].src), n))
     runs: list[list[int]] = []
     for number in ordered:
         if runs and _neighbours(merger, runs[-1][-1], number):
