@@ -1,4 +1,4 @@
-"""The examples of docs/language.md and the programs of examples/, read by the naive evaluator."""
+"""The examples of docs/language.md and the programs of examples/: elaborated, and read by the naive evaluator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import SourceFile
+from collc.diagnostics import SourceError, SourceFile
+from collc.source import load_program
 from collc.source import syntax as s
 from collc.source.parse import parse
 from tests.reference.evaluator import Evaluator, evaluate
@@ -30,6 +31,19 @@ def test_examples_of_the_reference_have_values(example: Example) -> None:
     everything(evaluate(example.text))
 
 
+@pytest.mark.parametrize("example", examples(), ids=str)
+def test_examples_of_the_reference(example: Example, tmp_path: Path) -> None:
+    """All compile, but for those that are marked with the code of their error."""
+    path = tmp_path / "example.coll"
+    path.write_text(example.text, encoding="utf-8")
+    if example.code is None:
+        load_program(path)
+        return
+    with pytest.raises(SourceError) as caught:
+        load_program(path)
+    assert [d.code for d in caught.value.diagnostics] == [example.code]
+
+
 @pytest.mark.parametrize("example", [e for e in examples() if e.code in ("E0210", "E0218")], ids=str)
 def test_the_reference_finds_the_same_units_wrong(example: Example) -> None:
     with pytest.raises(BadProgramError):
@@ -49,6 +63,7 @@ def test_programs(path: Path) -> None:
     runs = everything(Evaluator(SourceFile(path.name, text), path.parent))
     assert runs or "design" in text
     assert text.startswith("# ")
+    assert sum(len(schedule.runs) for schedule in load_program(path).schedules) == runs
 
 
 def test_there_are_enough_programs() -> None:
