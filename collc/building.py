@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from collc.diagnostics import CheckFailed, CollcError, Diagnostic
+from collc.diagnostics import CheckFailed, CollcError, Diagnostic, UsageError
 from collc.files import drafting
-from collc.outputs import kinds_of, write_outputs
-from collc.passes import Context, Hand, Pass, Value, default_pipeline, make_pass, parse_pipeline
+from collc.outputs import emits_of, write_outputs
+from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
 from collc.report import Outcome, ScheduleReport
 from collc.requests import Measured, check_limit, steps_of
 from collc.settings import Settings
@@ -51,13 +51,15 @@ class Build:
         )
         try:
             self._build()
+        except UsageError:
+            raise
         except CollcError as error:
             messages = (*self._known.diagnostics, *error.diagnostics)
             self._known = replace(self._known, diagnostics=messages, exit=error.exit)
         return replace(self._known, seconds=time.perf_counter() - began)
 
     def _build(self) -> None:
-        emits = kinds_of(self.request, self.settings.emit)
+        emits = emits_of(self.request, self.settings.emit)
         context = self._context()
         module = self._measured(self._synthesized(context))
         self._verify(module)
@@ -121,18 +123,26 @@ class Build:
         settings, request = self.settings, self.request
         if settings.passes is not None:
             return parse_pipeline(settings.passes)
-        if settings.algorithm is not None:
-            return default_pipeline(context, len(request.runs), make_pass(settings.algorithm, {}))
+        if len(context.hand) == len(request.runs):
+            return (Fixed(),)
+        before = (Fixed(),) if context.hand else ()
+        return (*before, self._way(), Invert())
+
+    def _way(self) -> Pass:
+        if self.settings.algorithm is not None:
+            return make_pass(self.settings.algorithm, {})
         elsewhere = ("seed", "trials", "threads", "link_model", "time_limit")
-        own = {name: self._option(name, None) for name in request.options if name not in elsewhere}
-        return default_pipeline(context, len(request.runs), make_pass(request.strategy, own))
+        own = {name: self._option(name, None) for name in self.request.options if name not in elsewhere}
+        return make_pass(self.request.strategy, own)
 
     # Doing it
 
     def _synthesized(self, context: Context) -> Module:
         request = self.request
         module = Module(request.name, request.network, request.demand, self._model())
-        for step in self._pipeline(context):
+        pipeline = self._pipeline(context)
+        self._check_print_after([step.name for step in pipeline])
+        for step in pipeline:
             module = step.run(module, context)
             if step.name in self.settings.print_after:
                 from collc.ten.text_write import format_module
@@ -140,8 +150,14 @@ class Build:
                 self.show(format_module(module))
         if module.schedule is None:
             message = f"the pipeline leaves `{module.name}` without a schedule"
-            raise CheckFailed(Diagnostic("E0604", message, hint='end it as in "tacos,invert,verify"'))
+            raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
         return module
+
+    def _check_print_after(self, names: list[str]) -> None:
+        for name in self.settings.print_after:
+            if name not in names:
+                message = f"--print-after {name}: no such pass runs for `{self.request.name}`"
+                raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
 
     def _measured(self, module: Module) -> Module:
         """The module with its bound; the report with all numbers."""

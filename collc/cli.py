@@ -15,7 +15,7 @@ from collc.version import __version__
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(Diagnostic("E0600", message, hint=f"`{self.prog} --help` lists what there is"))
+        raise UsageError(Diagnostic("U0100", message, hint=f"`{self.prog} --help` lists what there is"))
 
 
 def _definition(text: str) -> tuple[str, str]:
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         message = "there is not enough memory for this"
         hint = "compile one schedule at a time with --schedule NAME, or a smaller network"
-        return int(_report(SourceError(Diagnostic("E0899", message, hint=hint)), as_json))
+        return int(_report(SourceError(Diagnostic("U0109", message, hint=hint)), as_json))
     except Exception as error:
         from collc.terminal import internal_error
 

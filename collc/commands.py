@@ -138,7 +138,7 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file on real data."""
-    raise UsageError(Diagnostic("E0600", f"cannot run {chosen.file}"))
+    raise UsageError(Diagnostic("U0100", f"cannot run {chosen.file}"))
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {

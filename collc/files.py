@@ -9,24 +9,23 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.diagnostics import Diagnostic, SourceError, Span, UsageError
 
 
-def inside(folder: Path, name: str) -> Path:
-    """The path of `name` in `folder`.
+def inside(folder: Path, name: str, span: Span | None = None) -> Path:
+    """The path of `name`, as a program gives it at `span`, in `folder`.
 
-    Raises UsageError where the name is absolute, empty or leaves the folder, also through a link.
+    Raises SourceError where the name is absolute, empty or leaves the folder, also through a link.
     """
     path = folder / name
     real = path.parent.resolve()
     parts = Path(name).parts
     if not parts or ".." in parts or Path(name).is_absolute() or not real.is_relative_to(folder.resolve()):
         message = f'"{name}" is not a file inside the output folder'
-        raise UsageError(
-            Diagnostic("E0610", message, hint="give a relative name without `..`, and the folder with -o DIR")
-        )
+        hint = "give a relative name without `..`, and the folder with -o DIR"
+        raise SourceError(Diagnostic("U0201", message, span, hint=hint))
     if path.is_dir():
-        raise UsageError(Diagnostic("E0611", f"{path} is a folder, not a file", hint="choose another name"))
+        raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))
     return path
 
 
@@ -49,7 +48,7 @@ class Draft:
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
         except OSError as error:
             raise UsageError(
-                Diagnostic("E0612", f"cannot write {path}: {error.strerror}", hint="choose another folder with -o DIR")
+                Diagnostic("U0203", f"cannot write {path}: {error.strerror}", hint="choose another folder with -o DIR")
             ) from error
         os.close(handle)
         mask = os.umask(0)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.diagnostics import Diagnostic, SourceError, Span
 from collc.files import Draft, inside
 from collc.report import Outcome
 from collc.source.program import EmitRequest, ScheduleRequest
@@ -63,10 +63,10 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
     diagnostics: list[Diagnostic] = []
     taken: set[Path] = set()
     for request in requests:
-        path = inside(folder, request.path or f"{module.name}.{request.kind}")
+        path = inside(folder, request.path or f"{module.name}.{request.kind}", request.span)
         if path in taken:
             message = f"two files of schedule `{module.name}` are called {path.name}"
-            raise UsageError(Diagnostic("E0613", message, request.span, hint="give one of them another name"))
+            raise SourceError(Diagnostic("U0204", message, request.span, hint="give one of them another name"))
         taken.add(path)
         written = WRITERS[request.kind](module, request, draft.new(path))
         for name, outcome in written.checks.items():
@@ -76,18 +76,21 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
     return Output(checks, tuple(notes), tuple(diagnostics))
 
 
-def kinds_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
+def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
     """The files that a program asks for, and those of the kinds that the command line adds.
 
-    Raises UsageError for kinds that there are not.
+    Raises SourceError for kinds of the program that collc cannot write.
     """
-    wanted = list(request.emits)
-    named = {emit.kind for emit in wanted}
-    wanted += [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
-    for emit in wanted:
+    for emit in request.emits:
         if emit.kind not in WRITERS:
-            near = get_close_matches(emit.kind, WRITERS, 1)
-            hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(WRITERS)
-            place = emit.span if emit.kind in named else None
-            raise UsageError(Diagnostic("E0614", f"collc cannot write files of kind `{emit.kind}`", place, hint=hint))
-    return tuple(wanted)
+            raise SourceError(unknown_kind(emit.kind, emit.span))
+    named = {emit.kind for emit in request.emits}
+    added = [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
+    return (*request.emits, *added)
+
+
+def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:
+    """The message for a kind of file that there is not."""
+    near = get_close_matches(kind, WRITERS, 1)
+    hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(WRITERS)
+    return Diagnostic("U0205", f"collc cannot write files of kind `{kind}`", span, hint=hint)

@@ -204,7 +204,7 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
             raise UsageError(_unknown(f"option of `{name}`", option, tuple(known)))
         if type(value).__name__ not in known[option].split(" | "):
             message = f"option `{option}` of `{name}` is {known[option].removesuffix(' | None')}, not {value!r}"
-            raise UsageError(Diagnostic("E0603", message))
+            raise UsageError(Diagnostic("U0103", message))
     return kind(**given)
 
 
@@ -220,7 +220,7 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
         if found is None:
             message = f"this is no pipeline from here on: {text[position:]!r}"
             raise UsageError(
-                Diagnostic("E0601", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
+                Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
             )
         passes.append(make_pass(found[1], _options(found[1], found[2] or "")))
         position = found.end()
@@ -235,7 +235,7 @@ def _options(name: str, text: str) -> dict[str, Value | None]:
         found = _OPTION.match(text, position)
         if found is None:
             message = f"options of `{name}` read name=value, not {text[position:].strip()!r}"
-            raise UsageError(Diagnostic("E0601", message, hint=f"as in {name}{{seed=7 trials=8}}"))
+            raise UsageError(Diagnostic("U0101", message, hint=f"as in {name}{{seed=7 trials=8}}"))
         options[found[1]] = _value(found[2])
         position = found.end()
     return options
@@ -255,14 +255,4 @@ def _value(text: str) -> Value:
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
     near = get_close_matches(name, known, 1)
     hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(known) if known else "it takes none"
-    return Diagnostic("E0602", f"there is no {what} named `{name}`", hint=hint)
-
-
-def default_pipeline(context: Context, runs: int, way: Pass) -> tuple[Pass, ...]:
-    """What is run where nobody says: by hand what was written by hand, the rest synthesized."""
-    pipeline: list[Pass] = []
-    if context.hand:
-        pipeline.append(Fixed())
-    if len(context.hand) < runs:
-        pipeline += [way, Invert()]
-    return (*pipeline, Verify())
+    return Diagnostic("U0102", f"there is no {what} named `{name}`", hint=hint)

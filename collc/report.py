@@ -46,8 +46,8 @@ class ScheduleReport:
 
     @property
     def efficiency(self) -> float | None:
-        """Bound / time; 1 where nothing has to move."""
-        if self.time is None or self.bound is None:
+        """Bound / time; 1 where nothing has to move, None where congestion makes the time mean nothing."""
+        if self.time is None or self.bound is None or self.checks.get("congestion_free") == "failed":
             return None
         return self.bound / self.time if self.time else 1.0
 

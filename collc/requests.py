@@ -60,7 +60,7 @@ def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Dia
     if request.name == "steps":
         if measured.steps is None:
             message = "`steps` cannot be checked: links, chunks or their times differ, so this schedule has no steps"
-            return "failed", Diagnostic("E0620", message, request.span, hint="ask for a time: `verify time <= 100us`")
+            return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: `verify time <= 100us`")
         actual, base = Fraction(measured.steps), Fraction(1)
         shown = str
     else:
@@ -74,4 +74,4 @@ def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Dia
         told += f" ({decimal(request.limit)} x the bound of {format_time(measured.bound)})"
     note = Note(f"no schedule can take less than {format_time(measured.bound)} ({measured.bound_name})")
     hint = "try more trials or another algorithm, or relax the limit"
-    return "failed", Diagnostic("E0621", f"the {request.name} is too long: {told}", request.span, (note,), hint)
+    return "failed", Diagnostic("C0102", f"the {request.name} is too long: {told}", request.span, (note,), hint)

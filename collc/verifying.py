@@ -60,7 +60,7 @@ def verify_file(path: Path, against: Against) -> FileReport:
         return _verify_msccl(path, against)
     if against.collective is not None or against.root is not None:
         message = "--collective and --root are for MSCCL files; a .ten file says its own demand"
-        raise UsageError(Diagnostic("E0605", message, hint="use --program FILE.coll --schedule NAME"))
+        raise UsageError(Diagnostic("U0105", message, hint="use --program FILE.coll --schedule NAME"))
     return _verify_ten(path, against)
 
 
@@ -72,7 +72,7 @@ def _kind(path: Path) -> str:
             head = file.read(4096).lstrip()
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("E0606", message, hint="check the name and the folder")) from error
+        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
     return "msccl" if head.startswith(b"<") else "ten"
 
 
@@ -106,7 +106,7 @@ def _as_in(module: Module, program: Path, schedule: str | None) -> Module:
     requests = load_program(program, {}, schedule).schedules
     if len(requests) != 1:
         message = f"{program} has {len(requests)} schedules"
-        raise UsageError(Diagnostic("E0607", message, hint="say which one with --schedule NAME"))
+        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
     return replace(module, network=requests[0].network, demand=requests[0].demand)
 
 
@@ -117,7 +117,7 @@ def _verify_msccl(path: Path, against: Against) -> FileReport:
 
     if against.program is not None:
         message = "--program is for .ten files; an MSCCL file says its collective, or use --collective NAME"
-        raise UsageError(Diagnostic("E0605", message))
+        raise UsageError(Diagnostic("U0105", message))
     verdict = check_file(path, collective=against.collective, root=against.root, profile=against.profile)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}

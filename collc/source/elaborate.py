@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from collc.diagnostics import SourceError, SourceFile, Span
+from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.source.check import check_files
 from collc.source.context import Context, Session
 from collc.source.binding import fitted, parameter_type
 from collc.source.imports import Loader
 from collc.source.options import Catalogue
 from collc.source.parse import parse
-from collc.source.problems import Poisoned, Problems, did_you_mean, fail
+from collc.source.problems import Problems, did_you_mean, fail
 from collc.source.program import Program, ScheduleRequest
 from collc.source.schedules import ScheduleBuilder
 from collc.source.scopes import FileScope, Found
@@ -26,7 +27,7 @@ from collc.source.syntax import (
     TopologyInstance,
     TopologyTemplate,
 )
-from collc.source.types import STRING, Type
+from collc.source.types import STRING
 from collc.source.values import Value, string
 
 
@@ -43,8 +44,9 @@ def load_program(
     Raises SourceError with every mistake found.
     """
     problems = Problems()
-    context = _opened(path, definitions or {}, problems)
-    builder = ScheduleBuilder(context, catalogue or Catalogue(), problems)
+    catalogue = catalogue or Catalogue()
+    context = _opened(path, definitions or {}, problems, catalogue)
+    builder = ScheduleBuilder(context, catalogue, problems)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
     _make_all(context, problems)
@@ -61,18 +63,22 @@ def check_program(path: Path, definitions: Mapping[str, str] | None = None) -> P
     return load_program(path, definitions)
 
 
-def _opened(path: Path, definitions: Mapping[str, str], problems: Problems) -> Context:
+def _opened(path: Path, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue) -> Context:
     """The file, its imports followed, its params given."""
-    file = Loader(problems).load(path, str(path))
+    loader = Loader(problems)
+    file = loader.load(path, str(path))
     problems.stop()
     given: dict[str, Value] = {}
     session = Session(given)
     context = session.context(file)
     context.main = True
-    _adopt(context, problems)
     for name, text in definitions.items():
         with problems.collect():
             given[name] = _definition(context, name, text)
+    for imported in loader.files.values():
+        _adopt(session.context(imported), problems)
+    problems.stop()
+    check_files(list(loader.files.values()), problems, catalogue)
     problems.stop()
     return context
 
@@ -86,6 +92,7 @@ def _adopt(context: Context, problems: Problems) -> None:
                 holds = context.evaluator.condition(node.condition, context.root)
                 chosen = node.then if holds else node.otherwise
                 context.file.declare(chosen, problems)
+                context.file.chosen.extend(chosen)
                 waiting.extend(chosen)
 
 
@@ -118,16 +125,12 @@ def _definition(context: Context, name: str, text: str) -> Value:
         raise
 
 
-def _type_of_default(context: Context, node: Param) -> Type | None:
-    return None if node.default is None else context.evaluator.value(node.default, context.root).type
-
-
 def _check_only(file: FileScope, only: str | None) -> None:
-    """Raise SourceError where the schedule that is asked for does not exist."""
+    """Raise UsageError where the schedule that is asked for does not exist."""
     names = [n.name.name for n in file.declared("schedule")]
     if only is not None and only not in names:
         hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
-        raise fail("E0614", f"{file.source.name} has no schedule '{only}'", None, hint=hint)
+        raise UsageError(Diagnostic("U0110", f"{file.source.name} has no schedule '{only}'", hint=hint))
 
 
 def _make_all(context: Context, problems: Problems) -> None:
@@ -140,5 +143,3 @@ def _make_all(context: Context, problems: Problems) -> None:
                 with problems.collect():
                     context.value_of(Found(node, context.file))
 
-
-__all__ = ["Poisoned", "check_program", "load_program"]

@@ -3,20 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import UsageError
+from collc.diagnostics import SourceError, UsageError
 from collc.files import drafting, inside
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/x", "../x", "a/../../x", ".", "a/.."])
 def test_names_stay_in_the_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(SourceError):
         inside(tmp_path, name)
 
 
 def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "out").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="not a file inside"):
+    with pytest.raises(SourceError, match="not a file inside"):
         inside(tmp_path / "in", "out/x.ten")
     assert inside(tmp_path / "in", "sub/x.ten") == tmp_path / "in" / "sub" / "x.ten"
 
