@@ -10,7 +10,7 @@ from collc.ten.moves import Moves
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from tests.support import DEFAULT, MiB, all_gather, demand_of, dgx1, grid, network, reduce, ring, switched
-from tests.synthesis.checker import problems
+from tests.synthesis.replay_checker import problems
 
 STEP = 20_031_250
 ORDER = list(range(8))

@@ -1,0 +1,233 @@
+"""PCCL: earliest-arrival pathfinding per condition over the TEN (Won et al., "PCCL: Process-Group-aware ...").
+
+Conditions are planned one after another, the farthest first, in random order among equals; each takes
+the path of earliest arrival that the links taken so far leave, by A* guided by the distance on empty
+links. A chunk with several who want it grows a tree from all who have it so far. Both "only hops that
+come nearer" and "any hop" are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis.bounds import task_bound
+from collc.synthesis.pccl_problem import Conditions, alike, conditions_of
+from collc.synthesis.pccl_slots import DEPTH_BITS, SlotProblem, search_slots
+from collc.synthesis.pccl_times import search_times
+from collc.synthesis.routing import FAR
+from collc.synthesis.task import Effort, Task
+from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
+
+Times = NDArray[np.int64]
+
+PLAIN_WORK = 60_000
+"""Hops up to which plain Python is faster than loading the compiled search."""
+
+BOUND_WORK = 300_000
+"""Conditions up to which the lower bound is worked out to know when to stop."""
+
+ENOUGH = 1_000_000
+"""Hops from which a second attempt is made only where asked for by `trials`."""
+
+TINY, TINY_TRIALS = 2_000, 8
+"""Hops up to which at least so many trials are made, since they cost next to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One search: what it is called, and the search itself."""
+
+    name: str
+    plan: Callable[[], Schedule]
+
+
+def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
+    """A schedule of copies by earliest-arrival search; networks may have switches.
+
+    bound: picoseconds at which to be content; None: the lower bound of the task.
+    Raises SourceError where a postcondition cannot be reached, NoSchedule where `effort.stop` asks to
+    stop before any schedule is there.
+    """
+    conditions = conditions_of(task)
+    if not len(conditions):
+        return RowSchedule(task.model, Transfers.joined([]))
+    goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
+    best: tuple[int, Schedule] | None = None
+    for attempt in _attempts(conditions, effort):
+        if effort.stop():
+            break
+        schedule = attempt.plan()
+        time = schedule.collective_time(task.network, task.demand)
+        if best is None or time < best[0]:
+            best = time, schedule
+            effort.progress(min(1.0, goal / max(1, time)), f"pccl {attempt.name}")
+        if best[0] <= goal:
+            break
+    if best is None:
+        raise NoSchedule(Diagnostic("E0420", "stopped before pccl had found a schedule", hint="give it more time"))
+    return best[1]
+
+
+def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
+    """Both searches of each trial, by slots where chunks are of one size and by intervals where that can differ."""
+    rng = np.random.default_rng(effort.seed)
+    columns = np.unique(conditions.column).tolist()
+    to = {column: conditions.times_to(column) for column in columns}
+    far = np.zeros(len(conditions), np.int64)
+    for column in columns:
+        far = np.where(conditions.column == column, conditions.far(to[column]), far)
+    by_slots = len(columns) == 1 and not _switches_matter(conditions)
+    uniform = by_slots and alike(conditions) and _on_grid(conditions)
+    hops = int(far.sum()) // int(conditions.clock.total.max())
+    trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
+    for trial in range(trials):
+        for rotated in (False, True):
+            if rotated and (hops > ENOUGH or not conditions.single):
+                continue
+            order = _order(conditions, far, rng, rotated)
+            salt = rng.integers(0, 1 << 62, len(conditions))
+            for nearer in (True, False):
+                words = f"{'rotated' if rotated else 'random'} order, {'nearer hops' if nearer else 'any hop'}"
+                if by_slots and (nearer or trial or hops < ENOUGH):
+                    problem, unit = _slot_problem(conditions, to[columns[0]], order, salt, uniform)
+                    yield _Attempt(f"{words}, slots", _by_slots(conditions, problem, unit, nearer, hops, uniform))
+                if not uniform and (not by_slots or hops < PLAIN_WORK):
+                    yield _Attempt(f"{words}, intervals", _by_times(conditions, to, order, salt, nearer))
+
+
+def _order(conditions: Conditions, far: Times, rng: np.random.Generator, rotated: bool) -> NDArray[np.int32]:
+    """The farthest first; among equals at random or, rotated, by how far the target's number is ahead of the source's.
+
+    Where all sends of one distance are planned together, every NPU sends once and receives once: what
+    switches and full connection suit.
+    """
+    ties = rng.random(len(conditions))
+    if not rotated:
+        return np.lexsort((ties, -far)).astype(np.int32)
+    devices = conditions.task.network.device_count
+    rank = np.zeros(devices, np.int64)
+    members = np.unique(np.concatenate([conditions.holders, conditions.wanting]))
+    rank[members] = np.arange(len(members))
+    first = conditions.holders[conditions.holder_offsets[:-1]]
+    ahead = (rank[conditions.wanting] - rank[first]) % len(members)
+    return np.lexsort((ties, rng.permutation(len(members))[ahead], -far)).astype(np.int32)
+
+
+def _switches_matter(conditions: Conditions) -> bool:
+    """Whether a switch can refuse a chunk: for want of room, or since it sends it already."""
+    network = conditions.task.network
+    used = np.isin(np.arange(network.npu_count, network.device_count), network.target)
+    limited = bool((network.buffers[used] >= 0).any())
+    return bool(used.any()) and (limited or not (conditions.single or bool(network.multicast[used].all())))
+
+
+def _on_grid(conditions: Conditions) -> bool:
+    task = conditions.task
+    return not conditions.release.any() and (task.reserved is None or not len(task.reserved))
+
+
+def _slot_problem(
+    conditions: Conditions, to: Times, order: NDArray[np.int32], salt: Times, uniform: bool
+) -> tuple[SlotProblem, int]:
+    """The problem in units of time that divide all it counts in, and the unit in picoseconds."""
+    network, clock = conditions.task.network, conditions.clock
+    column = int(conditions.column[0])
+    slot, total = clock.busy[network.kind, column], clock.total[network.kind, column]
+    unit = int(np.gcd.reduce(np.concatenate([slot, total, conditions.release]))) if len(slot) else 1
+    to = np.where(to >= FAR, 1 << 40, to // unit)
+    farthest = int(to[to < 1 << 40].max(initial=0))
+    bits = max(1, (network.device_count - 1).bit_length())
+    offsets, links = network.out_links
+    taken = (np.empty(0, np.int32), np.empty(0, np.int32)) if uniform else _taken_slots(conditions, slot)
+    problem = SlotProblem(
+        order=order,
+        salt=salt & ((1 << bits) - 1),
+        holder_offsets=conditions.holder_offsets,
+        holders=conditions.holders,
+        wanting_offsets=conditions.wanting_offsets,
+        wanting=conditions.wanting,
+        release=conditions.release // unit,
+        to=to,
+        target_row=conditions.target_row,
+        offsets=offsets,
+        links=links,
+        target=network.target,
+        slot=slot // unit,
+        total=total // unit,
+        taken=taken,
+        shift=max(0, farthest.bit_length() - DEPTH_BITS),
+        node_bits=bits,
+    )
+    return problem, unit
+
+
+def _taken_slots(conditions: Conditions, slot: Times) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The slots that reserved transfers touch, as (link, slot)."""
+    reserved = conditions.task.reserved
+    links: list[int] = []
+    slots: list[int] = []
+    if reserved is not None:
+        ends = reserved.start + conditions.clock.busy_of(reserved)
+        for link, start, end in zip(reserved.link.tolist(), reserved.start.tolist(), ends.tolist(), strict=True):
+            touched = range(max(0, start) // int(slot[link]), -(-end // int(slot[link])))
+            links += [link] * len(touched)
+            slots += touched
+    return np.array(links, np.int32), np.array(slots, np.int32)
+
+
+def _by_slots(
+    conditions: Conditions, problem: SlotProblem, unit: int, nearer: bool, hops: int, uniform: bool
+) -> Callable[[], Schedule]:
+    network, model = conditions.task.network, conditions.task.model
+
+    def compiled() -> Schedule:
+        from collc.kernels.pccl_slots import search_slots as kernel
+
+        p = problem
+        words = max(2, int(hops / max(1, network.link_count) * 1.1) // 64 + 1)
+        grid = kernel(
+            p.order, p.salt, p.holder_offsets, p.holders, p.wanting_offsets, p.wanting, p.release, p.to,
+            p.target_row, p.offsets, p.links, network.source, p.target, p.slot, p.total, *p.taken, p.shift,
+            p.node_bits, nearer, words,
+        )  # fmt: skip
+        if uniform:
+            return _grid(conditions, grid, int(problem.slot[0]) * unit)
+        slot, link = np.nonzero(grid >= 0)
+        return rows(grid[slot, link], link.astype(np.int32), slot.astype(np.int64))
+
+    def rows(row: NDArray[np.int32], link: NDArray[np.int32], slot: Times) -> Schedule:
+        start = slot * problem.slot[link] * unit
+        return RowSchedule(model, Transfers.of(conditions.chunk[row], link, start))
+
+    def plain() -> Schedule:
+        row, link, slot = search_slots(problem, nearer)
+        return rows(np.array(row, np.int32), np.array(link, np.int32), np.array(slot, np.int64))
+
+    return plain if hops <= PLAIN_WORK else compiled
+
+
+def _grid(conditions: Conditions, grid: NDArray[np.int32], step: int) -> StepSchedule:
+    """Rows of conditions to chunk numbers, in place."""
+    used = np.flatnonzero((grid >= 0).any(axis=1))
+    grid = grid[: int(used[-1]) + 1]
+    for row in grid:
+        taken = row >= 0
+        row[taken] = conditions.chunk[row[taken]]
+    chunks = len(conditions.task.demand.chunks)
+    return StepSchedule(
+        conditions.task.model, grid.astype(np.uint16) if chunks < 1 << 16 else grid.view(np.uint32), step
+    )
+
+
+def _by_times(
+    conditions: Conditions, to: dict[int, Times], order: NDArray[np.int32], salt: Times, nearer: bool
+) -> Callable[[], Schedule]:
+    def plan() -> Schedule:
+        return RowSchedule(conditions.task.model, search_times(conditions, to, order, salt, nearer))
+
+    return plan

@@ -1,0 +1,152 @@
+"""The conditions of a task (PCCL, section 4.1): who has a chunk, and who wants it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import Diagnostic, SourceError
+from collc.synthesis.routing import FAR, distances
+from collc.synthesis.task import Task
+from collc.ten.schedule import Clock, LinkModel
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Chunks with somewhere to go, one row each.
+
+    chunk: int32. holders, wanting: devices of each row as CSR (offsets int64, members int32); a row's
+    wanting are not among its holders. release: int64, when the holders have the chunk.
+    column: int32, the column of the clock. far: int64, the cost from the nearest holder to the farthest wanting.
+    """
+
+    task: Task
+    clock: Clock
+    chunk: Ints
+    holder_offsets: Times
+    holders: Ints
+    wanting_offsets: Times
+    wanting: Ints
+    release: Times
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    @cached_property
+    def column(self) -> Ints:
+        """int32: the column of the clock for each row."""
+        return self.clock.size_of[self.chunk]
+
+    @cached_property
+    def targets(self) -> Ints:
+        """int32: all devices that want something, ascending."""
+        return np.unique(self.wanting).astype(np.int32)
+
+    @cached_property
+    def target_row(self) -> Ints:
+        """int32[devices]: the row of each target in tables of distances; 0 for others."""
+        row = np.zeros(self.task.network.device_count, np.int32)
+        row[self.targets] = np.arange(len(self.targets))
+        return row
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every row has one who wants."""
+        return len(self.wanting) == len(self.chunk)
+
+    def times_to(self, column: int) -> Times:
+        """int64[targets, devices]: picoseconds from every device to every target for a size, FAR for none."""
+        weight = np.maximum(1, self.clock.total[self.task.network.kind, column])
+        return distances(self.task.network, weight, self.targets)
+
+    def far(self, to: Times) -> Times:
+        """int64: the cost from the nearest holder to the farthest who wants. Raises SourceError where no path leads."""
+        if self.single and len(self.holders) == len(self.chunk):
+            result = to[self.target_row[self.wanting], self.holders]
+        else:
+            rows = np.zeros(len(self), np.int64)
+            for k in range(len(self)):
+                holders, wanting = self.row(k)
+                rows[k] = to[self.target_row[wanting]][:, holders].min(axis=1).max()
+            result = rows
+        lost = np.flatnonzero(result >= FAR)
+        if len(lost):
+            raise self._unreachable(int(lost[0]), to)
+        return result
+
+    def row(self, k: int) -> tuple[Ints, Ints]:
+        """Holders and wanting of a row."""
+        return (
+            self.holders[self.holder_offsets[k] : self.holder_offsets[k + 1]],
+            self.wanting[self.wanting_offsets[k] : self.wanting_offsets[k + 1]],
+        )
+
+    def _unreachable(self, k: int, to: Times) -> SourceError:
+        network, demand = self.task.network, self.task.demand
+        holders, wanting = self.row(k)
+        target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= FAR)
+        names = ", ".join(network.device_name(v) for v in holders[:4].tolist())
+        return SourceError(
+            Diagnostic(
+                "E0410",
+                f"no path leads from {names} to {network.device_name(target)}, "
+                f"which is to get chunk {demand.chunk_name(int(self.chunk[k]))}",
+                hint="add links, or leave the NPU out of the group",
+            )
+        )
+
+
+def conditions_of(task: Task) -> Conditions:
+    """The conditions of a task. Raises SourceError where a link has no bandwidth or latency."""
+    table = task.demand.chunks
+    try:
+        clock = Clock.of(task.network, task.demand, task.model)
+    except ValueError as error:
+        raise SourceError(Diagnostic("E0411", str(error), hint="give its links `bandwidth` and `latency`")) from error
+    chunks = task.chunks.astype(np.int32)
+    sizes = table.sets.sizes
+    plain = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)
+    if bool(plain.all()):
+        source = table.sets.members[table.sets.offsets[table.pre[chunks]]]
+        target = table.sets.members[table.sets.offsets[table.post[chunks]]]
+        moving = source != target
+        chunks, source, target = chunks[moving], source[moving], target[moving]
+        offsets = np.arange(len(chunks) + 1, dtype=np.int64)
+        lists = (offsets, source, offsets, target)
+    else:
+        chunks, lists = _general(task, chunks)
+    release = np.zeros(len(chunks), np.int64) if task.release is None else task.release[chunks]
+    return Conditions(task, clock, chunks, *lists, release)
+
+
+def _general(task: Task, chunks: Ints) -> tuple[Ints, tuple[Times, Ints, Times, Ints]]:
+    table = task.demand.chunks
+    missing: dict[tuple[int, int], Ints] = {}
+    rows: list[tuple[int, Ints, Ints]] = []
+    for chunk in chunks.tolist():
+        key = (int(table.pre[chunk]), int(table.post[chunk]))
+        if key not in missing:
+            missing[key] = np.setdiff1d(table.sets[key[1]], table.sets[key[0]]).astype(np.int32)
+        if len(missing[key]):
+            rows.append((chunk, table.sets[key[0]], missing[key]))
+
+    def csr(lists: list[Ints]) -> tuple[Times, Ints]:
+        offsets = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(x) for x in lists], out=offsets[1:])
+        return offsets, np.concatenate(lists).astype(np.int32) if lists else np.empty(0, np.int32)
+
+    kept = np.array([r[0] for r in rows], np.int32)
+    return kept, (*csr([r[1] for r in rows]), *csr([r[2] for r in rows]))
+
+
+def alike(conditions: Conditions) -> bool:
+    """Whether all links and chunks take equal time, in the model where a link is busy until arrival."""
+    used = np.unique(conditions.column)
+    total = conditions.clock.total[np.unique(conditions.task.network.kind)][:, used]
+    return conditions.task.model is LinkModel.STORE and total.size > 0 and bool((total == total.flat[0]).all())

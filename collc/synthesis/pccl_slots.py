@@ -1,0 +1,153 @@
+"""Earliest-arrival search where every link has slots of its own length, in plain Python; small problems.
+
+The same steps as collc/kernels/pccl_slots.py takes, and the same result; integers serve as bitmaps.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+DEPTH_BITS = 10
+"""Bits of a search key that tell how far it still is, so that among equals the nearest goes first."""
+
+
+@dataclass(frozen=True, eq=False)
+class SlotProblem:
+    """What both searches take. Times count in units that divide all of them.
+
+    order: int32, rows in order of planning. salt: int64, one for each row, for ties.
+    holder_*, wanting_*: CSR of the rows. release: int64. to: int64[targets, devices]. target_row: int32[devices].
+    offsets, links: out-links of devices. target: int32[links]. slot, total: int64[links], length of
+    a slot, and time until arrival. taken: (link, slot) pairs that are reserved.
+    shift: to scale distances to DEPTH_BITS. node_bits: to tell devices apart.
+    """
+
+    order: Ints
+    salt: Times
+    holder_offsets: Times
+    holders: Ints
+    wanting_offsets: Times
+    wanting: Ints
+    release: Times
+    to: Times
+    target_row: Ints
+    offsets: Ints
+    links: Ints
+    target: Ints
+    slot: Times
+    total: Times
+    taken: tuple[Ints, Ints]
+    shift: int
+    node_bits: int
+
+
+Rows = tuple[list[int], list[int], list[int]]
+"""Row, link and slot of each transfer."""
+
+
+def search_slots(problem: SlotProblem, nearer: bool) -> Rows:
+    """Plans the rows one after another.
+
+    nearer: whether only hops that come nearer to the target are taken.
+    """
+    engine = _Engine(problem, nearer)
+    for k in problem.order.tolist():
+        engine.plan(k)
+    return engine.rows
+
+
+class _Engine:
+    def __init__(self, problem: SlotProblem, nearer: bool) -> None:
+        self.rows: Rows = ([], [], [])
+        self._p, self._nearer = problem, nearer
+        out = [problem.links[a:b].tolist() for a, b in zip(problem.offsets[:-1], problem.offsets[1:], strict=True)]
+        target, slot, total = problem.target.tolist(), problem.slot.tolist(), problem.total.tolist()
+        self._out = [[(link, target[link], slot[link], total[link]) for link in links] for links in out]
+        self._source = {link: u for u, links in enumerate(out) for link in links}
+        self._busy = [0] * len(target)
+        for link, taken in zip(*(column.tolist() for column in problem.taken), strict=True):
+            self._busy[link] |= 1 << taken
+        self._to = problem.to.tolist()
+        self._target_row = problem.target_row.tolist()
+        self._lists = (problem.holders.tolist(), problem.wanting.tolist())
+        self._starts = (problem.holder_offsets.tolist(), problem.wanting_offsets.tolist())
+        self._release, self._salt = problem.release.tolist(), problem.salt.tolist()
+
+    def plan(self, k: int) -> None:
+        """Brings one row's chunk to all who want it, the nearest first."""
+        holders = self._lists[0][self._starts[0][k] : self._starts[0][k + 1]]
+        wanting = self._lists[1][self._starts[1][k] : self._starts[1][k + 1]]
+        tree = dict.fromkeys(holders, self._release[k])
+        if len(wanting) > 1:
+            near = [min(self._to[self._target_row[v]][h] for h in holders) for v in wanting]
+            wanting = [v for _, v in sorted(zip(near, wanting, strict=True))]
+        for target in wanting:
+            if target not in tree:
+                self._extend(k, tree, target)
+
+    def _extend(self, k: int, tree: dict[int, int], target: int) -> None:
+        found, via = self._search(tree, target, self._salt[k])
+        path: list[tuple[int, int]] = []
+        v = target
+        while v not in tree:
+            path.append(via[v])
+            v = self._source[via[v][0]]
+        for link, slot in reversed(path):
+            self._busy[link] |= 1 << slot
+            self.rows[0].append(k)
+            self.rows[1].append(link)
+            self.rows[2].append(slot)
+        v = target
+        while v not in tree:
+            tree[v] = found[v]
+            v = self._source[via[v][0]]
+
+    def _search(
+        self, tree: dict[int, int], target: int, salt: int
+    ) -> tuple[dict[int, int], dict[int, tuple[int, int]]]:
+        left = self._to[self._target_row[target]]
+        bits, shift, mask = self._p.node_bits, self._p.shift, (1 << self._p.node_bits) - 1
+        depth = bits + DEPTH_BITS
+        found = dict(tree)
+        via: dict[int, tuple[int, int]] = {}
+        heap = [((t + left[v]) << depth) | ((left[v] >> shift) << bits) | (v ^ salt) for v, t in tree.items()]
+        heapq.heapify(heap)
+        arrived = 1 << 62
+        busy, nearer, push, pop = self._busy, self._nearer, heapq.heappush, heapq.heappop
+        while heap:
+            key = pop(heap)
+            least = key >> depth
+            if least >= arrived:
+                break
+            u = (key & mask) ^ salt
+            time = found[u]
+            here = left[u]
+            if time + here < least:
+                continue
+            for link, v, length, total in self._out[u]:
+                there = left[v]
+                if nearer and there >= here:
+                    continue
+                slot = time if length == 1 else -(-time // length)
+                taken = busy[link] >> slot
+                if taken & 1:
+                    slot += (~taken & (taken + 1)).bit_length() - 1
+                arrival = slot * length + total
+                if arrival + there >= arrived or arrival >= found.get(v, arrived) or v in tree:
+                    continue
+                found[v] = arrival
+                via[v] = (link, slot)
+                if v == target:
+                    arrived = arrival
+                    if arrival <= least:
+                        return found, via
+                else:
+                    push(heap, ((arrival + there) << depth) | ((there >> shift) << bits) | (v ^ salt))
+        return found, via
