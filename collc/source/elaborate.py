@@ -9,14 +9,16 @@ from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageEr
 from collc.source.check import check_files
 from collc.source.context import Context, Session
 from collc.source.binding import fitted, parameter_type
+from collc.source.designs import DesignBuilder
 from collc.source.imports import Loader
 from collc.source.options import Catalogue
 from collc.source.parse import parse
 from collc.source.problems import Problems, did_you_mean, fail
-from collc.source.program import Program, ScheduleRequest
+from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.schedules import ScheduleBuilder
 from collc.source.scopes import FileScope, Found
 from collc.source.syntax import (
+    Design,
     Group,
     If,
     Let,
@@ -26,9 +28,12 @@ from collc.source.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
+    Workload,
 )
+from collc.source.training import WorkloadBuilder
 from collc.source.types import STRING
 from collc.source.values import Value, string
+from collc.ten import training
 
 
 def load_program(
@@ -54,8 +59,26 @@ def load_program(
         if isinstance(node, ScheduleDeclaration) and only in (None, node.name.name):
             with problems.collect():
                 schedules.append(builder.request(node))
+    workloads, designs = _training(context, problems, catalogue)
     problems.stop()
-    return Program(tuple(schedules))
+    return Program(tuple(schedules), tuple(workloads.values()), tuple(designs))
+
+
+def _training(
+    context: Context, problems: Problems, catalogue: Catalogue
+) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
+    """The workloads by name, and the designs."""
+    workloads: dict[str, training.Workload] = {}
+    for node in context.file.declared("workload"):
+        if isinstance(node, Workload):
+            with problems.collect():
+                workloads[node.name.name] = WorkloadBuilder(node, context).build()
+    designs: list[DesignRequest] = []
+    for node in context.file.declared("design"):
+        if isinstance(node, Design):
+            with problems.collect():
+                designs.append(DesignBuilder(node, context, catalogue, workloads).build())
+    return workloads, designs
 
 
 def check_program(path: Path, definitions: Mapping[str, str] | None = None) -> Program:

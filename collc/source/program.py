@@ -10,6 +10,7 @@ from collc.options import OptionValue
 from collc.ten.demand import Demand
 from collc.ten.moves import Moves
 from collc.ten.network import Network
+from collc.ten.training import Constraint, Workload
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
@@ -62,8 +63,38 @@ class ScheduleRequest:
     allow_congestion: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A workload that a design is for, and how much it counts."""
+
+    workload: Workload
+    weight: Fraction
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class DesignRequest:
+    """A design to find: the bandwidth of each dimension of a network.
+
+    network: its `axes` are the dimensions; where it is no product, there is one, of `kind` ("ring", ...) over all
+    NPUs. objective: "time" or "time * cost". tiers: of the dimensions, () for the usual ones.
+    """
+
+    name: str
+    span: Span
+    network: Network
+    kind: str
+    train: tuple[Trained, ...]
+    constraints: tuple[Constraint, ...]
+    objective: str
+    tiers: tuple[str, ...]
+    emits: tuple[EmitRequest, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A file, elaborated."""
 
     schedules: tuple[ScheduleRequest, ...]
+    workloads: tuple[Workload, ...] = ()
+    designs: tuple[DesignRequest, ...] = ()

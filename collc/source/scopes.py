@@ -72,7 +72,11 @@ class Found:
 
 @dataclass(eq=False)
 class FileScope:
-    """A file. module: "std.topologies" for one of the standard library. names: space -> name -> declarations."""
+    """A file.
+
+    module: "std.topologies" for one of the standard library. names: space -> name -> declarations.
+    chosen: statements of the branches of `if`s at the top that hold.
+    """
 
     source: SourceFile
     statements: tuple[Statement, ...]
@@ -80,6 +84,7 @@ class FileScope:
     folder: str
     names: dict[str, dict[str, list[Declaration]]] = field(default_factory=dict[str, dict[str, list[Declaration]]])
     imports: list[tuple[FileScope, Import]] = field(default_factory=list["tuple[FileScope, Import]"])
+    chosen: list[Statement] = field(default_factory=list[Statement])
 
     def declare(self, statements: Sequence[Statement], problems: Problems) -> None:
         """Enter declarations; what is declared twice is told."""
