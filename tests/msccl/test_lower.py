@@ -1,0 +1,277 @@
+"""Lowering, judged by the checker of the written file, which shares no code with it."""
+
+import random
+
+import numpy as np
+import pytest
+
+from collc.diagnostics import CheckFailed, CollcError, SourceError
+from collc.msccl.lower import lower
+from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
+from collc.msccl.program import Op
+from collc.msccl.quality import quality
+from collc.ten.demand import Op as Reduction
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from tests import support
+from tests.msccl.lowering import (
+    COLLECTIVES,
+    STEP,
+    assert_right,
+    by_hand,
+    direct_all_to_all,
+    judged,
+    random_network,
+    ring_all_reduce,
+    scheduled,
+    steps_of,
+    xml_of,
+)
+
+NETWORKS = [
+    support.ring(2),
+    support.ring(3),
+    support.ring(4, one_way=True),
+    support.ring(8),
+    support.grid(3, 3),
+    support.grid(4, 4, wrap=True),
+    support.hypercube(3),
+    support.fully_connected(4),
+    support.dgx1(),
+]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: f"{n.name}x{n.npu_count}")
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_every_collective_is_right(network, collective, chunks, tmp_path):
+    module = scheduled(network, collective(list(range(network.npu_count)), chunks=chunks))
+    program = lower(module)
+    assert_right(program, tmp_path)
+    if collective is not support.all_to_all:
+        assert program.placement is Placement.BOTH
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_networks_and_options(seed, tmp_path):
+    draw = random.Random(seed)
+    network = random_network(seed)
+    collective = draw.choice(COLLECTIVES)
+    ranks = list(range(network.npu_count))
+    extra = {"root": draw.choice(ranks)} if collective in COLLECTIVES[4:] else {}
+    demand = collective(ranks, chunk=draw.choice([1, 1000, 2**20]), chunks=draw.randint(1, 5), **extra)
+    module = scheduled(network, demand, draw.choice(list(LinkModel)))
+    rooted = collective in (support.gather, support.scatter)
+    options = MscclOptions(
+        instances=draw.choice([1, 1, 2, 3]),
+        protocol=draw.choice(list(Protocol)),
+        profile=Profile.EXECUTOR if rooted else draw.choice(list(Profile)),
+        sizes=draw.choice([(0, None), (0, 1 << 20), (1 << 10, 1 << 30)]),
+    )
+    assert_right(lower(module, options), tmp_path)
+
+
+def test_ring_all_reduce_is_as_lean_as_by_hand(tmp_path):
+    program = lower(ring_all_reduce(8))
+    assert_right(program, tmp_path)
+    assert program.channels == 1
+    for gpu in program.gpus:
+        assert gpu.scratch_chunks == 0
+        (tb,) = gpu.threadblocks
+        assert [step.op.value for step in tb.steps] == ["s", *["rrs"] * 6, "rrcs", *["rcs"] * 6, "r"]
+
+
+def test_the_input_is_never_written():
+    for collective in COLLECTIVES:
+        program = lower(scheduled(support.grid(3, 3), collective(list(range(9)), chunks=2)))
+        assert all(step.dst is None or step.dst.buffer != "i" for step in steps_of(program))
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("placement", [Placement.IN, Placement.OUT])
+def test_one_placement_alone(collective, placement, tmp_path):
+    if collective is support.all_to_all:
+        module = direct_all_to_all(4)
+    else:
+        module = scheduled(support.ring(4), collective([0, 1, 2, 3]))
+    program = lower(module, MscclOptions(placement=placement))
+    assert_right(program, tmp_path)
+    assert f'inplace="{int(placement is Placement.IN)}"'.encode() in xml_of(program)
+
+
+def test_all_gather_in_place_copies_nothing():
+    module = scheduled(support.ring(4), support.all_gather([0, 1, 2, 3]))
+    program = lower(module, MscclOptions(placement=Placement.IN))
+    assert not [step for step in steps_of(program) if step.op is Op.COPY]
+
+
+def test_all_to_all_in_place_where_each_block_leaves_before_its_successor_comes(tmp_path):
+    program = lower(direct_all_to_all(4, 2))
+    assert program.placement is Placement.BOTH
+    assert_right(program, tmp_path)
+    relayed = lower(scheduled(support.ring(4), support.all_to_all([0, 1, 2, 3])))
+    assert relayed.placement is Placement.OUT
+    assert "out of place only" in relayed.notes[0]
+    with pytest.raises(SourceError, match="impossible"):
+        lower(scheduled(support.ring(4), support.all_to_all([0, 1, 2, 3])), MscclOptions(placement=Placement.IN))
+
+
+def test_neighbouring_chunks_move_together(tmp_path):
+    program = lower(direct_all_to_all(4, 2))
+    assert {step.count for step in steps_of(program)} == {2}
+    assert_right(program, tmp_path)
+
+
+def test_chunks_in_any_order_move_together(tmp_path):
+    demand = support.broadcast([0, 1], chunks=4)
+    program = lower(by_hand(support.ring(2), demand, [(2, 0, 1, 0), (0, 0, 1, 1), (3, 0, 1, 2), (1, 0, 1, 3)]))
+    assert [step.count for step in steps_of(program) if step.send >= 0] == [4]
+    assert_right(program, tmp_path)
+
+
+def test_long_messages_between_two_peers_do_not_block(tmp_path):
+    """Both send 8 chunks and then receive 8: known to hang where 8 chunks are more than 2 messages."""
+    program = lower(direct_all_to_all(2, 8))
+    assert_right(program, tmp_path)
+    assert program.sizes == (0, None)
+    small = lower(direct_all_to_all(2, 8), MscclOptions(sizes=(0, 1 << 20)))
+    assert max(step.count for step in steps_of(small)) == 8
+    assert_right(small, tmp_path)
+
+
+def test_long_threadblocks_are_split_over_channels(tmp_path):
+    network = support.ring(4, one_way=True)
+    module = scheduled(network, support.all_reduce([0, 1, 2, 3], chunks=30))
+    for profile, limit in ((Profile.EXECUTOR, 64), (Profile.OLD, 256)):
+        program = lower(module, MscclOptions(profile=profile))
+        assert max(len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks) <= limit
+        assert_right(program, tmp_path)
+    with pytest.raises(SourceError, match="needs 6 channels, and may use 1") as caught:
+        lower(module, MscclOptions(instances=2, channels=2))
+    assert "chunks" in caught.value.diagnostics[0].hint
+
+
+def test_too_many_gpus_are_refused_early():
+    n = 1100
+    network = support.ring(n, one_way=True)
+    module = by_hand(network, support.broadcast(list(range(n))), [(0, k, k + 1, k) for k in range(n - 1)])
+    with pytest.raises(SourceError, match="at most 1023 GPUs"):
+        lower(module)
+
+
+def test_instances_have_channels_of_their_own(tmp_path):
+    module = ring_all_reduce(4)
+    program = lower(module, MscclOptions(instances=3))
+    assert program.channels == 3
+    assert program.chunks_per_loop == 12
+    assert {len(gpu.threadblocks) for gpu in program.gpus} == {3}
+    assert_right(program, tmp_path)
+
+
+def through_switch(repeats: int = 1) -> Module:
+    """NPU 0 broadcasts to 1 and 2 over a switch; it sends each chunk `repeats` times to the switch."""
+    network = support.switched(3)
+    demand = support.broadcast([0, 1, 2])
+    up, down1, down2 = 0, 3, 5
+    rows = [(up, k * STEP) for k in range(repeats)] + [(down1, STEP), (down2, 2 * STEP)]
+    columns = (np.zeros(len(rows), np.int32), np.array([r[0] for r in rows], np.int32), np.array([r[1] for r in rows]))
+    schedule = RowSchedule(LinkModel.STORE, Transfers.of(*columns))
+    return Module("over", network, demand).with_schedule(schedule, "by hand")
+
+
+def test_hops_over_switches_become_one_message(tmp_path):
+    program = lower(through_switch(2))
+    assert_right(program, tmp_path)
+    assert sorted((m.source, m.target, len(m.path)) for m in program.messages) == [(0, 1, 2), (0, 2, 2)]
+    module = through_switch(2)
+    assert quality(program, module).replay <= quality(program, module).schedule
+
+
+def test_a_switch_that_multicasts_is_refused_with_a_way_out():
+    with pytest.raises(SourceError, match="multicasts") as caught:
+        lower(through_switch(1))
+    assert "unwound" in caught.value.diagnostics[0].hint
+
+
+def test_useless_transfers_are_left_out(tmp_path):
+    demand = support.broadcast([0, 1, 2])
+    rows = [(0, 0, 1, 0), (0, 0, 2, 0), (0, 1, 2, 1), (0, 2, 1, 2)]
+    program = lower(by_hand(support.fully_connected(3), demand, rows))
+    assert len(program.messages) == 2
+    assert_right(program, tmp_path)
+
+
+def test_a_transfer_before_its_time_is_refused():
+    demand = support.broadcast([0, 1, 2])
+    with pytest.raises(CheckFailed, match="before it holds it"):
+        lower(by_hand(support.fully_connected(3), demand, [(0, 1, 2, 0), (0, 0, 1, 0)]))
+
+
+def test_exchange_of_partial_sums(tmp_path):
+    """Recursive doubling: both send what they are about to overwrite."""
+    demand = support.demand_of(
+        [(support.MiB, [0, 1, 2, 3], [0, 1, 2, 3], Reduction.SUM) for _ in range(4)], None, [0, 1, 2, 3]
+    )
+    rows = [(c, a, a ^ d, s) for s, d in ((0, 1), (4, 2)) for a in range(4) for c in range(4)]
+    spread = [(c, a, b, s + c) for c, a, b, s in rows]
+    module = by_hand(support.hypercube(2), demand, spread, reduce=True)
+    standard = support.all_reduce([0, 1, 2, 3]).runs[0].standard
+    run = module.demand.runs[0]
+    object.__setattr__(run, "standard", standard)
+    assert_right(lower(module), tmp_path)
+
+
+def custom() -> Module:
+    """NPU 0 has two chunks; 1 wants the first, 2 both."""
+    rows = [(1000, [0], [1, 2], Reduction.COPY), (1000, [0], [2], Reduction.COPY)]
+    demand = support.demand_of(rows, None, [0, 1, 2])
+    return by_hand(support.fully_connected(3), demand, [(0, 0, 1, 0), (1, 0, 2, 0), (0, 1, 2, 1)])
+
+
+def test_custom_collectives_need_the_old_profile(tmp_path):
+    with pytest.raises(SourceError, match="no collective that the MSCCL executor knows") as caught:
+        lower(custom())
+    assert 'profile: "old"' in caught.value.diagnostics[0].hint
+    program = lower(custom(), MscclOptions(profile=Profile.OLD))
+    assert program.collective.coll == "custom"
+    assert program.placement is Placement.OUT
+    assert "failed" not in judged(program, tmp_path).checks.values()
+
+
+def test_unequal_chunks_are_refused():
+    rows = [(1000, [0], [1], Reduction.COPY), (2000, [0], [1], Reduction.COPY)]
+    demand = support.demand_of(rows, None, [0, 1])
+    with pytest.raises(SourceError, match="2 sizes"):
+        lower(by_hand(support.ring(2), demand, [(0, 0, 1, 0), (1, 0, 1, 1)]), MscclOptions(profile=Profile.OLD))
+
+
+def test_a_part_of_the_npus_is_refused():
+    demand = support.all_gather([0, 1])
+    rows = [(0, 0, 1, 0), (1, 1, 0, 0)]
+    with pytest.raises(SourceError, match="all 3 NPUs"):
+        lower(by_hand(support.ring(3), demand, rows))
+
+
+def test_root_is_in_the_name():
+    module = scheduled(support.ring(4), support.broadcast([0, 1, 2, 3], root=2))
+    assert b'name="ring4_root_2"' in xml_of(lower(module))
+
+
+def test_stages_can_be_watched():
+    seen = []
+    lower(ring_all_reduce(4), watch=lambda stage, program: seen.append((stage, str(program))))
+    assert [stage for stage, _ in seen] == ["select", "merge", "assign", "place", "repeat", "depend"]
+    assert "rrc i[" in seen[0][1]
+    assert "tb 0 send=1 recv=3 chan=0" in seen[-1][1]
+
+
+def test_same_module_same_bytes():
+    def text() -> bytes:
+        return xml_of(lower(scheduled(support.grid(3, 3), support.all_to_all(list(range(9)), chunks=2))))
+
+    assert text() == text()
+
+
+def test_more_instances_than_channels():
+    with pytest.raises(CollcError, match="4 instances need as many channels"):
+        lower(ring_all_reduce(4), MscclOptions(instances=4, channels=2))
