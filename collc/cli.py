@@ -100,15 +100,21 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.xml")
     add("--dtype", default="float32", metavar="TYPE", help="of the elements: float32, int32, ...")
-    add("--count", type=_positive, default=1024, metavar="N", help="elements per chunk")
+    add("--op", default="sum", metavar="OP", help="of reductions: sum, prod, max, min")
+    add("--count", type=_positive, metavar="N", help="elements, as NCCL counts them (default: one per chunk)")
+    add("--runs", type=_positive, default=1, metavar="N", help="times, each with data and timing of its own")
+    add("--threads", action="store_true", help="a real thread per threadblock instead of a random order")
+    add("--collective", metavar="NAME", help="what it should compute (default: what it says)")
     add("--seed", type=int, default=0, metavar="N", help="of data and timing")
     add("--root", type=int, metavar="R", help="rank of the root of a rooted collective")
+    add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load it")
     add("--json", action="store_true", help="one JSON object on stdout")
 
 
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.xml")
+    add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load it")
     add("--svg", type=Path, metavar="FILE.svg", help="draw it")
     add("--json", action="store_true", help="one JSON object on stdout")
 

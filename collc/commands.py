@@ -6,10 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
-from collc.diagnostics import Diagnostic, Exit, SourceError, UsageError
+from collc.diagnostics import Diagnostic, Exit, SourceError
 from collc.terminal import progress, show_table, tell
+
+if TYPE_CHECKING:
+    from collc.msccl.inspect import GpuRow
+    from collc.msccl.run import RunReport
 
 
 def _print_json(value: object) -> None:
@@ -137,14 +142,81 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 
 def run_command(chosen: argparse.Namespace) -> Exit:
-    """`collc run`: an MSCCL file on real data."""
-    raise UsageError(Diagnostic("U0100", f"cannot run {chosen.file}"))
+    """`collc run`: an MSCCL file on random data, compared with NumPy."""
+    from collc.msccl.run import run_file
+
+    reports = run_file(
+        chosen.file,
+        dtype=chosen.dtype,
+        count=chosen.count,
+        seed=chosen.seed,
+        runs=chosen.runs,
+        op=chosen.op,
+        collective=chosen.collective,
+        root=chosen.root,
+        profile=chosen.profile,
+        threads=chosen.threads,
+    )
+    if chosen.json:
+        _print_json({"runs": [asdict(report) | {"ok": report.ok} for report in reports]})
+    else:
+        columns = ("placement", "seed", "messages", "outcome", "largest error")
+        show_table(columns, [_run_row(report) for report in reports])
+    return Exit.DONE if all(report.ok for report in reports) else Exit.CHECK_FAILED
+
+
+def _run_row(report: RunReport) -> tuple[str, ...]:
+    outcome = "as NumPy says"
+    if report.hung:
+        gpu, tb, step = report.hung[0]
+        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(report.hung) - 1} more wait for ever"
+    elif report.wrong:
+        first = report.wrong[0]
+        outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
+    placement = "in place" if report.inplace else "out of place"
+    return placement, str(report.seed), str(report.messages), outcome, f"{report.error:.1e}"
+
+
+_TOTALS: Final = (
+    *("name", "coll", "proto", "nchunksperloop", "connections", "channels"),
+    *("threadblocks", "steps", "messages", "scratch", "fused", "chain"),
+)
+
+
+def inspect_command(chosen: argparse.Namespace) -> Exit:
+    """`collc inspect`: what is in an MSCCL file."""
+    from collc.files import drafting
+    from collc.msccl.inspect import inspect_file, svg
+
+    found = inspect_file(chosen.file, chosen.profile)
+    if chosen.svg is not None:
+        with drafting() as draft:
+            draft.new(chosen.svg).write_text(svg(found), encoding="utf-8")
+            draft.publish()
+    totals = {name: getattr(found, name) for name in _TOTALS}
+    if chosen.json:
+        _print_json(totals | {"gpus": [asdict(row) for row in found.gpus]})
+        return Exit.DONE
+    columns = ("gpu", "threadblocks", "sends to", "receives from", "channels", "steps", "longest", "i/o/s chunks")
+    show_table(columns, [_gpu_row(row) for row in found.gpus])
+    print(", ".join(f"{name} {value}" for name, value in totals.items()))
+    return Exit.DONE
+
+
+def _gpu_row(row: GpuRow) -> tuple[str, ...]:
+    sends, receives, channels = (
+        " ".join(map(str, numbers)) for numbers in (row.sends_to, row.receives_from, row.channels)
+    )
+    chunks = "/".join(map(str, row.chunks))
+    return str(row.gpu), str(row.threadblocks), sends, receives, channels, str(row.steps), str(row.longest), chunks
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
     "verify": verify_command,
+    "run": run_command,
+    "inspect": inspect_command,
     "fmt": fmt_command,
     "std": std_command,
     "explain": explain_command,

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from collc.diagnostics import Diagnostic
 
+WIDE: Final = 200
+"""Columns of a table that goes into a file or pipe."""
+
 PATIENCE: Final = 2.0
 """Seconds before progress is shown."""
 
@@ -36,7 +39,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=sys.stdout, highlight=False, no_color=not colours(sys.stdout))
+    width = None if sys.stdout.isatty() else WIDE
+    console = Console(file=sys.stdout, width=width, highlight=False, no_color=not colours(sys.stdout))
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
     if sum(widths) + 3 * len(widths) > console.width:
         for row in rows:
