@@ -27,6 +27,7 @@ from tests.reference.values import (
     Topology,
     binary,
     compare,
+    in_order,
 )
 
 LIBRARY = Path(__file__).resolve().parents[2] / "stdlib"
@@ -209,9 +210,7 @@ class Evaluator:
             items = [self.value(x, scope) for x in e.items]
         else:
             items = [self.value(e.item, inner) for inner in self.iterations(e.clauses, e.condition, scope)]
-        if e.kind == "set":
-            items = [x for i, x in enumerate(items) if x not in items[:i]]
-        return (e.kind, items)
+        return (e.kind, in_order(items) if e.kind == "set" else items)
 
     def iterations(self, clauses: tuple[s.ForClause, ...], condition: Any, scope: Scope) -> Iterator[Scope]:
         """A scope for each iteration of a loop nest."""
@@ -244,7 +243,8 @@ class Evaluator:
             return member(base, e.member.name)
         indices = [None if isinstance(i, s.Star) else self.value(i, scope) for i in e.indices]
         if isinstance(base, Several):
-            return [device for part in base for device in flat(select(part, indices))]
+            found = [x for part in base for x in flat(select(part, indices))]
+            return Several(found) if any(isinstance(x, Topology) for x in found) else found
         if isinstance(base, Topology):
             return pick(base.npus, indices[0])
         if isinstance(base, Part):
@@ -306,6 +306,8 @@ class Evaluator:
         for p in parameters or ():
             if p.name.name not in inner.names:
                 inner.names[p.name.name] = self.value(p.default, inner) if p.default is not None else None
+            if p.type is not None and p.type.name == "group":
+                inner.names[p.name.name] = self.group(inner.names[p.name.name])
         return inner
 
     def statements(self, body: Any, scope: Scope, do: Callable[[Any, Scope], None]) -> None:
@@ -441,7 +443,6 @@ class Evaluator:
         collective = next(c for c in self.declarations(s.Collective) if c.name.name == name)
         inner = self.bind(collective.parameters, x.collective.arguments, scope)
         first = next(p.name.name for p in collective.parameters)
-        inner.names[first] = self.group(inner.names[first])
         given = dict(inner.names)
         chunks = self.chunks(collective, inner)
         moves = None

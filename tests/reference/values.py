@@ -101,13 +101,21 @@ def binary(operator: str, a: Any, b: Any) -> Any:
     return PLAIN[operator](a, b)
 
 
+def in_order(items: list[Any]) -> list[Any]:
+    """The items of a set: each once, going upwards."""
+    different = [x for i, x in enumerate(items) if x not in items[:i]]
+    if any(isinstance(x, tuple) for x in different):
+        return different
+    return sorted(different, key=lambda x: getattr(x, "number", getattr(x, "value", x)))
+
+
 def _collections(operator: str, a: tuple, b: tuple) -> tuple:
     (_, left), (_, right) = a, b
     match operator:
         case "+":
             return ("list", left + right)
         case "|":
-            return ("set", left + [x for x in right if x not in left])
+            return ("set", in_order(left + right))
         case "&":
             return ("set", [x for x in left if x in right])
         case "-":
