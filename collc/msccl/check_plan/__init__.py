@@ -1,0 +1,5 @@
+"""The independent check of MSCCL++ execution plans (JSON): reads them back and interprets them."""
+
+from collc.msccl.check_plan.verdict import PlanSummary, PlanVerdict, check_plan
+
+__all__ = ["PlanSummary", "PlanVerdict", "check_plan"]

@@ -1,0 +1,162 @@
+"""Running a plan's waits, and what is ordered before what.
+
+Operations of a threadblock are ordered by `nop` (in-block synchronisation) and `barrier` only: all
+threads run every operation, each its own part of the data, so a signal may leave before another
+thread's put. Signals order what came before them (and a nop) with what comes after the matching wait
+(and a nop). A put over a port channel happens on its own, after the operation and before the next
+signal of its threadblock on that channel arrives.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from collc.msccl.check_plan.model import Channel, Operation, Plan
+
+Semaphore = tuple[int, int]
+"""(gpu, number)."""
+
+
+@dataclass
+class History:
+    """Events in one possible order. before: for each event those that it follows directly.
+
+    done: operations in the order in which they ran, each with the event at which it touches memory.
+    ends: for each gpu the event that its program is over.
+    halted: operations that never run, the first of each stuck threadblock.
+    left: channels with signals that nobody waits for; spent: semaphores that end at another value.
+    """
+
+    before: list[list[int]] = field(default_factory=list[list[int]])
+    done: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
+    ends: list[int] = field(default_factory=list[int])
+    halted: list[Operation] = field(default_factory=list[Operation])
+    left: list[tuple[Channel, int]] = field(default_factory=list[tuple[Channel, int]])
+    spent: list[Semaphore] = field(default_factory=list[Semaphore])
+
+
+def run_plan(plan: Plan) -> History:
+    """Run all operations that can run. Progress never takes a chance away, so one order decides."""
+    return _Run(plan).run()
+
+
+class _Run:
+    def __init__(self, plan: Plan) -> None:
+        count = len(plan.threadblocks)
+        self.plan: Plan = plan
+        self.history: History = History()
+        self.at: list[int] = [0] * count
+        self.sync: list[list[int]] = [[] for _ in range(count)]
+        self.since: list[list[int]] = [[] for _ in range(count)]
+        self.sent: dict[Channel, list[list[int]]] = defaultdict(list)
+        self.taken: dict[Channel, int] = defaultdict(int)
+        self.flying: dict[tuple[int, Channel], list[int]] = defaultdict(list)
+        self.values: dict[Semaphore, int] = {
+            (gpu, number): value for gpu, values in enumerate(plan.semaphores) for number, value in enumerate(values)
+        }
+        self.initial: dict[Semaphore, int] = dict(self.values)
+        self.released: dict[Semaphore, list[int]] = defaultdict(list)
+        self.acquired: dict[Semaphore, int] = defaultdict(int)
+        self.users: dict[tuple[str, Semaphore], list[int]] = defaultdict(list)
+        for ops in plan.threadblocks:
+            for op in ops:
+                for number in op.semaphores:
+                    self.users[op.name, (op.place.gpu, number)].append(op.tb)
+
+    def run(self) -> History:
+        moved = True
+        while moved:
+            moved = False
+            for tb, ops in enumerate(self.plan.threadblocks):
+                while self.at[tb] < len(ops) and self._step(ops[self.at[tb]]):
+                    moved = True
+        history = self.history
+        for tb, ops in enumerate(self.plan.threadblocks):
+            if self.at[tb] < len(ops):
+                history.halted.append(ops[self.at[tb]])
+        for gpu in range(len(self.plan.chunks)):
+            mine = [tb for tb, owner in enumerate(self.plan.gpu_of) if owner == gpu]
+            history.ends.append(self._event([e for tb in mine for e in self.sync[tb] + self.since[tb]]))
+        history.left = [(key, len(sent) - self.taken[key]) for key, sent in self.sent.items()]
+        history.left = [(key, count) for key, count in history.left if count]
+        history.spent = [key for key, value in self.values.items() if value != self.initial[key]]
+        return history
+
+    def _step(self, op: Operation) -> bool:
+        """Run an operation if it can run now."""
+        if op.barrier is not None:
+            return self._barrier(op)
+        if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
+            return False
+        mine = [(op.place.gpu, number) for number in op.semaphores]
+        if op.name == "sem_acquire" and any(self.values[key] < 1 for key in mine):
+            return False
+        before = list(self.sync[op.tb])
+        for key in op.waits:
+            before += self.sent[key][self.taken[key]]
+            self.taken[key] += 1
+        if op.name == "sem_acquire":
+            for key in mine:
+                before += self._acquire(key)
+        if op.name == "flush":
+            for key in op.over:
+                before += self.flying[op.tb, key]
+        if op.name == "nop":
+            before += self.since[op.tb]
+        self._pass(op, self._event(before), mine)
+        return True
+
+    def _pass(self, op: Operation, event: int, mine: list[Semaphore]) -> None:
+        tb, touches = op.tb, event
+        if op.name == "nop":
+            self.sync[tb], self.since[tb] = [event], []
+        else:
+            self.since[tb].append(event)
+        if op.via == "port" and op.name in ("put", "pws"):
+            touches = self._event([event])
+            for key in op.over:
+                self.flying[tb, key].append(touches)
+        for key in op.signals:
+            self.sent[key].append([event, *self.flying[tb, key]])
+        if op.name == "sem_release":
+            for key in mine:
+                self.released[key].append(event)
+                self.values[key] += 1
+        self.history.done.append((op, touches))
+        self.at[tb] += 1
+
+    def _barrier(self, op: Operation) -> bool:
+        """Meet, if enough threadblocks of the gpu stand at this barrier."""
+        here = [
+            other
+            for other, ops in enumerate(self.plan.threadblocks)
+            if self.plan.gpu_of[other] == op.place.gpu
+            and self.at[other] < len(ops)
+            and ops[self.at[other]].barrier == op.barrier
+        ]
+        needed = op.barrier[1] if op.barrier else 0
+        if len(here) < needed:
+            return False
+        event = self._event([e for tb in here for e in self.sync[tb] + self.since[tb]])
+        for tb in here:
+            self.sync[tb], self.since[tb] = [event], []
+            self.history.done.append((self.plan.threadblocks[tb][self.at[tb]], event))
+            self.at[tb] += 1
+        return True
+
+    def _acquire(self, key: Semaphore) -> list[int]:
+        """Releases that must have come before this acquire, whatever the order."""
+        self.values[key] -= 1
+        self.acquired[key] += 1
+        needed = self.acquired[key] - self.initial[key]
+        takers, givers = self.users["sem_acquire", key], self.users["sem_release", key]
+        if needed < 1 or len(set(takers)) > 1:
+            return []
+        if len(set(givers)) == 1:
+            return self.released[key][needed - 1 : needed]
+        return self.released[key] if needed == len(givers) else []
+
+    def _event(self, before: list[int]) -> int:
+        self.history.before.append(before)
+        return len(self.history.before) - 1

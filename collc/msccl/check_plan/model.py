@@ -1,0 +1,66 @@
+"""The program of an MSCCL++ plan: one-sided operations with what they read, write and wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from collc.msccl.check.findings import Place
+
+NAMES: Final = (
+    *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
+    *("barrier", "sem_acquire", "sem_release"),
+)
+Channel = tuple[str, int, int, int]
+"""(type, from, to, which of the channels between the two): signals on it arrive at `to`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """`size` chunks of a buffer (0: input, 1: output, 2: scratch) of a gpu, from `index` on."""
+
+    gpu: int
+    buffer: int
+    index: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """targets = the sum of sources; one source: a copy."""
+
+    sources: tuple[Slots, ...]
+    targets: tuple[Slots, ...]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operation of a threadblock. tb: its row among all threadblocks. via: of a put, its channel type.
+
+    signals, waits: channels, each once. barrier: its id and how many threadblocks meet, or None.
+    """
+
+    name: str
+    tb: int
+    place: Place
+    moves: list[Move] = field(default_factory=list[Move])
+    signals: list[Channel] = field(default_factory=list[Channel])
+    waits: list[Channel] = field(default_factory=list[Channel])
+    over: list[Channel] = field(default_factory=list[Channel])
+    via: str = ""
+    barrier: tuple[int, int] | None = None
+    semaphores: list[int] = field(default_factory=list[int])
+
+
+@dataclass(slots=True)
+class Plan:
+    """A whole plan. chunks: input, output and scratch chunks of each gpu. semaphores: initial values by gpu."""
+
+    name: str
+    collective: str
+    protocol: str
+    inplace: bool
+    chunks: list[tuple[int, int, int]]
+    threadblocks: list[list[Operation]]
+    gpu_of: list[int]
+    semaphores: list[list[int]]
