@@ -155,7 +155,8 @@ class _Layout:
         link = self._link(time, path[hop], path[hop + 1], column)
         self._free_at[link] = max(self._free_at[link], time + self._busy[link][column])
         last = hop + 2 == len(path)
-        self._rows.append((self._chunk[move], link, time, self._reduce[move] and last))
+        kept = last or self._network.is_switch(path[hop + 1])
+        self._rows.append((self._chunk[move], link, time, self._reduce[move] and kept))
         self._happens(time + self._total[link][column], _ARRIVE, move, hop + 1)
 
     def _link(self, time: int, u: int, v: int, column: int) -> int:
