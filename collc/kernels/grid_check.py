@@ -8,7 +8,7 @@ Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Bits = NDArray[np.uint8]
-Grid = NDArray[np.uint16] | NDArray[np.uint32]
+Grid = NDArray[np.uint16 | np.uint32]
 
 
 @njit(cache=True)

@@ -109,7 +109,7 @@ def _note(
 
 
 @njit(cache=True)
-def _reduced(  # noqa: C901, PLR0912: one pass over the rows of a chunk
+def _reduced(  # noqa: C901, PLR0912
     rows: Ints,
     link: Ints,
     start: Times,

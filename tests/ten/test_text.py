@@ -15,6 +15,7 @@ from collc.diagnostics import SourceError, SourceFile
 from collc.ten.module import Bound, Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.ten.text import format_module, parse_module, write_module
+from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, dgx1, grid, ring, switched
 from tests.ten.modules import content, modules
 
@@ -298,3 +299,11 @@ def test_nesting_is_limited() -> None:
 def test_networks_keep_their_switches(net) -> None:
     module = Module("m", net, all_gather(list(range(net.npu_count))))
     assert content(read(format_module(module)).network) == content(net)
+
+
+def test_the_example_of_the_docs_is_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ten.md").read_text("utf-8")
+    text = next(block for block in page.split("```\n") if block.startswith("ten 1"))
+    module = read(text)
+    assert format_module(module) == text
+    assert verify_schedule(module).ok

@@ -102,7 +102,7 @@ class Greedy:
         return found
 
     def copy(self, chunk: int, holders: dict[int, int], targets: list[int]) -> None:
-        """Bring a chunk from holders (device: since when) to targets, one path after another, from NPUs and multicasting switches."""
+        """Bring a chunk from holders (device: since when) to targets, one path after another."""
         for target in targets:
             if target in holders:
                 continue
