@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from collc.diagnostics import Note
@@ -15,6 +13,7 @@ from collc.source.frames import Frame
 from collc.source.problems import fail
 from collc.source.syntax import Algorithm, Expr, Move, Statement
 from collc.source.types import INT, NPU
+from collc.source.values import Data, is_column
 from collc.ten.moves import Moves
 
 
@@ -63,7 +62,7 @@ class _Builder:
             raise fail("E0502", message, statement.span, _note(frame, row), hint="leave it out with an if")
         return Emitted(np.arange(count, dtype=np.int64), table)
 
-    def step(self, node: Expr | None, frame: Frame) -> Any:
+    def step(self, node: Expr | None, frame: Frame) -> Data:
         """The logical step, -1 where there is none."""
         if node is None:
             return -1
@@ -71,7 +70,7 @@ class _Builder:
         wrong = np.atleast_1d(np.asarray((data < 0) | (data >= 2**31)))
         if wrong.any():
             row = int(np.argmax(wrong))
-            step = data[row] if isinstance(data, np.ndarray) else data
+            step = data[row] if is_column(data) else data
             raise fail("E0503", f"step {step}: steps count from 0", node.span, _note(frame, row))
         return data
 

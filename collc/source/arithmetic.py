@@ -13,15 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.source.types import Kind, Type
-from collc.source.values import INT64, Column
-
-Data = Any
+from collc.source.values import INT64, Column, Data, is_column
 
 
 def size_of(data: Data) -> int:
     """The largest magnitude in some integer data."""
-    if isinstance(data, np.ndarray):
+    if is_column(data):
         if data.size == 0:
             return 0
         return max(abs(int(data.min())), abs(int(data.max())))
@@ -30,7 +27,7 @@ def size_of(data: Data) -> int:
 
 def is_machine(data: Data) -> bool:
     """Whether data is an int64 array."""
-    return isinstance(data, np.ndarray) and data.dtype == np.int64
+    return is_column(data) and data.dtype == np.int64
 
 
 def as_objects(data: Data) -> Data:
@@ -40,7 +37,7 @@ def as_objects(data: Data) -> Data:
 
 def narrowed(data: Data) -> Data:
     """Python integers as machine integers where all fit."""
-    if isinstance(data, np.ndarray) and data.dtype == object and data.size and isinstance(data.flat[0], int):
+    if is_column(data) and data.dtype == object and data.size and isinstance(data.flat[0], int):
         return data.astype(np.int64) if size_of(data) <= INT64 else data
     return data
 
@@ -59,14 +56,14 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "//": operator.floordiv,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "//": lambda a, b: a // b,
     "%": operator.mod,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "**": operator.pow,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+    "**": lambda a, b: a**b,
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -78,7 +75,10 @@ _fraction = np.frompyfunc(Fraction, 2, 1)
 
 
 def compute(name: str, left: Data, right: Data) -> Data:
-    """`left name right` for numbers; the caller has looked at zero divisors and the size of powers and shifts."""
+    """The result of `left name right` for numbers.
+
+    The caller has looked at zero divisors and the size of powers and shifts.
+    """
     function = _OPERATORS[name]
     machine = is_machine(left) or is_machine(right)
     if not machine:
@@ -93,44 +93,44 @@ def compute(name: str, left: Data, right: Data) -> Data:
 
 
 def _fractional(data: Data) -> bool:
-    if isinstance(data, np.ndarray):
+    if is_column(data):
         return data.dtype == object and any(isinstance(x, Fraction) for x in data)
     return isinstance(data, Fraction)
 
 
 def _large(data: Data) -> bool:
-    return isinstance(data, Fraction) or (not isinstance(data, np.ndarray) and abs(data) > INT64)
+    return isinstance(data, Fraction) or (not is_column(data) and abs(data) > INT64)
 
 
 def ratio(left: Data, right: Data) -> Data:
-    """left / right as Fractions."""
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+    """The quotient as Fractions."""
+    if is_column(left) or is_column(right):
         return _fraction(as_objects(left), as_objects(right))
     return Fraction(left) / Fraction(right)
 
 
-def first_row(mask: Any) -> int:
+def first_row(mask: Data) -> int:
     """The first True of a mask: an array's row, 0 for a plain True, -1 for none."""
-    if isinstance(mask, np.ndarray):
+    if is_column(mask):
         return int(np.argmax(mask)) if mask.any() else -1
     return 0 if mask else -1
 
 
-def item(data: Data, row: int) -> Any:
+def item(data: Data, row: int) -> Data:
     """One row of data that may be uniform."""
-    return data[row] if isinstance(data, np.ndarray) else data
+    return data[row] if is_column(data) else data
 
 
 def to_float(data: Data) -> Data:
     """Integers as floats of the language: Fractions."""
-    if isinstance(data, np.ndarray):
+    if is_column(data):
         return np.frompyfunc(Fraction, 1, 1)(as_objects(data))
     return Fraction(data)
 
 
 def whole(data: Data) -> Data | None:
     """Floats that are all whole numbers, as integers; None where one is not."""
-    if isinstance(data, np.ndarray):
+    if is_column(data):
         if data.dtype != object:
             return data
         if any(Fraction(x).denominator != 1 for x in data):
@@ -141,7 +141,7 @@ def whole(data: Data) -> Data | None:
 
 def ceiling(data: Data) -> Data:
     """Rounded up to whole numbers."""
-    if isinstance(data, np.ndarray):
+    if is_column(data):
         return data if data.dtype != object else narrowed(np.frompyfunc(lambda x: -((-x) // 1), 1, 1)(data))
     return -((-data) // 1)
 
@@ -171,18 +171,6 @@ def log2_of(value: int | Fraction) -> int | Fraction:
             bits |= 1
             mantissa >>= 1
     return whole_part + Fraction(max(bits, 1), 2**LOG_BITS)
-
-
-def binary_kind(kind: Kind) -> bool:
-    """Whether data of a kind is whole numbers."""
-    return kind in (Kind.INT, Kind.BYTES, Kind.NPU)
-
-
-def converted(data: Data, given: Type, wanted: Type) -> Data:
-    """Data of an int as that of a float, where one is wanted."""
-    if wanted.kind is Kind.FLOAT and given.kind is Kind.INT:
-        return to_float(data)
-    return data
 
 
 def concatenated(left: Column, right: Column) -> Column:

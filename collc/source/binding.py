@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.diagnostics import Note, Span
-from collc.source.evaluate import Evaluator, coerced
+from collc.source.containers import coerced
+from collc.source.evaluate import Evaluator
 from collc.source.frames import Frame
 from collc.source.members import label
 from collc.source.problems import did_you_mean, fail, listed, plural

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from collc.source.problems import fail
 from collc.source.sets import flat
 from collc.source.syntax import Call
 from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, item_type, join
-from collc.source.values import Interval, Lists, Value, integer
+from collc.source.values import Data, Interval, Lists, Value, integer, is_column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +39,8 @@ def _length(call: FunctionCall) -> Value | None:
             raise fail("E0211", f"len wants a list, set, range or group, this is {call.values[0].type}", call.node.span)
 
 
-def _clipped(count: Any) -> Any:
-    return np.maximum(count, 0) if isinstance(count, np.ndarray) else max(count, 0)
+def _clipped(count: Data) -> Data:
+    return np.maximum(count, 0) if is_column(count) else max(count, 0)
 
 
 def _items(call: FunctionCall) -> list[Value] | None:
@@ -85,15 +85,15 @@ def _extreme(call: FunctionCall) -> Value | None:
     return Value(kind, exact.to_float(result) if kind.kind is Kind.FLOAT else exact.narrowed(result))
 
 
-def _chosen(a: Any, b: Any, lower: bool) -> Any:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+def _chosen(a: Data, b: Data, lower: bool) -> Data:
+    if is_column(a) or is_column(b):
         if not (_machine(a) and _machine(b)):
             a, b = exact.as_objects(a), exact.as_objects(b)
         return np.minimum(a, b) if lower else np.maximum(a, b)
     return min(a, b) if lower else max(a, b)
 
 
-def _machine(data: Any) -> bool:
+def _machine(data: Data) -> bool:
     return exact.is_machine(data) or (isinstance(data, int) and abs(data) < 2**63)
 
 
@@ -102,7 +102,7 @@ def _sum(call: FunctionCall) -> Value | None:
     if values is None:
         return _reduced(call)
     kind = _common(call, values)
-    result: Any = 0
+    result: Data = 0
     for value in values:
         result = exact.compute("+", result, value.data)
     if not values:
@@ -148,7 +148,7 @@ def _log2(call: FunctionCall) -> Value | None:
     row = exact.first_row(value.data <= 0)
     if row >= 0:
         raise fail("E0224", f"log2 of {exact.item(value.data, row)}", call.node.span, call.frame.note(row))
-    if isinstance(value.data, np.ndarray):
+    if is_column(value.data):
         known = {x: exact.log2_of(x) for x in set(value.data.tolist())}
         if all(isinstance(x, int) for x in known.values()):
             return Value(INT, np.array([known[x] for x in value.data.tolist()], np.int64))
@@ -165,7 +165,7 @@ def _is_pow2(call: FunctionCall) -> Value | None:
         raise fail("E0211", f"is_pow2 wants an int, this is {value.type}", call.node.arguments[0].span)
     data = exact.as_objects(value.data)
     result = (data > 0) & ((data & (data - 1)) == 0)
-    return Value(BOOL, np.asarray(result, np.bool_) if isinstance(result, np.ndarray) else bool(result))
+    return Value(BOOL, np.asarray(result, np.bool_) if is_column(result) else bool(result))
 
 
 def _index(call: FunctionCall) -> Value | None:
@@ -177,7 +177,7 @@ def _index(call: FunctionCall) -> Value | None:
         return None
     content = group.data.only().tolist()
     place = {number: k for k, number in enumerate(content)}
-    numbers = npu.data if isinstance(npu.data, np.ndarray) else np.array([npu.data])
+    numbers = npu.data if is_column(npu.data) else np.array([npu.data])
     found = np.array([place.get(x, -1) for x in numbers.tolist()], np.int64)
     row = exact.first_row(found < 0)
     if row >= 0:

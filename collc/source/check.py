@@ -163,4 +163,3 @@ def check_files(files: list[FileScope], problems: Problems, catalogue: Catalogue
     checks = Checks(problems, catalogue)
     for file in files:
         checks.of(file).check()
-

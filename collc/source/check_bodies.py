@@ -136,7 +136,9 @@ class BodyChecker:
         rank = len(place.shape)
         if isinstance(place, DeviceDeclaration) and indices not in (-1, rank):
             has = f"takes {_indices(rank)}" if rank else "takes no index"
-            raise fail("E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", place.name.span))
+            raise fail(
+                "E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", place.name.span)
+            )
 
     # Collectives and algorithms
 

@@ -445,7 +445,7 @@ def wrong_type(given: Type, wanted: Type, what: str, node: Expr, *notes: Note) -
         divided = isinstance(node, Binary) and node.operator == "/"
         hint = "'//' divides whole numbers" if divided else "ceil(...) rounds up to a whole number"
     elif wanted.kind in QUANTITIES and given.kind in NUMBERS:
-        hint = f"a {wanted} has a unit, as in {'1MiB' if wanted == BYTES else '0.5us' if wanted.kind is Kind.TIME else '50GiB/s'}"
+        hint = _unit_hint(wanted, given)
     elif wanted == GROUP and given == NPU:
         hint = "a group of one NPU is [npu]"
     elif wanted == NPU and given == GROUP:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from collc.source.syntax import (
     Statement,
 )
 from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
-from collc.source.values import Lists, Rows, Value
+from collc.source.values import Data, Lists, Rows, Value, is_column
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
 
 OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PROD}
@@ -101,7 +100,7 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
     table = np.empty((count, len(indices)), np.int64)
     for k, node in enumerate(indices):
         data = evaluator.wanted(node, frame, INT, "an index").data
-        if (isinstance(data, np.ndarray) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
+        if (is_column(data) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
             raise fail("E0219", "an index of a chunk is less than 2^31", node.span)
         table[:, k] = data
         if table.shape[0] and max(abs(int(table[:, k].min())), abs(int(table[:, k].max()))) >= 2**31:
@@ -177,7 +176,7 @@ class _Builder:
         large = np.atleast_1d(np.asarray(size >= 2**62))
         if small.any() or large.any():
             row = int(np.argmax(small | large))
-            wrong = size[row] if isinstance(size, np.ndarray) else size
+            wrong = size[row] if is_column(size) else size
             hint = "leave out chunks that have nothing in them with an if" if wrong == 0 else ""
             note = frame.note(row) if frame.rows is not None else None
             raise fail("E0408", f"a chunk of {wrong:,} bytes", node.size.span, note, hint=hint)
@@ -192,7 +191,7 @@ class _Builder:
         value = self.evaluator.value(node, frame)
         if not fits(value.type, DEVICES) and not fits(value.type, GROUP):
             raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, this is {value.type}", node.span)
-        if isinstance(value.data, np.ndarray):
+        if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
             first = self.pool.add(numbers, np.ones(len(numbers), np.int64))
             return first + of.reshape(-1).astype(np.int64)
@@ -274,7 +273,7 @@ class _Builder:
                 raise fail("E0413", f"chunk {label} is declared twice", self.declared[family].chunk.span)
         return found
 
-    def reduction(self, condition: _Condition, chunk: Rows, op: Any, table: Table) -> None:
+    def reduction(self, condition: _Condition, chunk: Rows, op: Data, table: Table) -> None:
         """Enter what a postcondition makes of its chunks."""
         node = condition.node
         if not isinstance(node, Postcondition):

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from collc.diagnostics import Note, SourceError, Span
 from collc.source import limits
 from collc.source.binding import Given, checked_group, evaluated, fitted, frame_of, match
-from collc.source.evaluate import Evaluator, NotVectorised, coerced, with_note
+from collc.source.containers import coerced
+from collc.source.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.frames import Frame
 from collc.source.members import Topology
-from collc.source.problems import Poisoned, did_you_mean, fail
+from collc.source.problems import Poisoned, did_you_mean, fail, in_place_of
 from collc.source.products import base_of, product_of, removed, reversed_of, unwound_of
 from collc.source.scopes import Declaration, FileScope, Found
 from collc.source.syntax import (
@@ -179,9 +180,9 @@ class Context:
         matched = match(template.parameters, call.arguments, f"topology '{name}'", call.span, shapes=True)
         given = evaluated(template.parameters, matched, self.evaluator, frame)
         owner = self.session.context(found.file)
-        return self.nested(call.span, lambda: owner.instance(template, given, call.span))
+        return self.nested(call.span, found.file.module is not None, lambda: owner.instance(template, given, call.span))
 
-    def nested(self, span: Span, make: Callable[[], Topology]) -> Topology:
+    def nested(self, span: Span, library: bool, make: Callable[[], Topology]) -> Topology:
         """One level of templates deeper; errors inside say which call led there."""
         if self.session.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
@@ -189,13 +190,7 @@ class Context:
         try:
             return make()
         except SourceError as error:
-            if any(
-                d.span is not None and d.span.file is span.file and d.span.start == span.start
-                for d in error.diagnostics
-            ):
-                raise
-            deep = any(len(d.notes) > 3 for d in error.diagnostics)
-            raise error if deep else with_note(error, Note("in the topology made here", span)) from None
+            raise in_place_of(error, library, span, "in the topology made here") from None
         finally:
             self.session.depth -= 1
 

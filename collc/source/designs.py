@@ -70,7 +70,9 @@ class DesignBuilder:
         if not self.draft.train:
             raise fail("E0909", f"design '{node.name.name}' trains nothing", node.name.span, hint="add: train gpt3")
         if self.draft.objective is None:
-            raise fail("E0910", f"design '{node.name.name}' has no objective", node.name.span, hint="add: minimize time")
+            raise fail(
+                "E0910", f"design '{node.name.name}' has no objective", node.name.span, hint="add: minimize time"
+            )
         return DesignRequest(
             name=node.name.name,
             span=node.span,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.source.binding import fitted, parameter_type
 from collc.source.check import check_files
 from collc.source.context import Context, Session
-from collc.source.binding import fitted, parameter_type
 from collc.source.designs import DesignBuilder
 from collc.source.imports import Loader
 from collc.source.options import Catalogue
@@ -165,4 +165,3 @@ def _make_all(context: Context, problems: Problems) -> None:
             if isinstance(node, Let | Param | Group | TopologyInstance | TopologyTemplate):
                 with problems.collect():
                     context.value_of(Found(node, context.file))
-

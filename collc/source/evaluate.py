@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.diagnostics import Note, SourceError, Span
 from collc.source import limits, operators
 from collc.source.builtins import BUILTINS, FunctionCall
+from collc.source.containers import (
+    assembled,
+    coerced,
+    common_home,
+    numbers_of,
+    picked,
+    plain_index,
+    quantity,
+    regrouped,
+    unpacked,
+)
 from collc.source.frames import Frame, as_rows, spread
 from collc.source.members import Part, PartIndex, Slice, Topology, index_part, is_left, label, member_of, settle
 from collc.source.problems import fail
@@ -38,16 +51,13 @@ from collc.source.types import (
     ANY,
     BOOL,
     DEVICES,
-    GROUP,
     INT,
-    NAMED,
     NPU,
     RANGE,
     Kind,
     Type,
     binary_type,
     comparable,
-    fits,
     item_type,
     join,
     list_of,
@@ -55,17 +65,16 @@ from collc.source.types import (
     unary_type,
 )
 from collc.source.values import (
+    Data,
     Interval,
     Lists,
     Rows,
     Value,
     collected,
-    column,
     integer,
-    members,
+    is_column,
     npus,
     number,
-    one_list,
     string,
     topology_value,
     truth,
@@ -120,7 +129,7 @@ class Evaluator:
             raise fail("E0303", f"{what} may not depend on a loop variable", node.span)
         return int(value.data)
 
-    def condition(self, node: Expr, frame: Frame) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
+    def condition(self, node: Expr, frame: Frame) -> bool | NDArray[np.bool_]:
         """A condition: plain, or one truth an iteration."""
         return self.wanted(node, frame, BOOL, "a condition").data
 
@@ -140,7 +149,7 @@ class Evaluator:
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
-        if isinstance(mask, np.ndarray):
+        if is_column(mask):
             return frame.where(mask)
         return frame if mask or frame.rows is None else frame.where(np.zeros(frame.rows, np.bool_))
 
@@ -241,7 +250,7 @@ class Evaluator:
     def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`, whose right side is looked at only where it matters."""
         decided = node.operator == "or"
-        if not isinstance(left.data, np.ndarray):
+        if not is_column(left.data):
             return (
                 truth(decided) if left.data is decided else self.wanted(node.right, frame, BOOL, f"'{node.operator}'")
             )
@@ -259,7 +268,7 @@ class Evaluator:
         return operators.sign(node.operator, value)
 
     def _comparison(self, node: Comparison, frame: Frame) -> Value:
-        result: Any = True
+        result: Data = True
         values = [self.value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = values[k], values[k + 1]
@@ -267,12 +276,12 @@ class Evaluator:
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 raise fail("E0210", f"'{operator}' does not go with {left.type} and {right.type}", place)
             result = result & self._compared(operator, left, right, frame)
-        return truth(result if isinstance(result, np.ndarray) else bool(result))
+        return truth(result if is_column(result) else bool(result))
 
-    def _compared(self, operator: str, left: Value, right: Value, frame: Frame) -> Any:
+    def _compared(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
         if operator in ("in", "not in"):
             found = membership(left, right, frame)
-            return found if operator == "in" else ~found if isinstance(found, np.ndarray) else not found
+            return found if operator == "in" else ~found if is_column(found) else not found
         if isinstance(left.data, Lists | Interval | Topology) or isinstance(right.data, Lists | Interval | Topology):
             if left.varies or right.varies:
                 raise NotVectorised
@@ -329,7 +338,7 @@ class Evaluator:
             return base.data.member(self, node, frame)
         if isinstance(base.data, Part):
             found = index_part(base.data, self.part_indices(node, frame), node.span)
-            return self._present(found, node, frame) if isinstance(found, Value) else Value(DEVICES, found, found.home)
+            return self._present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
         if len(node.indices) != 1:
             raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
         index = node.indices[0]
@@ -354,17 +363,17 @@ class Evaluator:
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
         if bad.any():
             row = int(np.argmax(bad)) if bad.ndim else 0
-            number_ = index.data[row] if isinstance(index.data, np.ndarray) else index.data
+            number_ = index.data[row] if is_column(index.data) else index.data
             size = int(lengths[row if len(lengths) > 1 else 0])
             raise fail("E0219", f"index {number_} is outside of 0 .. {size - 1}", span, frame_note(frame, row))
         at = lists.start + index.data
-        if lists.uniform and not isinstance(index.data, np.ndarray):
+        if lists.uniform and not is_column(index.data):
             return picked(base, at).at(0)
         return picked(base, at)
 
     def _npu_of(self, topology: Topology, index: Expr, node: Index, frame: Frame) -> Value:
         """`t[i]`: an NPU by its number; several give a group."""
-        found = self.part_index(index, topology.network.npu_count, frame)
+        found = self.part_index(index, frame)
         if found is None:
             return npus(topology.network.npus, topology)
         data = found.numbers if isinstance(found, Slice) else found
@@ -374,14 +383,14 @@ class Evaluator:
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
             raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span)
-        value = npus(data, topology) if isinstance(found, Slice) else Value(NPU, data, topology)
-        return self._present(value, node, frame)
+        value = npus(found.numbers, topology) if isinstance(found, Slice) else Value(NPU, data, topology)
+        return self._present(value, node)
 
-    def _present(self, value: Value, node: Expr, frame: Frame) -> Value:
+    def _present(self, value: Value, node: Expr) -> Value:
         """Naming a removed NPU is an error."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
-        numbers = value.data.only() if isinstance(value.data, Lists) else value.data
+        numbers: Data = value.data.only() if isinstance(value.data, Lists) else value.data
         left = np.atleast_1d(is_left(value.home, numbers))
         if not left.all():
             row = int(np.argmin(left))
@@ -391,9 +400,9 @@ class Evaluator:
 
     def part_indices(self, node: Index, frame: Frame) -> list[PartIndex]:
         """The indices of a part of a topology."""
-        return [self.part_index(index, -1, frame) for index in node.indices]
+        return [self.part_index(index, frame) for index in node.indices]
 
-    def part_index(self, node: Expr, count: int, frame: Frame) -> PartIndex:
+    def part_index(self, node: Expr, frame: Frame) -> PartIndex:
         """One index: a number, a row an iteration, several numbers, or None for `*`."""
         if isinstance(node, Star):
             return None
@@ -403,7 +412,7 @@ class Evaluator:
                 raise NotVectorised
             return Slice(np.array(numbers_of(value), np.int64), star=False)
         data = coerced(value, INT, node.span, "an index", frame).data
-        if frame.rows is not None and isinstance(data, np.ndarray):
+        if frame.rows is not None and is_column(data):
             return np.asarray(data, np.int64)
         return data
 
@@ -463,96 +472,6 @@ def frame_note(frame: Frame, row: int) -> Note | None:
 
 def with_note(error: SourceError, note: Note | None) -> SourceError:
     """An error with one more note on each of its messages."""
-    from dataclasses import replace
-
     if note is None:
         return error
     return SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
-
-
-def quantity(node: QuantityLiteral) -> Value:
-    """`9MiB`, `0.5us`. Raises SourceError for a part of a byte."""
-    kind = NAMED[str(node.dimension)]
-    if kind.kind is Kind.BYTES:
-        if node.value.denominator != 1:
-            raise fail("E0218", "not a whole number of bytes", node.span)
-        return Value(kind, int(node.value))
-    return Value(kind, node.value)
-
-
-def picked(lists: Value, at: Rows) -> Value:
-    """Items at places of the shared content."""
-    kind = item_type(lists.type) or ANY
-    content = lists.data.content
-    data = content.take(at) if isinstance(content, Lists) else content[at]
-    return Value(kind, data, lists.home)
-
-
-def unpacked(value: Value) -> list[Value]:
-    """The items of a uniform list, set, group or range."""
-    if isinstance(value.data, Interval):
-        return [integer(i) for i in range(value.data.low, value.data.high)]
-    low, high = int(value.data.start[0]), int(value.data.stop[0])
-    rows = picked(value, np.arange(low, high))
-    return [rows.at(k) for k in range(high - low)]
-
-
-def numbers_of(value: Value) -> list[int]:
-    """The integers of a uniform list, set or range."""
-    return [int(v.data) for v in unpacked(value)]
-
-
-def plain_index(index: int, count: int, span: Span) -> int:
-    """An index that is in range."""
-    if not 0 <= index < count:
-        raise fail("E0219", f"index {index} is outside of 0 .. {count - 1}", span)
-    return index
-
-
-def regrouped(base: Value, chosen: list[int]) -> Value:
-    """Some items of a uniform list or group, as the same kind."""
-    at = base.data.start[0] + np.array(chosen, np.int64)
-    content = base.data.content
-    data = one_list(content.take(at) if isinstance(content, Lists) else content[at])
-    return Value(base.type, data, base.home)
-
-
-def common_home(values: list[Value], span: Span) -> Topology | None:
-    """The topology that NPUs belong to. Raises SourceError where they belong to several."""
-    homes = list({id(v.home): v.home for v in values if v.home is not None}.values())
-    if len(homes) > 1:
-        first, second = homes[0], homes[1]
-        raise fail("E0403", f"NPUs of '{first.name}' and of '{second.name}' together", span)
-    return homes[0] if homes else None
-
-
-def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Value:
-    """A uniform list or set of uniform values."""
-    item: Type = ANY
-    for value in values:
-        joint = join(item, value.type)
-        if joint is None or value.type.kind in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY):
-            raise fail("E0216", f"{item} and {value.type} in one {kind}", span)
-        item = joint
-    home = common_home(values, span) if span is not None else next((v.home for v in values if v.home), None)
-    if values and isinstance(values[0].data, Lists):
-        from collc.source.values import stacked
-
-        content: Any = stacked([v.data.take(np.zeros(1, np.int64)) for v in values])
-    else:
-        content = column([operators.promoted(v, item).data for v in values], item.kind)
-    lists = one_list(content)
-    return Value(Type(kind, item), made_unique(lists) if kind is Kind.SET else lists, home)
-
-
-def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
-    """A value as one of a type. Raises SourceError where it does not fit."""
-    if not fits(value.type, wanted) and not (value.type.kind is Kind.FLOAT and wanted.kind is Kind.INT):
-        raise fail("E0211", f"{what} wants {wanted}, this is {value.type}", span)
-    if wanted.kind is Kind.INT and value.type.kind is not Kind.INT:
-        return operators.as_whole(value, span, what, frame)
-    if wanted.kind is Kind.FLOAT and value.type.kind is Kind.INT:
-        return operators.promoted(value, wanted)
-    if wanted.kind is Kind.GROUP and value.type.kind in (Kind.LIST, Kind.SET):
-        return Value(GROUP, value.data, value.home)
-    return value

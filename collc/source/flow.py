@@ -1,4 +1,4 @@
-"""Bodies: loops, conditions and lets, executed for all iterations at once, with results in the order of a plain loop."""
+"""Bodies executed for all iterations at once, with results in the order of a plain loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from collc.source import limits
 from collc.source.evaluate import Evaluator
 from collc.source.frames import Frame
 from collc.source.syntax import For, If, Let, Statement
-from collc.source.values import Rows, Value
+from collc.source.values import Rows
 
 Table = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitted:
-    """What statements make. row: int64[items], ascending, the iteration that made each. table: int64[items, columns]."""
+    """What statements make.
+
+    row: int64[items], ascending, the iteration that made each. table: int64[items, columns].
+    """
 
     row: Rows
     table: Table
@@ -96,12 +99,3 @@ def _merged(parts: list[Emitted]) -> Emitted | None:
         return Emitted(row, table)
     order = np.argsort(row, kind="stable")
     return Emitted(row[order], table[order])
-
-
-def emitted(frame: Frame, *columns: Value | Rows | int) -> Emitted:
-    """One item an iteration, with columns of int64."""
-    count = 1 if frame.rows is None else frame.rows
-    table = np.empty((count, len(columns)), np.int64)
-    for k, column in enumerate(columns):
-        table[:, k] = column.data if isinstance(column, Value) else column
-    return Emitted(np.arange(count, dtype=np.int64), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Loader:
         if node.path is not None:
             if not node.path or "\0" in node.path:
                 raise fail("E0701", "an import names a file", node.span)
-            return Path(file.folder) / node.path, node.path, None
+            return Path(file.folder) / node.path, _named(file.source.name, node.path), None
         module = node.module or ""
         library = standard_library()
         known = [f"std.{name}" for name in library]
@@ -71,6 +72,12 @@ class Loader:
             raise fail("E0702", f"no module is called '{module}'", node.span, hint=hint)
         path = library[module.removeprefix("std.")]
         return path, f"std/{path.name}", module
+
+
+def _named(importer: str, path: str) -> str:
+    """What an imported file is called in messages: its path from where the first file's path starts."""
+    folder = posixpath.dirname(importer)
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def read(path: Path, name: str, at: Span | None = None) -> SourceFile:

@@ -11,7 +11,7 @@ import numpy as np
 from collc.diagnostics import Span
 from collc.source.problems import did_you_mean, fail, plural
 from collc.source.types import NPU
-from collc.source.values import Rows, Value, npus
+from collc.source.values import Data, Rows, Value, is_column, npus
 from collc.ten.network import Network
 
 
@@ -66,8 +66,8 @@ class Part:
 
     home: Topology | None
     entry: Entry
-    npu: Any = 0
-    switch: Any = 0
+    npu: Data = 0
+    switch: Data = 0
     many: bool = False
 
 
@@ -121,15 +121,13 @@ def _offsets(entry: Entry, indices: Sequence[PartIndex], span: Span) -> tuple[An
         raise fail("E0317", f"'{entry.name}' {has}, not {len(indices)}", span)
     several = any(i is None or isinstance(i, Slice) for i in indices)
     star = any(i is None or (isinstance(i, Slice) and i.star) for i in indices)
-    total: Any = 0
+    total: Data = 0
     for index, size, stride in zip(indices, entry.shape, entry.strides, strict=True):
         numbers = (
             np.arange(size, dtype=np.int64) if index is None else index.numbers if isinstance(index, Slice) else index
         )
-        low, high = (
-            (numbers.min(), numbers.max()) if isinstance(numbers, np.ndarray) and numbers.size else (numbers, numbers)
-        )
-        if not isinstance(low, np.ndarray) and not (0 <= low and high < size):
+        low, high = (numbers.min(), numbers.max()) if is_column(numbers) and numbers.size else (numbers, numbers)
+        if not is_column(low) and not (low >= 0 and high < size):
             wrong = int(low if low < 0 else high)
             raise fail("E0318", f"'{entry.name}' has no index {wrong} here: it counts 0 .. {size - 1}", span)
         if several:
@@ -160,22 +158,22 @@ def index_part(part: Part, indices: Sequence[PartIndex], span: Span) -> Part | V
     return _devices(part, numbers, many, star, span)
 
 
-def _added(base: Any, offsets: Any, many: bool) -> Any:
+def _added(base: Data, offsets: Data, many: bool) -> Data:
     if many:
         return np.add.outer(np.atleast_1d(np.asarray(base, np.int64)), np.atleast_1d(np.asarray(offsets))).ravel()
     return base + offsets
 
 
-def _numbers(part: Part, offsets: Any) -> Any:
+def _numbers(part: Part, offsets: Data) -> Data:
     entry = part.entry
     if isinstance(entry, DeviceArray) and entry.switch:
         return -1 - (offsets + entry.first)
     return offsets + (entry.first if isinstance(entry, DeviceArray) else entry.first_npu)
 
 
-def _devices(part: Part, numbers: Any, many: bool, star: bool, span: Span) -> Value:
+def _devices(part: Part, numbers: Data, many: bool, star: bool, span: Span) -> Value:
     if not many:
-        return Value(NPU, int(numbers) if not isinstance(numbers, np.ndarray) else numbers, part.home)
+        return Value(NPU, int(numbers) if not is_column(numbers) else numbers, part.home)
     if part.home is None:
         raise fail("E0301", "an end of a link is one device, not several", span)
     if star:
@@ -197,7 +195,7 @@ def settle(part: Part, span: Span) -> Value:
     return _devices(part, numbers, True, True, span)
 
 
-def is_left(topology: Topology, numbers: Any) -> Any:
+def is_left(topology: Topology, numbers: Data) -> Data:
     """Whether devices, switches as -1 - number, have not been removed."""
     network = topology.network
     at = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from collc.source.limits import MAX_BITS
 from collc.source.problems import fail
 from collc.source.syntax import Binary
 from collc.source.types import INT, NUMBERS, Kind, Type
-from collc.source.values import Value
+from collc.source.values import Data, Value, is_column
 from collc.units import PICOSECONDS, format_bytes, format_rate, format_time
 
 
-def shown(value: Any, kind: Type) -> str:
+def shown(value: Data, kind: Type) -> str:
     """A number or quantity as messages show it."""
     match kind.kind:
         case Kind.BYTES:
@@ -59,11 +58,11 @@ def arithmetic(node: Binary, left: Value, right: Value, kind: Type, frame: Frame
     return Value(kind, data)
 
 
-def _objects(operator: str, left: Any, right: Any) -> Any:
+def _objects(operator: str, left: Data, right: Data) -> Data:
     return exact.compute(operator, exact.as_objects(left), exact.as_objects(right))
 
 
-def _check_bits(data: Any, span: Span) -> None:
+def _check_bits(data: Data, span: Span) -> None:
     if isinstance(data, int) and data.bit_length() > MAX_BITS:
         raise fail("E0807", f"a number of more than {MAX_BITS} bits", span)
     if isinstance(data, Fraction) and max(data.numerator.bit_length(), data.denominator.bit_length()) > MAX_BITS:
@@ -77,7 +76,7 @@ def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> Non
         raise fail("E0217", f"division of {above} by zero", node.span, note_of(frame, row))
 
 
-def note_of(frame: Frame, row: int) -> Any:
+def note_of(frame: Frame, row: int) -> Data:
     """The loop variables of an iteration."""
     return frame.note(row) if frame.rows is not None else None
 
@@ -102,7 +101,7 @@ def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) 
     return Value(kind, data)
 
 
-def _whole_bytes(node: Binary, data: Any, left: Value, right: Value, frame: Frame) -> Value:
+def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Frame) -> Value:
     """Bytes, which must be whole."""
     result = exact.whole(data)
     kind = left.type if left.type.kind is Kind.BYTES else right.type
@@ -110,7 +109,7 @@ def _whole_bytes(node: Binary, data: Any, left: Value, right: Value, frame: Fram
         kind = Type(Kind.BYTES)
     if result is not None:
         return Value(kind, result)
-    parts = data if isinstance(data, np.ndarray) else np.array([data], object)
+    parts = data if is_column(data) else np.array([data], object)
     row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
     a, b = exact.item(left.data, row), exact.item(right.data, row)
     message = f"{_long(a, left.type)} {node.operator} {_long(b, right.type)} is not a whole number of bytes"
@@ -121,7 +120,7 @@ def _whole_bytes(node: Binary, data: Any, left: Value, right: Value, frame: Fram
     raise fail("E0218", message, node.span, note_of(frame, row), hint=hint)
 
 
-def _long(value: Any, kind: Type) -> str:
+def _long(value: Data, kind: Type) -> str:
     return f"{int(value):,} bytes" if kind.kind is Kind.BYTES else shown(value, kind)
 
 
@@ -138,7 +137,7 @@ def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:
     return Value(kind, exact.narrowed(_objects("**", base, exponent)))
 
 
-def _bits_of(value: Any) -> int:
+def _bits_of(value: Data) -> int:
     x = Fraction(value)
     return 0 if abs(x) <= 1 and x.denominator == 1 else max(x.numerator.bit_length(), x.denominator.bit_length())
 
@@ -148,7 +147,7 @@ def sign(operator: str, value: Value) -> Value:
     data = value.data
     match operator:
         case "not":
-            return Value(value.type, ~data if isinstance(data, np.ndarray) else not data)
+            return Value(value.type, ~data if is_column(data) else not data)
         case "-":
             return Value(value.type, exact.compute("-", 0, data))
         case "~":
@@ -157,18 +156,18 @@ def sign(operator: str, value: Value) -> Value:
             return value
 
 
-def compared(operator: str, left: Value, right: Value) -> Any:
+def compared(operator: str, left: Value, right: Value) -> Data:
     """A comparison of numbers, quantities, truths, strings or NPUs."""
     a, b = left.data, right.data
     if isinstance(a, str | bool) or isinstance(b, str | bool):
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if is_column(a) or is_column(b):
             return np.asarray(exact.compute(operator, _boxed(a), _boxed(b)), np.bool_)
         return bool(exact.compute(operator, a, b))
     result = exact.compute(operator, a, b)
-    return np.asarray(result, np.bool_) if isinstance(result, np.ndarray) else bool(result)
+    return np.asarray(result, np.bool_) if is_column(result) else bool(result)
 
 
-def _boxed(data: Any) -> Any:
+def _boxed(data: Data) -> Data:
     if isinstance(data, str):
         box = np.empty(1, object)
         box[0] = data
@@ -188,7 +187,7 @@ def as_whole(value: Value, span: Span, what: str, frame: Frame | None) -> Value:
     """A float that is a whole number, as an int."""
     data = exact.whole(value.data)
     if data is None:
-        parts = value.data if isinstance(value.data, np.ndarray) else [value.data]
+        parts = value.data if is_column(value.data) else [value.data]
         row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
         note = frame.note(row) if frame is not None and frame.rows is not None else None
         near_by = float(parts[row])

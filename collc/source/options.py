@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from collc.source.evaluate import Evaluator, coerced
+from collc.source.containers import coerced
+from collc.source.evaluate import Evaluator
 from collc.source.frames import Frame
 from collc.source.problems import did_you_mean, fail, listed
 from collc.source.program import OptionValue

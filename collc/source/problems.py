@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collc.diagnostics import Diagnostic, Note, SourceError, Span
 
 MAX_PROBLEMS = 200
 """Messages kept of one program."""
+
+
+MAX_NOTES = 4
+"""Notes of one message before no more places are added to it."""
 
 
 class Poisoned(Exception):
@@ -30,7 +34,7 @@ class Problems:
                 self.found.append(new)
 
     @contextmanager
-    def collect(self) -> Iterator[None]:
+    def collect(self) -> Generator[None]:
         """Keep the messages of what stops inside."""
         try:
             yield
@@ -57,6 +61,22 @@ def fail(
     error = SourceError(Diagnostic(code, message, span, tuple(n for n in notes if n is not None), hint))
     error.__cause__ = cause
     return error
+
+
+def in_place_of(error: SourceError, library: bool, span: Span, note: str) -> SourceError:
+    """An error inside of something that was used at a place, told with that place.
+
+    library: what was used is of the standard library; then the place comes first, since nobody edits that.
+    """
+    told: list[Diagnostic] = []
+    for d in error.diagnostics:
+        if len(d.notes) > MAX_NOTES or (d.span is not None and d.span.file is span.file and d.span.start == span.start):
+            told.append(d)
+        elif library and d.span is not None and d.span.file is not span.file:
+            told.append(replace(d, span=span, notes=(Note("found here", d.span), *d.notes)))
+        else:
+            told.append(replace(d, notes=(*d.notes, Note(note, span))))
+    return SourceError(*told)
 
 
 def _distance(a: str, b: str, limit: int) -> int:

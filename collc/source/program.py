@@ -12,6 +12,7 @@ from collc.ten.moves import Moves
 from collc.ten.network import Network
 from collc.ten.training import Constraint, Workload
 
+
 @dataclass(frozen=True, eq=False)
 class RunRequest:
     """One run: its place; with `using`, the algorithm's name and its moves (chunk numbers of the whole demand)."""

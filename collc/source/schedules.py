@@ -13,11 +13,10 @@ from collc.source.algorithms import moves_of
 from collc.source.binding import Given, evaluated, fitted, frame_of, match
 from collc.source.collectives import Expanded, LazyChunks, expand
 from collc.source.context import Context
-from collc.source.evaluate import with_note
 from collc.source.frames import Frame
 from collc.source.members import Topology
 from collc.source.options import Catalogue, checked_options
-from collc.source.problems import Poisoned, Problems, did_you_mean, fail, listed
+from collc.source.problems import Poisoned, Problems, did_you_mean, fail, in_place_of, listed
 from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import Found
 from collc.source.sets import same
@@ -105,7 +104,7 @@ class ScheduleBuilder:
         """Raise SourceError where links have no bandwidth or latency."""
         network = topology.network
         used = np.unique(network.kind)
-        for row in used.tolist():
+        for row in map(int, used):
             kind = network.kinds[row]
             missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
             if missing:
@@ -156,7 +155,9 @@ class ScheduleBuilder:
                     raise fail("E0601", f"no way to synthesize is called '{name}'", node.strategy.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
             case Verify():
-                draft.checks += [check_request(check, frame, evaluator) for check in node.checks]
+                for check in node.checks:
+                    with self.problems.collect():
+                        draft.checks.append(check_request(check, frame, evaluator))
             case Emit():
                 draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case Allow():
@@ -184,7 +185,9 @@ class ScheduleBuilder:
         try:
             run, chunks = self._demand(found, owner, bound, draft)
         except SourceError as error:
-            raise with_note(error, Note("in this run", call.span)) from None
+            raise in_place_of(error, owner.file.module is not None, call.span, "in this run") from None
+        if len(run.pattern) == 0:
+            raise fail("E0416", f"this {name} has no chunks: nothing would be done", call.span)
         draft.runs.append(run)
         moves = None
         if node.using is not None:
@@ -206,7 +209,7 @@ class ScheduleBuilder:
             raise Poisoned
         name = collective.name.name
         values = dict(bound.names)
-        group = next((v for p, v in values.items() if v.type == GROUP), None)
+        group = next((v for v in values.values() if v.type == GROUP), None)
         ranks = members(group).astype(np.int32) if group is not None else draft.topology.network.npus
 
         def build() -> Expanded:
@@ -280,7 +283,7 @@ class ScheduleBuilder:
         try:
             return moves_of(algorithm, inner, owner.evaluator, chunks.expanded, draft.chunks)
         except SourceError as error:
-            raise with_note(error, Note("in this run", node.span)) from None
+            raise in_place_of(error, owner.file.module is not None, node.span, "in this run") from None
 
 
 def match_algorithm(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from collc.diagnostics import Note, SourceError, SourceFile, Span
+from collc.source.builtins import BUILTINS
 from collc.source.problems import Problems, did_you_mean, fail
 from collc.source.syntax import (
     Algorithm,
@@ -22,7 +23,6 @@ from collc.source.syntax import (
     TopologyTemplate,
     Workload,
 )
-from collc.source.builtins import BUILTINS
 
 Declaration = (
     Algorithm

@@ -10,8 +10,8 @@ from collc.diagnostics import Span
 from collc.source.arithmetic import concatenated
 from collc.source.frames import Frame, as_rows
 from collc.source.problems import fail
-from collc.source.types import Kind, Type
-from collc.source.values import Column, Interval, Lists, Rows, Value, one_list
+from collc.source.types import Type
+from collc.source.values import Column, Data, Interval, Lists, Rows, Value, is_column
 
 
 def flat(lists: Lists) -> tuple[Rows, Column]:
@@ -71,20 +71,21 @@ def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Fr
             keys = np.intersect1d(keys_a, keys_b)
         case _:
             keys = np.setdiff1d(keys_a, keys_b)
+    keys = keys.astype(np.int64)
     lists = packed(keys // width, known[keys % width], len(a.data.start), uniform)
     return Value(kind, lists, left.home or right.home)
 
 
-def membership(item: Value, container: Value, frame: Frame) -> Any:
+def membership(item: Value, container: Value, frame: Frame) -> Data:
     """Whether items are in a range, list, set or group: a bool, or one an iteration."""
     data = container.data
     if isinstance(data, Interval):
         found = (item.data >= data.low) & (item.data < data.high)
-        return np.asarray(found, np.bool_) if isinstance(found, np.ndarray) else bool(found)
+        return np.asarray(found, np.bool_) if is_column(found) else bool(found)
     uniform = not (item.varies or container.varies)
     if isinstance(item.data, Lists):
         raise fail("E0210", "a list is not looked for in a list", None)
-    if not container.varies and isinstance(item.data, np.ndarray):
+    if not container.varies and is_column(item.data):
         content = data.only()
         if isinstance(content, Lists):
             return np.zeros(len(item.data), np.bool_)
@@ -101,7 +102,7 @@ def membership(item: Value, container: Value, frame: Frame) -> Any:
     return result
 
 
-def as_python(value: Value) -> Any:
+def as_python(value: Value) -> Data:
     """A uniform value as a plain object that compares."""
     match value.data:
         case Lists():
@@ -122,8 +123,3 @@ def same(left: Value, right: Value) -> bool:
     if left.home is not None and right.home is not None and left.home is not right.home:
         return False
     return bool(as_python(left) == as_python(right))
-
-
-def empty_set(kind: Type) -> Value:
-    """A set of nothing."""
-    return Value(Type(Kind.SET, kind), one_list(np.empty(0, np.int64)))

@@ -15,7 +15,7 @@ MODULE: Final = "std.collectives"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a standard collective over n members in c chunks looks: number of chunks, and into how many parts `size` is cut."""
+    """A collective over n members in c chunks: how many chunks, and into how many parts `size` is cut."""
 
     count: Callable[[int, int], int]
     parts: Callable[[int, int], int]
@@ -40,7 +40,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "scatter": Shape(_blocks, _blocks, rooted=True),
     "gather": Shape(_blocks, _blocks, rooted=True),
 }
-"""Those that are kept as patterns. The test of the standard library holds this table to the text in collectives.coll."""
+"""Those that are kept as patterns; tests hold this table to the text of collectives.coll."""
 
 NAMED: Final = frozenset({*SHAPES, "all_to_allv", "send_recv", "multicast"})
 
@@ -72,7 +72,7 @@ def _largest_row(sizes: Value) -> int:
 
 
 def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
-    """How many chunks a run will have; None where its arguments need a closer look, which expanding it takes."""
+    """Chunks that a run will have; None where its arguments need a closer look."""
     shape = SHAPES.get(name)
     if shape is None or members == 0:
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collc.diagnostics import Span
+from collc.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.evaluate import Evaluator
 from collc.source.flow import Emitted, Table, block
@@ -31,8 +32,10 @@ from collc.source.syntax import (
     Use,
 )
 from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
-from collc.source.values import Lists, Value
+from collc.source.values import Data, Lists, Value, is_column
 from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
 SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
@@ -57,13 +60,12 @@ class _Builder:
         self.switch_families: list[DeviceFamily] = []
         self.npus = 0
         self.links = 0
-        self.buffers: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-        self.multicast: list[np.ndarray[Any, np.dtype[np.bool_]]] = []
-        self.reduces: list[np.ndarray[Any, np.dtype[np.bool_]]] = []
-        self.removed: list[int] = []
+        self.buffers: list[NDArray[np.int64]] = []
+        self.multicast: list[NDArray[np.bool_]] = []
+        self.reduces: list[NDArray[np.bool_]] = []
         self.switches = 0
         self.endpoints: dict[Endpoint, int] = {Endpoint(): 0}
-        self.endpoint_of: list[np.ndarray[Any, np.dtype[np.int32]]] = []
+        self.endpoint_of: list[NDArray[np.int32]] = []
         self.kinds: dict[LinkKind, int] = {}
 
     def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
@@ -89,8 +91,6 @@ class _Builder:
             hint = f"declare an array: {what} {name.name}[n]"
             raise fail("E0303", f"{what} '{name.name}' is declared inside a loop", name.span, hint=hint)
         if name.name in self.entries:
-            from collc.diagnostics import Note
-
             raise fail(
                 "E0205", f"'{name.name}' is declared twice", name.span, Note("first here", self.places[name.name])
             )
@@ -236,7 +236,7 @@ class _Builder:
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
         return Emitted(np.repeat(np.arange(count, dtype=np.int64), ways), table.reshape(-1, 3))
 
-    def end(self, node: Expr, frame: Frame) -> Any:
+    def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""
         part = self.part(node, frame)
         if isinstance(part, Part):
@@ -268,9 +268,9 @@ class _Builder:
 
     def at(self, part: Part, indices: Sequence[Expr], node: Expr, frame: Frame) -> Part | Value:
         """A part with indices; an error tells the values of the loop variables."""
-        found = [self.evaluator.part_index(i, 0, frame) for i in indices]
+        found = [self.evaluator.part_index(i, frame) for i in indices]
         for index, size in zip(found, part.entry.shape, strict=False):
-            if isinstance(index, np.ndarray) and index.size:
+            if is_column(index) and index.size:
                 bad = (index < 0) | (index >= size)
                 if bad.any():
                     row = int(np.argmax(bad))
@@ -278,22 +278,22 @@ class _Builder:
                     raise fail("E0318", message, node.span, frame.note(row))
         return index_part(part, found, node.span)
 
-    def link_kind(self, arguments: Sequence[Argument], frame: Frame) -> Any:
+    def link_kind(self, arguments: Sequence[Argument], frame: Frame) -> Data:
         """The row of `kinds` of a link, or one an iteration."""
         given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         columns = [given[n].data if n in given else None for n in ("latency", "bandwidth")]
-        if not any(isinstance(c, np.ndarray) for c in columns):
+        if not any(is_column(c) for c in columns):
             return self.kind_of(columns[0], columns[1], places, frame, 0)
         rows = frame.rows or 0
-        lists = [c.tolist() if isinstance(c, np.ndarray) else [c] * rows for c in columns]
+        lists = [c.tolist() if is_column(c) else [c] * rows for c in columns]
         known: dict[tuple[Any, Any], int] = {}
         for row, pair in enumerate(zip(*lists, strict=True)):
             if pair not in known:
-                known[pair] = self.kind_of(*pair, places, frame, row)
+                known[pair] = self.kind_of(pair[0], pair[1], places, frame, row)
         return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
 
-    def kind_of(self, latency: Any, bandwidth: Any, places: dict[str, Span], frame: Frame, row: int) -> int:
+    def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
         """The row of `kinds` of one kind of link."""
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
@@ -367,7 +367,7 @@ class _Builder:
         return Topology(name, template.name.name, network, self.entries, template.name.span)
 
 
-def _joined(parts: list[Any], dtype: Any) -> Any:
+def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:
     return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
 
 

@@ -26,7 +26,7 @@ from collc.source.syntax import (
     Statement,
     Workload,
 )
-from collc.source.types import BYTES, INT, TIME
+from collc.source.types import BYTES, TIME
 from collc.ten import training
 
 LOOPS: Final = ("no_overlap", "tp_dp_overlap")
@@ -91,7 +91,9 @@ class WorkloadBuilder:
         found = next((a for a in self.node.arguments if a.name is not None and a.name.name == name), None)
         if found is None:
             hint = f"write workload {self.node.name.name} (tensor: 16, data: 256)"
-            raise fail("E0902", f"a workload says how many NPUs are in its '{name}' group", self.node.name.span, hint=hint)
+            raise fail(
+                "E0902", f"a workload says how many NPUs are in its '{name}' group", self.node.name.span, hint=hint
+            )
         value = self.context.evaluator.whole(found.value, frame, f"'{name}'")
         if value < 1:
             raise fail("E0902", f"'{name}' is at least 1", found.value.span)
@@ -152,7 +154,9 @@ def _known(argument: Argument, known: Sequence[str]) -> str:
     name = "" if argument.name is None else argument.name.name
     if name not in known:
         hint = did_you_mean(name, known, f"there are {listed(known)}")
-        raise fail("E0904", f"no time of a layer is called '{name}'" if name else "a time has a name", argument.span, hint=hint)
+        raise fail(
+            "E0904", f"no time of a layer is called '{name}'" if name else "a time has a name", argument.span, hint=hint
+        )
     return name
 
 
@@ -208,4 +212,3 @@ def _number(text: str, span: Span) -> Fraction:
     if not plain:
         raise fail("E0907", f"'{text}' is no number, 0 or more", span)
     return Fraction(text)
-

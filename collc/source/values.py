@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,8 @@ class Interval:
     high: int | Column
 
 
-Data = int | Fraction | bool | str | Column | Lists | Interval | Any
+Data = Any
+"""What a value is made of: int, Fraction, bool, str, Column, Lists, Interval, Topology, Part; None: left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,31 +70,27 @@ class Value:
     """A value with its type. home: for NPUs and groups, the topology that they belong to."""
 
     type: Type
-    data: Any
+    data: Data
     home: Topology | None = None
 
     @property
     def varies(self) -> bool:
         """Whether it has a row for each iteration."""
-        match self.data:
-            case np.ndarray():
-                return True
-            case Lists():
-                return not self.data.uniform
-            case Interval():
-                return isinstance(self.data.low, np.ndarray) or isinstance(self.data.high, np.ndarray)
-            case _:
-                return False
+        if isinstance(self.data, Lists):
+            return not self.data.uniform
+        if isinstance(self.data, Interval):
+            return is_column(self.data.low) or is_column(self.data.high)
+        return is_column(self.data)
 
     def take(self, rows: Rows) -> Value:
         """The value in some of its iterations."""
+        if is_column(self.data):
+            return replace(self, data=self.data[rows])
         match self.data:
-            case np.ndarray():
-                return replace(self, data=self.data[rows])
             case Lists():
                 return self if self.data.uniform else replace(self, data=self.data.take(rows))
             case Interval():
-                ends = [end[rows] if isinstance(end, np.ndarray) else end for end in (self.data.low, self.data.high)]
+                ends = [end[rows] if is_column(end) else end for end in (self.data.low, self.data.high)]
                 return replace(self, data=Interval(*ends))
             case _:
                 return self
@@ -103,19 +100,22 @@ class Value:
         if not self.varies:
             return self
         one = self.take(np.array([row], np.int64))
-        match one.data:
-            case np.ndarray():
-                return replace(self, data=plain(one.data[0]))
-            case Lists():
-                return replace(self, data=replace(one.data, uniform=True))
-            case _:
-                ends = [plain(e[0]) if isinstance(e, np.ndarray) else e for e in (one.data.low, one.data.high)]
-                return replace(self, data=Interval(*ends))
+        if is_column(one.data):
+            return replace(self, data=plain(one.data[0]))
+        if isinstance(one.data, Lists):
+            return replace(self, data=replace(one.data, uniform=True))
+        ends = [plain(e[0]) if is_column(e) else e for e in (one.data.low, one.data.high)]
+        return replace(self, data=Interval(*ends))
 
 
-def plain(item: Any) -> Any:
+def is_column(data: Data) -> TypeGuard[Column]:
+    """Whether data has a row for each iteration."""
+    return isinstance(data, np.ndarray)
+
+
+def plain(item: Data) -> Data:
     """A Python object for an item of an array."""
-    return item.item() if isinstance(item, np.generic) else item
+    return item if isinstance(item, int | Fraction | str) else item.item()
 
 
 def integer(value: int) -> Value:
@@ -151,7 +151,7 @@ def column(items: Sequence[Any], kind: Kind) -> Column:
 
 def npus(numbers: Iterable[int] | Column, home: Topology) -> Value:
     """A uniform group."""
-    content = np.asarray(numbers if isinstance(numbers, np.ndarray) else list(numbers), np.int64)
+    content = np.asarray(numbers if is_column(numbers) else list(numbers), np.int64)
     return Value(GROUP, one_list(content), home)
 
 

@@ -67,7 +67,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What an NPU can put on and take off its links at once, and what its memory does: bytes per second, None: no limit."""
+    """What an NPU can put on and take off its links, and what its memory does: bytes per second; None: no limit."""
 
     inject: Fraction | None = None
     eject: Fraction | None = None

@@ -17,8 +17,8 @@ def unwound(network: Network, degree: int = 1) -> Network:
     """The network with each switch replaced by direct links between its NPUs (TACOS, section IV-G).
 
     NPU i of a switch, counted by number, is linked to i + 1 .. i + degree, round the end, with the
-    latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are paired. Links between NPUs come
-    first, as they were, then those of each switch in order of NPU and distance.
+    latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are
+    paired. Links between NPUs come first, as they were, then those of each switch in order of NPU and distance.
     Raises ValueError where a switch is linked to a switch, an NPU only in one direction, or
     there are no more NPUs than `degree`; where there is no switch, the network itself is returned.
     """
@@ -80,7 +80,9 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
         for distance in range(1, degree + 1):
             target = members[(i + distance) % count]
             for up, down in zip(into[source], out[target], strict=False):
-                kind = _both(network.kinds[network.kind[up]], network.kinds[network.kind[down]], degree)
+                first: LinkKind = network.kinds[int(network.kind[up])]
+                second: LinkKind = network.kinds[int(network.kind[down])]
+                kind = _both(first, second, degree)
                 axis = int(network.link_axis[up]) if len(network.link_axis) else -1
                 rows.append((source, target, kinds.setdefault(kind, len(kinds)), axis))
     return rows
@@ -154,7 +156,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 def _lines(
     network: Network, first: Rows, stride: int, switches: int, known: dict[LinkKind, int]
 ) -> tuple[Rows, Rows, Rows]:
-    """Copies of a network's links: NPU i of copy k becomes first[k] + i * stride, its switches count on from `switches`."""
+    """Copies of a network's links: NPU i of copy k becomes first[k] + i * stride, switches count from `switches`."""
     copies = np.arange(len(first), dtype=np.int64)[:, None]
     ends: list[Rows] = []
     for end in (network.source.astype(np.int64), network.target.astype(np.int64)):

@@ -1,0 +1,101 @@
+"""Lists, sets and groups that are the same in all iterations, and values as other types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.diagnostics import Span
+from collc.source import operators
+from collc.source.frames import Frame
+from collc.source.members import Topology
+from collc.source.problems import fail
+from collc.source.sets import made_unique
+from collc.source.syntax import QuantityLiteral
+from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, item_type, join
+from collc.source.values import Data, Interval, Lists, Rows, Value, column, integer, one_list, stacked
+
+
+def quantity(node: QuantityLiteral) -> Value:
+    """`9MiB`, `0.5us`. Raises SourceError for a part of a byte."""
+    kind = NAMED[str(node.dimension)]
+    if kind.kind is Kind.BYTES:
+        if node.value.denominator != 1:
+            raise fail("E0218", "not a whole number of bytes", node.span)
+        return Value(kind, int(node.value))
+    return Value(kind, node.value)
+
+
+def picked(lists: Value, at: Rows) -> Value:
+    """Items at places of the shared content."""
+    kind = item_type(lists.type) or ANY
+    content = lists.data.content
+    data = content.take(at) if isinstance(content, Lists) else content[at]
+    return Value(kind, data, lists.home)
+
+
+def unpacked(value: Value) -> list[Value]:
+    """The items of a uniform list, set, group or range."""
+    if isinstance(value.data, Interval):
+        return [integer(i) for i in range(value.data.low, value.data.high)]
+    low, high = int(value.data.start[0]), int(value.data.stop[0])
+    rows = picked(value, np.arange(low, high))
+    return [rows.at(k) for k in range(high - low)]
+
+
+def numbers_of(value: Value) -> list[int]:
+    """The integers of a uniform list, set or range."""
+    return [int(v.data) for v in unpacked(value)]
+
+
+def plain_index(index: int, count: int, span: Span) -> int:
+    """An index that is in range."""
+    if not 0 <= index < count:
+        raise fail("E0219", f"index {index} is outside of 0 .. {count - 1}", span)
+    return index
+
+
+def regrouped(base: Value, chosen: list[int]) -> Value:
+    """Some items of a uniform list or group, as the same kind."""
+    at = base.data.start[0] + np.array(chosen, np.int64)
+    content = base.data.content
+    data = one_list(content.take(at) if isinstance(content, Lists) else content[at])
+    return Value(base.type, data, base.home)
+
+
+def common_home(values: list[Value], span: Span) -> Topology | None:
+    """The topology that NPUs belong to. Raises SourceError where they belong to several."""
+    homes = list({id(v.home): v.home for v in values if v.home is not None}.values())
+    if len(homes) > 1:
+        first, second = homes[0], homes[1]
+        raise fail("E0403", f"NPUs of '{first.name}' and of '{second.name}' together", span)
+    return homes[0] if homes else None
+
+
+def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Value:
+    """A uniform list or set of uniform values."""
+    item: Type = ANY
+    for value in values:
+        joint = join(item, value.type)
+        if joint is None or value.type.kind in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY):
+            raise fail("E0216", f"{item} and {value.type} in one {kind}", span)
+        item = joint
+    home = common_home(values, span) if span is not None else next((v.home for v in values if v.home), None)
+    if values and isinstance(values[0].data, Lists):
+        content: Data = stacked([v.data.take(np.zeros(1, np.int64)) for v in values])
+    else:
+        content = column([operators.promoted(v, item).data for v in values], item.kind)
+    lists = one_list(content)
+    return Value(Type(kind, item), made_unique(lists) if kind is Kind.SET else lists, home)
+
+
+def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
+    """A value as one of a type. Raises SourceError where it does not fit."""
+    if not fits(value.type, wanted) and not (value.type.kind is Kind.FLOAT and wanted.kind is Kind.INT):
+        raise fail("E0211", f"{what} wants {wanted}, this is {value.type}", span)
+    if wanted.kind is Kind.INT and value.type.kind is not Kind.INT:
+        return operators.as_whole(value, span, what, frame)
+    if wanted.kind is Kind.FLOAT and value.type.kind is Kind.INT:
+        return operators.promoted(value, wanted)
+    if wanted.kind is Kind.GROUP and value.type.kind in (Kind.LIST, Kind.SET):
+        return Value(GROUP, value.data, value.home)
+    return value
