@@ -22,6 +22,8 @@ def delay_of(module: Module, schedule: StepSchedule, clock: Clock) -> int | None
     It applies to copies between NPUs that all take equally many steps and free their links within one.
     """
     network, table = module.network, module.demand.chunks
+    if schedule.chunk.shape[1] != network.link_count:
+        return None
     if schedule.chunk.size < CELLS or schedule.reduce_steps or not len(table) or (table.op != Op.COPY).any():
         return None
     ends = np.concatenate([network.source, network.target])

@@ -30,7 +30,8 @@ from tests.support import (
     ring,
 )
 from tests.verification.interpreter import interpret
-from tests.verification.worlds import MUTATIONS, random_module, transfers
+from tests.verification.mutations import MUTATIONS
+from tests.verification.worlds import random_module, transfers
 
 
 def groups() -> Demand:

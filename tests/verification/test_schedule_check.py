@@ -15,7 +15,8 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Tran
 from collc.verification import CHECKS, grid_check, verify_schedule
 from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
 from tests.verification.interpreter import interpret
-from tests.verification.worlds import MUTATIONS, random_module, transfers
+from tests.verification.mutations import MUTATIONS
+from tests.verification.worlds import random_module, transfers
 
 SEEDS = 3000
 
