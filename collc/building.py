@@ -11,6 +11,7 @@ from collc.diagnostics import CheckFailed, CollcError, Diagnostic, UsageError
 from collc.files import drafting
 from collc.outputs import emits_of, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
+from collc.proofs import Proved, optimality, properties
 from collc.report import Outcome, ScheduleReport
 from collc.requests import Measured, check_limit, steps_of
 from collc.settings import Settings
@@ -206,12 +207,25 @@ class Build:
         self._note(checks, messages)
 
     def _prove(self, module: Module) -> None:
+        """What was asked of Z3; the certificate is written also where a proof fails."""
         wanted = {check.name: check.span for check in self.request.checks}
+        timeout = self.settings.time_limit or PROOF_SECONDS
+        answers: dict[str, Proved] = {}
         if "optimal" in wanted:
-            from collc.proofs import optimality
-
-            self._note(*optimality(module, wanted["optimal"], self.settings, self.progress))
+            answers["optimal"] = optimality(module, wanted["optimal"], timeout, self.progress)
         if "proved" in wanted or self.settings.prove:
-            from collc.proofs import properties
+            answers["proved"] = properties(module, wanted.get("proved"), timeout, self.progress)
+        self._write_certificate(answers)
+        self._note(
+            {name: answer.outcome for name, answer in answers.items()},
+            [told for answer in answers.values() for told in answer.diagnostics],
+            [note for answer in answers.values() for note in answer.notes],
+        )
 
-            self._note(*properties(module, wanted.get("proved"), self.settings, self.progress))
+    def _write_certificate(self, answers: Mapping[str, Proved]) -> None:
+        path = self.settings.certificate
+        texts = [text for answer in answers.values() for text in answer.certificates.values()]
+        if path is not None and texts:
+            with drafting() as draft:
+                draft.new(path).write_text("(reset)\n".join(texts), encoding="utf-8")
+                draft.publish()

@@ -17,7 +17,7 @@ Profile = Literal["executor", "old"]
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """kind: "ten" or "msccl". checks: each with its outcome. summary: what is in the file."""
+    """kind: "ten", "msccl" or "mscclpp". checks: each with its outcome. summary: what is in the file."""
 
     file: Path
     kind: str
@@ -51,13 +51,15 @@ class Against:
 
 
 def verify_file(path: Path, against: Against) -> FileReport:
-    """Check a `.ten` or MSCCL file.
+    """Check a `.ten`, MSCCL or MSCCL++ file.
 
     Raises CollcError where it cannot be read or is of another kind.
     """
     kind = _kind(path)
     if kind == "msccl":
         return _verify_msccl(path, against)
+    if kind == "mscclpp":
+        return _verify_plan(path, against)
     if against.collective is not None or against.root is not None:
         message = "--collective and --root are for MSCCL files; a .ten file says its own demand"
         raise UsageError(Diagnostic("U0105", message, hint="use --program FILE.coll --schedule NAME"))
@@ -73,7 +75,7 @@ def _kind(path: Path) -> str:
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
-    return "msccl" if head.startswith(b"<") else "ten"
+    return {b"<": "msccl", b"{": "mscclpp"}.get(head[:1], "ten")
 
 
 def _verify_ten(path: Path, against: Against) -> FileReport:
@@ -122,3 +124,16 @@ def _verify_msccl(path: Path, against: Against) -> FileReport:
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
+
+
+def _verify_plan(path: Path, against: Against) -> FileReport:
+    from dataclasses import asdict
+
+    from collc.msccl.check_plan import check_plan
+
+    if against.program is not None:
+        raise UsageError(Diagnostic("U0105", "--program is for .ten files; a plan says its collective"))
+    verdict = check_plan(path, collective=against.collective, root=against.root)
+    summary = {} if verdict.summary is None else asdict(verdict.summary)
+    checks: dict[str, Outcome] = {**verdict.checks}
+    return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)
