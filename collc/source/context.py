@@ -11,10 +11,10 @@ from collc.source.binding import Given, checked_group, evaluated, fitted, frame_
 from collc.source.containers import coerced
 from collc.source.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.frames import Frame
-from collc.source.members import Topology
 from collc.source.problems import Poisoned, did_you_mean, fail, in_place_of
 from collc.source.products import base_of, product_of, removed, reversed_of, unwound_of
 from collc.source.scopes import Declaration, FileScope, Found
+from collc.source.shapes import Topology
 from collc.source.syntax import (
     Argument,
     Call,

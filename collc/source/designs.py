@@ -9,11 +9,11 @@ from typing import Final
 from collc.diagnostics import Note
 from collc.source.context import Context
 from collc.source.frames import Frame
-from collc.source.members import Topology
 from collc.source.options import Catalogue
 from collc.source.problems import Poisoned, did_you_mean, fail, listed
 from collc.source.program import DesignRequest, EmitRequest, Trained
 from collc.source.schedules import emit_request
+from collc.source.shapes import Topology
 from collc.source.syntax import (
     Argument,
     Binary,

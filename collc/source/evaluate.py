@@ -23,9 +23,10 @@ from collc.source.containers import (
     unpacked,
 )
 from collc.source.frames import Frame, as_rows, spread
-from collc.source.members import Part, PartIndex, Slice, Topology, index_part, is_left, label, member_of, settle
+from collc.source.members import PartIndex, Slice, index_part, is_left, label, member_of, settle
 from collc.source.problems import fail
 from collc.source.sets import combine_sets, made_unique, membership, same
+from collc.source.shapes import Part, Topology
 from collc.source.syntax import (
     Binary,
     BoolLiteral,

@@ -14,12 +14,12 @@ from collc.source.binding import Given, evaluated, fitted, frame_of, match
 from collc.source.collectives import Expanded, LazyChunks, expand
 from collc.source.context import Context
 from collc.source.frames import Frame
-from collc.source.members import Topology
 from collc.source.options import Catalogue, checked_options
 from collc.source.problems import Poisoned, Problems, did_you_mean, fail, in_place_of, listed
 from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import Found
 from collc.source.sets import same
+from collc.source.shapes import Topology
 from collc.source.standard import MODULE, NAMED, lazy_count, standard_of
 from collc.source.syntax import (
     Algorithm,

@@ -14,9 +14,10 @@ from collc.source import limits
 from collc.source.evaluate import Evaluator
 from collc.source.flow import Emitted, Table, block
 from collc.source.frames import Frame
-from collc.source.members import Copies, DeviceArray, Entry, Part, Topology, index_part, member_of
+from collc.source.members import index_part, member_of
 from collc.source.operators import shown
 from collc.source.problems import did_you_mean, fail
+from collc.source.shapes import Copies, DeviceArray, Entry, Part, Topology
 from collc.source.syntax import (
     Argument,
     DeviceDeclaration,

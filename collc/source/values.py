@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.source.shapes import Topology
 from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, join
-
-if TYPE_CHECKING:
-    from collc.source.members import Part, Topology
 
 Rows = NDArray[np.int64]
 Column = NDArray[Any]
@@ -225,8 +223,3 @@ def collected(values: Sequence[Value]) -> Value | None:
 def topology_value(topology: Topology) -> Value:
     """A topology."""
     return Value(TOPOLOGY, topology)
-
-
-def part_value(part: Part) -> Value:
-    """A part of a topology that has not been pinned down to an NPU or group yet."""
-    return Value(DEVICES, part, part.home)

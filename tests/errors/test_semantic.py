@@ -1,0 +1,38 @@
+"""Programs that parse and are wrong all the same: golden messages, as in test_messages.py."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from collc.diagnostics import CollcError
+from collc.rendering import render
+from collc.source import load_program
+from collc.source.codes import catalogue
+
+HERE = Path(__file__).parent / "semantic"
+PROGRAMS = sorted(HERE.glob("*.coll"))
+
+
+def messages(program: Path, monkeypatch: pytest.MonkeyPatch) -> CollcError:
+    monkeypatch.chdir(HERE)
+    with pytest.raises(CollcError) as caught:
+        load_program(Path(program.name))
+    return caught.value
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_semantic(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = messages(program, monkeypatch)
+    text = render(error.diagnostics) + "\n"
+    golden = program.with_suffix(".txt")
+    if os.environ.get("COLLC_REGENERATE"):
+        golden.write_bytes(text.encode())
+    assert golden.read_bytes().decode() == text
+    assert {d.code for d in error.diagnostics} <= set(catalogue())
+
+
+def test_there_are_many() -> None:
+    assert len(PROGRAMS) >= 80
