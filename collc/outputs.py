@@ -37,18 +37,32 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.msccl.check import check_file
     from collc.msccl.lower import lower
     from collc.msccl.options import options_of
+    from collc.msccl.quality import quality
 
     options = options_of(request.options)
     program = lower(module, options)
     with path.open("wb") as file:
         write_xml(program, file)
     verdict = check_file(path, profile=options.profile.value)
-    return Output(verdict.checks, program.notes, verdict.diagnostics)
+    notes = (*program.notes, f"MSCCL: {quality(program, module)}")
+    return Output({**verdict.checks}, notes, verdict.diagnostics)
+
+
+def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.emit.mscclpp import write_plan
+    from collc.msccl.check_plan import check_plan
+    from collc.msccl.options import options_of
+
+    with path.open("wb") as file:
+        write_plan(module, options_of(request.options), file)
+    verdict = check_plan(path)
+    return Output({**verdict.checks}, (), verdict.diagnostics)
 
 
 WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
     "ten": _ten,
     "msccl": _msccl,
+    "mscclpp": _mscclpp,
 }
 """By the kind that `emit` names."""
 

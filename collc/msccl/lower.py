@@ -66,7 +66,7 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     """
     options = options or MscclOptions()
     watch = watch or (lambda _stage, _program: None)
-    start = _selected(module, options)
+    start = selected(module, options)
     watch("select", start)
     problem: SourceError | None = None
     blocked: Program | None = None
@@ -93,8 +93,11 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     raise problem or _blocks()
 
 
-def _selected(module: Module, options: MscclOptions) -> Program:
-    """The program after `select`."""
+def selected(module: Module, options: MscclOptions) -> Program:
+    """The program after `select`: steps that belong to no threadblock yet.
+
+    Raises SourceError as `lower` does, but for limits.
+    """
     layout = layout_of(module.network, module.demand)
     collective = collective_of(module.network, module.demand, layout, options.profile)
     if collective.ranks > MOST_RANKS:

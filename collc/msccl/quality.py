@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from collc.msccl.fuse import relays
 from collc.msccl.program import FUSED, Point, Program
 from collc.msccl.replay import replay_time
 from collc.ten.module import Module
+from collc.units import decimal, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,16 @@ class Quality:
     chain: int
     replay: int
     schedule: int
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.threadblocks} threadblocks per GPU, {self.steps} steps each at most, {self.channels} channels",
+            f"{self.scratch} scratch chunks ({self.scratch_saved} saved)",
+            f"{decimal(Fraction(self.fused, 10))} % of relays fused",
+            f"longest chain {self.chain} steps",
+            f"replayed {format_time(self.replay)} for {format_time(self.schedule)}",
+        ]
+        return ", ".join(parts)
 
 
 def quality(program: Program, module: Module) -> Quality:
