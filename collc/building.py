@@ -9,7 +9,7 @@ from typing import cast
 
 from collc.diagnostics import CheckFailed, CollcError, Diagnostic, UsageError
 from collc.files import drafting
-from collc.outputs import emits_of, write_outputs
+from collc.outputs import FROM_NPU_TO_NPU, emits_of, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
 from collc.proofs import Proved, optimality, properties
 from collc.report import Outcome, ScheduleReport
@@ -140,7 +140,8 @@ class Build:
 
     def _synthesized(self, context: Context) -> Module:
         request = self.request
-        module = Module(request.name, request.network, request.demand, self._model())
+        relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits_of(request, self.settings.emit))
+        module = Module(request.name, request.network, request.demand, self._model(), relays=relays)
         pipeline = self._pipeline(context)
         self._check_print_after([step.name for step in pipeline])
         for step in pipeline:

@@ -59,6 +59,9 @@ def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
     return Output({**verdict.checks}, (), verdict.diagnostics)
 
 
+FROM_NPU_TO_NPU: Final = ("msccl", "mscclpp")
+"""Kinds whose runtimes send from NPU to NPU: a switch passes each message on once."""
+
 WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
     "ten": _ten,
     "msccl": _msccl,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import ClassVar, Final, Protocol
 
-from collc.diagnostics import CheckFailed, Diagnostic, Span, UsageError
+from collc.diagnostics import CheckFailed, Diagnostic, SourceError, Span, UsageError
 from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.moves import Moves
@@ -82,8 +82,8 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Way(ABC):
-    """A way of synthesis, applied to each copy-only phase; what it does not say is taken from the context."""
+class Synthesis(ABC):
+    """A pass that synthesizes; what it does not say is taken from the context."""
 
     name: ClassVar[str] = ""
     seed: int | None = None
@@ -94,6 +94,15 @@ class Way(ABC):
         """The context's effort with this pass's options."""
         own = {key: value for key in ("seed", "trials", "threads") if (value := getattr(self, key)) is not None}
         return replace(context.effort, **own)
+
+    @abstractmethod
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way(Synthesis):
+    """A way of synthesis, applied to each copy-only phase."""
 
     @abstractmethod
     def solve(self, task: Task, effort: Effort) -> Schedule:
@@ -133,6 +142,37 @@ class Pccl(Way):
         from collc.synthesis.pccl import pccl
 
         return pccl(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Auto(Synthesis):
+    """Picks among the other ways by demand and network."""
+
+    name: ClassVar[str] = "auto"
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.synthesis.auto import auto
+
+        return auto(module, self.effort(context))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapped(Synthesis):
+    """All-Reduce over balanced spanning trees, up and down at once."""
+
+    name: ClassVar[str] = "overlapped"
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass."""
+        from collc.synthesis.overlapped import overlapped
+
+        if module.schedule is not None:
+            message = "`overlapped` plans whole schedules, and a run of this one is laid out by hand"
+            raise SourceError(Diagnostic("C0201", message, hint="use `synthesize auto`, or one schedule per run"))
+        effort = self.effort(context)
+        schedule = overlapped(module.network, module.demand, module.model, effort)
+        return replace(module.with_schedule(schedule, self.name), seed=effort.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +219,12 @@ class Verify:
         return module
 
 
-PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in (Fixed, Unwind, Tacos, Pccl, Invert, Verify)}
+_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Overlapped, Invert, Verify)
+
+PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in _KINDS}
 """All passes by name."""
 
-WAYS: Final = tuple(name for name, kind in PASSES.items() if issubclass(kind, Way))
+WAYS: Final = tuple(name for name, kind in PASSES.items() if issubclass(kind, Synthesis))
 """The passes that synthesize."""
 
 _PASS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
@@ -197,7 +239,7 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
     kind = PASSES.get(name)
     if kind is None:
         raise UsageError(_unknown("pass", name, tuple(PASSES)))
-    known = {option.name: str(option.type) for option in fields(kind)}
+    known = {option.name: str(option.type) for option in fields(kind)}  # pyright: ignore[reportArgumentType]
     given = {option: value for option, value in options.items() if value is not None}
     for option, value in given.items():
         if option not in known:

@@ -86,7 +86,8 @@ def join(module: Module) -> Module:
 def _solve_inverted(phase: Phase, way: Callable[[Task], Schedule], fixed: Transfers | None) -> Phase:
     """Plans reductions. Round what is fixed, the end must be guessed, since time runs backwards."""
     module = phase.module
-    task = Task(module.network, module.demand, module.model, _moving(module.demand), inverted=True)
+    wanted = _moving(module.demand)
+    task = Task(module.network, module.demand, module.model, wanted, inverted=True, relays=module.relays)
     schedule = way(task)
     free = replace(phase, module=replace(module, schedule=schedule))
     if fixed is None or not len(fixed):
@@ -116,7 +117,7 @@ def _solve_copies(
 ) -> Phase:
     """Plans copies: after the reductions, or round them where that is better."""
     inner = phase.module
-    task = Task(inner.network, inner.demand, inner.model, _moving(inner.demand))
+    task = Task(inner.network, inner.demand, inner.model, _moving(inner.demand), relays=inner.relays)
     if not before:
         schedule = way(task if fixed is None else replace(task, reserved=fixed))
         return replace(phase, module=replace(inner, schedule=schedule))

@@ -64,8 +64,8 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._times = [0]
-        self._held = [0]
+        self._times: list[int] = [0]
+        self._held: list[int] = [0]
 
     def room(self, start: int, end: int) -> bool:
         """Whether a place is free all the time from start to end."""
@@ -106,7 +106,8 @@ def search_times(
     """
     engine = _Engine(conditions, to, nearer)
     ties: list[int] = salt.tolist()
-    for k in order.tolist():
+    numbers: list[int] = order.tolist()
+    for k in numbers:
         engine.plan(k, ties[k])
     rows = np.array(engine.rows, np.int64).reshape(-1, 3)
     return Transfers.of(rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32), rows[:, 2])
@@ -118,7 +119,7 @@ class _Engine:
         network = task.network
         self.rows: list[tuple[int, int, int]] = []
         self._conditions, self._nearer, self._inverted = conditions, nearer, task.inverted
-        self._npus = network.npu_count
+        self._npus, self._relays = network.npu_count, task.relays
         self._to: dict[int, list[list[int]]] = {column: table.tolist() for column, table in to.items()}
         self._row_of: list[int] = conditions.target_row.tolist()
         self._column: list[int] = conditions.column.tolist()
@@ -126,7 +127,7 @@ class _Engine:
         self._totals: list[list[int]] = clock.total[network.kind].tolist()
         self._source: list[int] = network.source.tolist()
         self._target: list[int] = network.target.tolist()
-        self._out: list[list[int]] = [[] for _ in range(network.device_count)]
+        self._out = [list[int]() for _ in range(network.device_count)]
         for link, u in enumerate(self._source):
             self._out[u].append(link)
         self._busy = [Busy() for _ in self._target]
@@ -140,7 +141,8 @@ class _Engine:
         """Takes links and places of what is planned already; each departure of a chunk is for its last arrival."""
         inside: dict[tuple[int, int], list[int]] = {}
         until: dict[tuple[int, int], dict[int, int]] = {}
-        rows = list(zip(reserved.chunk.tolist(), reserved.link.tolist(), reserved.start.tolist(), strict=True))
+        table = np.stack([reserved.chunk, reserved.link, reserved.start], axis=1)
+        rows: list[list[int]] = table.tolist()
         columns: list[int] = self._conditions.clock.size_of.tolist()
         for chunk, link, start in rows:
             self._busy[link].take(start, start + self._lengths[link][columns[chunk]])
@@ -161,7 +163,9 @@ class _Engine:
 
     def plan(self, k: int, salt: int) -> None:
         """Brings one row's chunk to all who want it, the nearest first."""
-        holders, wanting = (part.tolist() for part in self._conditions.row(k))
+        rows = self._conditions.row(k)
+        holders: list[int] = rows[0].tolist()
+        wanting: list[int] = rows[1].tolist()
         tree: dict[int, int] = dict.fromkeys(holders, int(self._conditions.release[k]))
         visits: dict[int, list[_Visit]] = {}
         to = self._to[self._column[k]]
@@ -193,10 +197,10 @@ class _Engine:
         """The path with every hop into a switch with a limit as late as the hop out of it allows."""
         result = [path[-1]]
         for link, start in reversed(path[:-1]):
-            if self._target[link] in self._buffers:
-                latest = result[-1][1] - self._totals[link][column]
-                start = self._busy[link].last_free(start, latest, self._lengths[link][column])
-            result.append((link, start))
+            latest = result[-1][1] - self._totals[link][column]
+            limited = self._target[link] in self._buffers
+            late = self._busy[link].last_free(start, latest, self._lengths[link][column]) if limited else start
+            result.append((link, late))
         return result[::-1]
 
     def _book(self, k: int, tree: dict[int, int], visits: dict[int, list[_Visit]], path: list[Hop]) -> None:
@@ -220,6 +224,8 @@ class _Engine:
 
     def _keeps(self, switch: int) -> bool:
         """Whether a chunk that has come to a switch may leave it more than once."""
+        if self._relays:
+            return False
         return not self._inverted or self._multicast[switch - self._npus]
 
     def _hold(self, switch: int, visit: _Visit, start: int, end: int, came: Hop | None, column: int) -> None:

@@ -25,6 +25,7 @@ class Task:
     that are already planned; their links are taken while they last.
     inverted: the schedule will run backwards as a reduction, so a switch must not pass one arrival
     on more than once, unless it has multicast (that is, unless it reduces).
+    relays: no switch may pass one arrival on more than once.
     """
 
     network: Network
@@ -34,6 +35,7 @@ class Task:
     release: NDArray[np.int64] | None = None
     reserved: Transfers | None = None
     inverted: bool = False
+    relays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

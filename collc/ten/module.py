@@ -34,6 +34,7 @@ class Phase:
 class Module:
     """A network, a demand and, after synthesis, a schedule, with how it came about.
 
+    relays: switches pass each arrival on once, as is so where runtimes send from NPU to NPU.
     planned: runs whose transfers are in the schedule; None for all of them.
     phases: where the demand has reductions and they are being synthesized: the copy-only problems
     whose schedules the pass `invert` turns back and joins; else ().
@@ -48,6 +49,7 @@ class Module:
     seed: int | None = None
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
+    relays: bool = False
     planned: frozenset[int] | None = None
     phases: tuple[Phase, ...] = ()
 
