@@ -10,13 +10,18 @@ import heapq
 import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 DEPTH_BITS = 10
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(cache=True)
-def _next_free(busy, link, slot):  # noqa: ANN
+def _next_free(busy: Words, link: int, slot: int) -> int:
     words = busy.shape[1]
     word = slot >> 6
     if word >= words:
@@ -31,7 +36,7 @@ def _next_free(busy, link, slot):  # noqa: ANN
 
 
 @njit(cache=True)
-def _grown(busy, grid):  # noqa: ANN
+def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
     words = busy.shape[1] + busy.shape[1] // 8 + 1
     wider = np.zeros((busy.shape[0], words), np.uint64)
     wider[:, : busy.shape[1]] = busy
@@ -41,10 +46,30 @@ def _grown(busy, grid):  # noqa: ANN
 
 
 @njit(cache=True)
-def _search(  # noqa: ANN
-    left, seeds, count, target, row, salt, release_of, in_tree, found, stamp, mark, via_link, via_slot, busy,
-    offsets, links, heads, slot_of, total_of, shift, bits, nearer,
-):  # fmt: skip
+def _search(
+    left: Times,
+    seeds: Times,
+    count: int,
+    target: int,
+    row: int,
+    salt: int,
+    release_of: Times,
+    in_tree: Times,
+    found: Times,
+    stamp: Times,
+    mark: int,
+    via_link: Ints,
+    via_slot: Times,
+    busy: Words,
+    offsets: Ints,
+    links: Ints,
+    heads: Ints,
+    slot_of: Times,
+    total_of: Times,
+    shift: int,
+    bits: int,
+    nearer: bool,
+) -> None:
     depth = bits + DEPTH_BITS
     mask = (np.int64(1) << bits) - 1
     heap = [np.int64(0) for _ in range(0)]
@@ -89,11 +114,33 @@ def _search(  # noqa: ANN
 
 
 @njit(cache=True)
-def search_slots(  # noqa: ANN
-    order, salt, holder_offsets, holders, wanting_offsets, wanting, release, to, target_row,
-    offsets, links, tails, heads, slot_of, total_of, taken_link, taken_slot, shift, bits, nearer, words,
-):  # fmt: skip
-    """int32[slots, links]: the row whose chunk each slot of a link takes, -1 for none; words: 64 slots each, to begin with."""
+def search_slots(
+    order: Ints,
+    salt: Times,
+    holder_offsets: Times,
+    holders: Ints,
+    wanting_offsets: Times,
+    wanting: Ints,
+    release: Times,
+    to: Times,
+    target_row: Ints,
+    offsets: Ints,
+    links: Ints,
+    tails: Ints,
+    heads: Ints,
+    slot_of: Times,
+    total_of: Times,
+    taken_link: Ints,
+    taken_slot: Ints,
+    shift: int,
+    bits: int,
+    nearer: bool,
+    words: int,
+) -> Ints:
+    """int32[slots, links]: the row whose chunk each slot of a link takes, -1 for none.
+
+    words: slots to begin with, by 64. The rest is as in SlotProblem.
+    """
     devices = len(offsets) - 1
     busy = np.zeros((len(heads), words), np.uint64)
     grid = np.full((words * 64, len(heads)), -1, np.int32)
@@ -131,8 +178,8 @@ def search_slots(  # noqa: ANN
                 continue
             mark += 1
             _search(
-                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, found, stamp, mark, via_link, via_slot,
-                busy, offsets, links, heads, slot_of, total_of, shift, bits, nearer,
+                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, found, stamp, mark,
+                via_link, via_slot, busy, offsets, links, heads, slot_of, total_of, shift, bits, nearer,
             )  # fmt: skip
             v = np.int64(target)
             while in_tree[v] != k:

@@ -81,7 +81,8 @@ def _bound(module: Module) -> int:
 
 
 def _time(module: Module) -> int:
-    assert module.schedule is not None
+    if module.schedule is None:
+        raise NoSchedule(Diagnostic("E0420", "nothing was planned"))
     return module.schedule.collective_time(module.network, module.demand)
 
 

@@ -67,24 +67,29 @@ class _Engine:
     def __init__(self, problem: SlotProblem, nearer: bool) -> None:
         self.rows: Rows = ([], [], [])
         self._p, self._nearer = problem, nearer
-        out = [problem.links[a:b].tolist() for a, b in zip(problem.offsets[:-1], problem.offsets[1:], strict=True)]
-        target, slot, total = problem.target.tolist(), problem.slot.tolist(), problem.total.tolist()
+        out: list[list[int]] = [part.tolist() for part in np.split(problem.links, problem.offsets[1:-1])]
+        target: list[int] = problem.target.tolist()
+        slot: list[int] = problem.slot.tolist()
+        total: list[int] = problem.total.tolist()
         self._out = [[(link, target[link], slot[link], total[link]) for link in links] for links in out]
         self._source = {link: u for u, links in enumerate(out) for link in links}
         self._busy = [0] * len(target)
         for link, taken in zip(*(column.tolist() for column in problem.taken), strict=True):
             self._busy[link] |= 1 << taken
-        self._to = problem.to.tolist()
-        self._target_row = problem.target_row.tolist()
-        self._lists = (problem.holders.tolist(), problem.wanting.tolist())
-        self._starts = (problem.holder_offsets.tolist(), problem.wanting_offsets.tolist())
-        self._release, self._salt = problem.release.tolist(), problem.salt.tolist()
+        self._to: list[list[int]] = problem.to.tolist()
+        self._target_row: list[int] = problem.target_row.tolist()
+        self._holders: list[int] = problem.holders.tolist()
+        self._wanting: list[int] = problem.wanting.tolist()
+        self._holder_offsets: list[int] = problem.holder_offsets.tolist()
+        self._wanting_offsets: list[int] = problem.wanting_offsets.tolist()
+        self._release: list[int] = problem.release.tolist()
+        self._salt: list[int] = problem.salt.tolist()
 
     def plan(self, k: int) -> None:
         """Brings one row's chunk to all who want it, the nearest first."""
-        holders = self._lists[0][self._starts[0][k] : self._starts[0][k + 1]]
-        wanting = self._lists[1][self._starts[1][k] : self._starts[1][k + 1]]
-        tree = dict.fromkeys(holders, self._release[k])
+        holders = self._holders[self._holder_offsets[k] : self._holder_offsets[k + 1]]
+        wanting = self._wanting[self._wanting_offsets[k] : self._wanting_offsets[k + 1]]
+        tree: dict[int, int] = dict.fromkeys(holders, self._release[k])
         if len(wanting) > 1:
             near = [min(self._to[self._target_row[v]][h] for h in holders) for v in wanting]
             wanting = [v for _, v in sorted(zip(near, wanting, strict=True))]
