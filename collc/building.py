@@ -12,7 +12,7 @@ from collc.files import drafting
 from collc.outputs import FROM_NPU_TO_NPU, emits_of, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
 from collc.proofs import Proved, optimality, properties
-from collc.report import Outcome, ScheduleReport
+from collc.report import OF_FILES, STRUCTURAL, Outcome, ScheduleReport
 from collc.requests import Measured, check_limit, steps_of
 from collc.settings import Settings
 from collc.source.program import ScheduleRequest
@@ -49,6 +49,7 @@ class Build:
             links=request.network.link_count,
             chunks=sum(len(run.pattern) for run in request.demand.runs),
             link_model=self._model().value,
+            checks=dict.fromkeys(self._expected_checks(), "skipped"),
         )
         try:
             self._build()
@@ -58,6 +59,12 @@ class Build:
             messages = (*self._known.diagnostics, *error.diagnostics)
             self._known = replace(self._known, diagnostics=messages, exit=error.exit)
         return replace(self._known, seconds=time.perf_counter() - began)
+
+    def _expected_checks(self) -> list[str]:
+        """The checks that will be made, so that a report has them also where it does not come to them."""
+        kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
+        asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
+        return [*STRUCTURAL, *(OF_FILES if kinds & set(FROM_NPU_TO_NPU) else ()), *asked]
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)

@@ -14,6 +14,9 @@ Outcome = Literal["ok", "failed", "skipped"]
 STRUCTURAL = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks that every schedule passes before anything is written."""
 
+OF_FILES = ("contract", "result", "deadlock", "race")
+"""The checks of a file for a runtime, read back."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
