@@ -1,0 +1,51 @@
+"""Programs as users write them, and what every written file must stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import collc
+from collc.msccl.check import check_file
+from collc.msccl.run import run_file
+from collc.passes import PASSES
+from collc.report import STRUCTURAL, ScheduleReport
+
+HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\nimport std.clusters\n"
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
+STEP = 20_031_250
+"""Picoseconds that 1 MiB takes on such a link."""
+
+WAYS = ("tacos(seed: 1, trials: 8)", *(["auto(seed: 1)"] if "auto" in PASSES else []))
+"""What must reach the known optima."""
+
+USUAL = f"synthesize {WAYS[-1]}"
+
+FILE_CHECKS = ("contract", "result", "deadlock", "race")
+
+
+def build(folder: Path, text: str, **settings: object) -> tuple[ScheduleReport, ...]:
+    """Compile a program into `folder` and return its schedules, all of which must be done."""
+    path = folder / "program.coll"
+    path.write_text(text)
+    report = collc.compile(path, output=folder, **settings)
+    for schedule in report.schedules:
+        assert schedule.exit == 0, (schedule.name, [d.message for d in schedule.diagnostics])
+    return report.schedules
+
+
+def all_ok(schedule: ScheduleReport, *more: str) -> None:
+    """The schedule's checks are the structural ones and `more`, and each was passed."""
+    assert schedule.checks == dict.fromkeys((*STRUCTURAL, *more), "ok"), schedule.name
+
+
+def stands(path: Path, collective: str, root: int | None = None) -> None:
+    """The file on disk is accepted by the independent check and computes what NumPy does in every placement it claims."""
+    verdict = check_file(path, collective=collective, root=root)
+    assert verdict.checks == dict.fromkeys(FILE_CHECKS, "ok"), (path.name, [d.message for d in verdict.diagnostics])
+    text = path.read_text(encoding="ascii")
+    claimed = [False] * ('outofplace="1"' in text) + [True] * ('inplace="1"' in text)
+    reports = run_file(path, root=root)
+    assert [report.inplace for report in reports] == claimed
+    assert claimed
+    for report in reports:
+        assert report.ok, (path.name, report)
