@@ -103,6 +103,7 @@ def selected(module: Module, options: MscclOptions) -> Program:
     if collective.ranks > MOST_RANKS:
         message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {module.network.name} has {collective.ranks}"
         raise SourceError(Diagnostic("M0111", message, hint="emit ten or chakra instead"))
+    messages, again = messages_of(module)
     empty = Program(
         name=module.name,
         collective=collective,
@@ -113,13 +114,16 @@ def selected(module: Module, options: MscclOptions) -> Program:
         chunk_bytes=chunk_bytes(module.demand),
         instances=options.instances,
         channels=1,
-        messages=tuple(messages_of(module)),
+        messages=tuple(messages),
         gpus=(),
     )
     if collective.root >= 0:
         empty = replace(empty, name=f"{module.name} root {collective.root}")
     placement, note = _placement(empty, layout, options)
-    return select(replace(empty, placement=placement, notes=(note,) if note else ()), layout)
+    notes = [note] if note else []
+    if again:
+        notes.append(f"{again} messages are sent again by GPUs where a switch passes a chunk on more than once")
+    return select(replace(empty, placement=placement, notes=tuple(notes)), layout)
 
 
 def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple[Placement, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NoReturn
 
@@ -15,58 +14,120 @@ from collc.ten.module import Module
 from collc.ten.schedule import Clock, Schedule, Transfers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Hop:
-    """A chunk in a switch: the way it came."""
+    """A chunk in a switch: the way it came. gone: where it has gone from there, as (NPU, arrival)."""
 
     source: int
     path: tuple[int, ...]
     start: int
     leave: int
     arrival: int
+    gone: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])
 
 
-def messages_of(module: Module) -> list[Message]:
-    """The messages of a module's schedule, in order of start, one chunk each.
+def messages_of(module: Module) -> tuple[list[Message], int]:
+    """The messages of a module's schedule, in order of start, one chunk each, and how many had to be sent again.
 
-    Raises SourceError M0107 where a switch sends a chunk more often than it got it, or reduces.
+    A switch passes each message on once. Where it sends a chunk that it has kept once more, a GPU that
+    has the chunk by then sends it again, over a link that is idle if there is one.
+    Raises SourceError M0107 where a switch multicasts or reduces, CheckFailed M0108 where a chunk is sent too early.
     """
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    found = _collapse(module, schedule)
-    return _needed(module, _useful(module, found))
+    collapse = _Collapse(module, schedule)
+    found = collapse.messages()
+    return _needed(module, _useful(module, found)), collapse.again
 
 
-def _collapse(module: Module, schedule: Schedule) -> list[Message]:
-    network = module.network
-    rank_of: dict[int, int] = {npu: rank for rank, npu in enumerate(network.npus.tolist())}
-    clock = Clock.of(network, module.demand, schedule.model)
-    inside: dict[tuple[int, int], deque[_Hop]] = {}
-    messages: list[Message] = []
-    for chunk, link, start, leave, arrival, reduce in _rows(schedule, clock):
-        source, target = int(network.source[link]), int(network.target[link])
-        hop = _Hop(source, (link,), start, leave, arrival)
-        if network.is_switch(source):
-            queue = inside.get((source, chunk))
-            if not queue or queue[0].arrival > start:
-                _stuck(module, source, chunk)
-            first = queue.popleft()
-            hop = _Hop(first.source, (*first.path, link), first.start, first.leave, arrival)
-        if network.is_switch(target):
-            queue = inside.setdefault((target, chunk), deque())
-            if queue and reduce and network.reduces[target - network.npu_count]:
-                _stuck(module, target, chunk)
-            queue.append(hop)
-            continue
-        ends = (rank_of[hop.source], rank_of[target])
-        messages.append(Message(*ends, chunk, 1, hop.path, hop.start, hop.leave, hop.arrival, reduce))
-    messages.sort(key=lambda m: (m.start, m.path, m.chunk))
-    return messages
+class _Collapse:
+    """Hops over switches become messages from GPU to GPU."""
+
+    def __init__(self, module: Module, schedule: Schedule) -> None:
+        self._module, self._network = module, module.network
+        self._clock = Clock.of(module.network, module.demand, schedule.model)
+        self._rows: list[_Row] = list(_rows(schedule, self._clock))
+        self._inside: dict[tuple[int, int], list[_Hop]] = {}
+        self._busy: dict[int, list[tuple[int, int]]] = {}
+        self.again = 0
+        if module.network.switch_count:
+            for row in self._rows:
+                self._busy.setdefault(row[1], []).append((row[2], row[3]))
+
+    def messages(self) -> list[Message]:
+        """All messages, in order of start."""
+        network = self._network
+        rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
+        found: list[Message] = []
+        for chunk, link, start, leave, arrival, reduce in self._rows:
+            source, target = int(network.source[link]), int(network.target[link])
+            hop = _Hop(source, (link,), start, leave, arrival)
+            if network.is_switch(source):
+                hop = self._onward(chunk, link, start, arrival)
+            if network.is_switch(target):
+                self._enter(target, chunk, hop, reduce)
+                continue
+            ends = (rank_of[hop.source], rank_of[target])
+            found.append(Message(*ends, chunk, 1, hop.path, hop.start, hop.leave, hop.arrival, reduce))
+        found.sort(key=lambda m: (m.start, m.path, m.chunk))
+        return found
+
+    def _enter(self, switch: int, chunk: int, hop: _Hop, reduce: bool) -> None:
+        waiting = self._inside.setdefault((switch, chunk), [])
+        if reduce and self._network.reduces[switch - self._network.npu_count] and any(not h.gone for h in waiting):
+            _stuck(self._module, switch, chunk)
+        waiting.append(hop)
+
+    def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _Hop:
+        """The way of a chunk that leaves a switch."""
+        network = self._network
+        switch, target = int(network.source[link]), int(network.target[link])
+        there = [hop for hop in self._inside.get((switch, chunk), []) if hop.arrival <= start]
+        fresh = next((hop for hop in there if not hop.gone), None)
+        if fresh is None and (not there or network.multicast[switch - network.npu_count]):
+            _stuck(self._module, switch, chunk)
+        hop = fresh or self._resent(chunk, there[-1], switch, start)
+        (fresh or there[-1]).gone.append((target, arrival))
+        return _Hop(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
+
+    def _resent(self, chunk: int, first: _Hop, switch: int, start: int) -> _Hop:
+        """A second way of a chunk into a switch, such that it can leave at `start`."""
+        self.again += 1
+        network = self._network
+        ways = [first.path]
+        holders = {npu: time for npu, time in first.gone if not network.is_switch(npu)}
+        offsets, links = network.in_links
+        ways += [
+            (int(link),)
+            for link in links[offsets[switch] : offsets[switch + 1]]
+            if int(network.source[link]) in holders
+        ]
+        best: tuple[tuple[bool, int], _Hop] | None = None
+        for path in ways:
+            kinds = [int(network.kind[link]) for link in path]
+            column = self._clock.size_of[chunk]
+            begin = start - sum(int(self._clock.total[kind, column]) for kind in kinds)
+            source = int(network.source[path[0]])
+            leave = begin + int(self._clock.busy[kinds[0], column])
+            if begin < holders.get(source, first.start):
+                continue
+            busy = self._busy.setdefault(path[0], [])
+            taken = any(a < leave and begin < b for a, b in busy)
+            hop = _Hop(source, path, begin, leave, start)
+            if best is None or (taken, len(busy)) < best[0]:
+                best = ((taken, len(busy)), hop)
+        chosen = best[1] if best else first
+        self._busy.setdefault(chosen.path[0], []).append((chosen.start, chosen.leave))
+        return chosen
 
 
-def _rows(schedule: Schedule, clock: Clock) -> chain[tuple[int, int, int, int, int, bool]]:
-    def block(rows: Transfers) -> zip[tuple[int, int, int, int, int, bool]]:
+_Row = tuple[int, int, int, int, int, bool]
+"""Chunk, link, start, until when the link is taken, arrival, whether it is combined."""
+
+
+def _rows(schedule: Schedule, clock: Clock) -> chain[_Row]:
+    def block(rows: Transfers) -> zip[_Row]:
         start = rows.start
         return zip(
             rows.chunk.tolist(),

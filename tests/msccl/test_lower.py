@@ -168,9 +168,9 @@ def test_instances_have_channels_of_their_own(tmp_path):
     assert_right(program, tmp_path)
 
 
-def through_switch(repeats: int = 1) -> Module:
+def through_switch(repeats: int = 1, multicast: bool = False) -> Module:
     """NPU 0 broadcasts to 1 and 2 over a switch; it sends each chunk `repeats` times to the switch."""
-    network = support.switched(3)
+    network = support.switched(3, multicast=multicast)
     demand = support.broadcast([0, 1, 2])
     up, down1, down2 = 0, 3, 5
     rows = [(up, k * STEP) for k in range(repeats)] + [(down1, STEP), (down2, 2 * STEP)]
@@ -189,8 +189,28 @@ def test_hops_over_switches_become_one_message(tmp_path):
 
 def test_a_switch_that_multicasts_is_refused_with_a_way_out():
     with pytest.raises(SourceError, match="multicasts") as caught:
-        lower(through_switch(1))
+        lower(through_switch(1, multicast=True))
     assert "unwound" in caught.value.diagnostics[0].hint
+
+
+def test_what_a_switch_passes_on_twice_is_sent_twice(tmp_path):
+    program = lower(through_switch(1))
+    assert_right(program, tmp_path)
+    assert sorted((m.source, m.target) for m in program.messages) == [(0, 1), (0, 2)]
+    assert program.notes == ("1 messages are sent again by GPUs where a switch passes a chunk on more than once",)
+
+
+def test_who_has_the_chunk_already_sends_it_again(tmp_path):
+    """NPU 1 has the chunk after 2 steps; the switch passes it on to NPU 2 in the fourth, when NPU 0 sends another."""
+    network, demand = support.switched(3), support.broadcast([0, 1, 2], chunks=2)
+    rows = [(0, 0, 0), (0, 3, 1), (1, 0, 2), (0, 5, 3), (1, 3, 3), (1, 5, 4)]
+    chunk, link, start = (np.array(column) for column in zip(*rows, strict=True))
+    schedule = RowSchedule(LinkModel.STORE, Transfers.of(chunk, link, start * STEP))
+    module = Module("again", network, demand).with_schedule(schedule, "by hand")
+    program = lower(module)
+    assert_right(program, tmp_path)
+    assert (1, 2, 0) in {(m.source, m.target, m.chunk) for m in program.messages}
+    assert quality(program, module).replay <= quality(program, module).schedule
 
 
 def test_useless_transfers_are_left_out(tmp_path):
