@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from collc.diagnostics import CheckFailed, CollcError, SourceError
+from collc.msccl import lower as lowering
+from collc.msccl.assign import Policy
+from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
@@ -295,3 +298,15 @@ def test_same_module_same_bytes():
 def test_more_instances_than_channels():
     with pytest.raises(CollcError, match="4 instances need as many channels"):
         lower(ring_all_reduce(4), MscclOptions(instances=4, channels=2))
+
+
+def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypatch):
+    """Only one way to run the stages is left: 8 chunks at once, safe while 4 of them fit in a message."""
+    attempt = lowering._Attempt(Policy(), MOST_CHUNKS)
+    monkeypatch.setattr(lowering, "_attempts", lambda _options: iter([attempt]))
+    program = lower(direct_all_to_all(2, 8))
+    assert program.sizes == (0, (2 << 20) // 4 * 16)
+    assert any("8388608 bytes only" in note for note in program.notes)
+    assert_right(program, tmp_path)
+    with pytest.raises(CheckFailed, match="wait for one another for ever"):
+        lower(direct_all_to_all(2, 8), MscclOptions(sizes=(1 << 30, 1 << 30)))
