@@ -1,1 +1,5 @@
-"""Times and loads of a schedule on a network."""
+"""Replay of schedules: when things happen, and how loaded links are."""
+
+from collc.simulation.replay import Replay, replay
+
+__all__ = ["Replay", "replay"]

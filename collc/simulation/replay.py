@@ -1,0 +1,146 @@
+"""A schedule run on its network under either link model, by dependencies instead of by its own times.
+
+Every transfer starts as soon as its chunk is at its source and its link is free; each link carries its
+transfers in the order of the schedule (as ASTRA-sim's congestion-aware model and MSCCL's threadblocks do).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import CheckFailed, Diagnostic
+from collc.ten.demand import Demand, Op
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What happened.
+
+    transfers: with the times at which they started. arrival: int64, picoseconds at which each was complete.
+    busy: int64[links], picoseconds for which each link was taken. sent: int64[links], bytes that it carried.
+    """
+
+    model: LinkModel
+    transfers: Transfers
+    arrival: Times
+    busy: Times
+    sent: Times
+
+    @cached_property
+    def time(self) -> int:
+        """Picoseconds until the last chunk has arrived; 0 where nothing moves."""
+        return int(self.arrival.max(initial=0))
+
+    @cached_property
+    def load(self) -> NDArray[np.float64]:
+        """float64[links]: the share of the whole time for which each link was taken."""
+        return self.busy / max(1, self.time)
+
+    @property
+    def schedule(self) -> RowSchedule:
+        """The replay as a schedule of its link model."""
+        return RowSchedule(self.model, self.transfers)
+
+
+def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkModel) -> Replay:
+    """Runs a schedule. A chunk that is copied is at its source from its first arrival there on; of one that is
+    reduced, what leaves waits for all that arrived before in the schedule.
+
+    Raises CheckFailed where a transfer can never start, since its chunk never comes to its source.
+    """
+    rows = schedule.transfers
+    planned = Clock.of(network, demand, schedule.model)
+    clock = Clock.of(network, demand, model)
+    waits = _dependencies(network, demand, rows, rows.start + planned.total_of(rows))
+    start = _starts(rows, waits, clock)
+    if start is None:
+        raise _stuck(network, demand, rows, waits)
+    busy, total = clock.busy_of(rows), clock.total_of(rows)
+    taken = np.zeros(network.link_count, np.int64)
+    sent = np.zeros(network.link_count, np.int64)
+    np.add.at(taken, rows.link, busy)
+    np.add.at(sent, rows.link, demand.chunks.size[rows.chunk])
+    order = np.lexsort((rows.chunk, rows.link, start))
+    moved = Transfers(rows.chunk[order], rows.link[order], start[order], rows.reduce[order])
+    return Replay(model, moved, (start + total)[order], taken, sent)
+
+
+def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Times) -> list[list[int]]:
+    """For each transfer the transfers whose arrival it waits for; [-1] where its chunk never comes."""
+    chunks: list[int] = rows.chunk.tolist()
+    sources: list[int] = network.source[rows.link].tolist()
+    targets: list[int] = network.target[rows.link].tolist()
+    starts: list[int] = rows.start.tolist()
+    times: list[int] = ends.tolist()
+    reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
+    table = demand.chunks
+    arrivals: dict[tuple[int, int], list[int]] = {}
+    by_arrival: list[int] = np.argsort(ends, kind="stable").tolist()
+    for k in by_arrival:
+        arrivals.setdefault((chunks[k], targets[k]), []).append(k)
+    waits: list[list[int]] = []
+    for k, chunk in enumerate(chunks):
+        came = [a for a in arrivals.get((chunk, sources[k]), []) if times[a] <= starts[k]]
+        held = bool((table.sets[int(table.pre[chunk])] == sources[k]).any())
+        if network.is_switch(sources[k]):
+            waits.append(came[-1:] or [-1])
+        elif reduced[k]:
+            waits.append(came if came or held else [-1])
+        else:
+            waits.append([] if held else came[:1] or [-1])
+    return waits
+
+
+def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Times | None:
+    """int64: when each transfer starts; None where one never does."""
+    links: list[int] = rows.link.tolist()
+    busy: list[int] = clock.busy_of(rows).tolist()
+    total: list[int] = clock.total_of(rows).tolist()
+    left = [len(w) for w in waits]
+    unlocks: list[list[int]] = [[] for _ in waits]
+    last: dict[int, int] = {}
+    after_link: dict[int, int] = {}
+    for k, link in enumerate(links):
+        for other in waits[k]:
+            if other >= 0:
+                unlocks[other].append(k)
+        if link in last:
+            after_link[last[link]] = k
+            left[k] += 1
+        last[link] = k
+    ready = [0] * len(links)
+    queue = [(0, k) for k, count in enumerate(left) if count == 0]
+    heapq.heapify(queue)
+    done = 0
+    while queue:
+        time, k = heapq.heappop(queue)
+        done += 1
+        following = [(other, time + total[k]) for other in unlocks[k]]
+        if k in after_link:
+            following.append((after_link[k], time + busy[k]))
+        for other, at in following:
+            ready[other] = max(ready[other], at)
+            left[other] -= 1
+            if left[other] == 0:
+                heapq.heappush(queue, (ready[other], other))
+    return np.array(ready, np.int64) if done == len(links) else None
+
+
+def _stuck(network: Network, demand: Demand, rows: Transfers, waits: list[list[int]]) -> CheckFailed:
+    for k, wait in enumerate(waits):
+        if -1 in wait:
+            link = int(rows.link[k])
+            message = (
+                f"chunk {demand.chunk_name(int(rows.chunk[k]))} is never at the source of {network.link_name(link)}"
+            )
+            return CheckFailed(Diagnostic("E0430", message, hint="verify the schedule first"))
+    return CheckFailed(Diagnostic("E0430", "the transfers of the schedule wait for one another"))

@@ -1,0 +1,174 @@
+"""Earliest-arrival search: proved optima, switches, release times, reserved links, both engines."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.diagnostics import NoSchedule, SourceError
+from collc.synthesis import pccl as module
+from collc.synthesis.pccl import pccl
+from collc.synthesis.task import Effort, Task
+from collc.ten.demand import Demand, Op
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel, Schedule, Transfers
+from tests.support import (
+    DEFAULT,
+    MiB,
+    all_gather,
+    all_to_all,
+    broadcast,
+    demand_of,
+    dgx1,
+    fully_connected,
+    grid,
+    network,
+    ring,
+    switched,
+)
+from tests.synthesis.replay_checker import problems
+
+STEP = 20_031_250
+
+
+def plan(
+    net: Network, demand: Demand, effort: Effort | None = None, model: LinkModel = LinkModel.STORE, **more
+) -> Schedule:
+    task = Task(net, demand, model, np.arange(len(demand.chunks), dtype=np.int32), **more)
+    schedule = pccl(task, effort or Effort())
+    assert problems(net, demand, schedule.transfers, model) == []
+    return schedule
+
+
+def steps(net: Network, demand: Demand, **more) -> float:
+    return plan(net, demand, **more).collective_time(net, demand) / STEP
+
+
+@pytest.mark.parametrize(
+    ("net", "count"), [(grid(2, 2), 2), (grid(2, 3), 4), (fully_connected(5), 1)], ids=["2x2", "2x3", "full"]
+)
+def test_all_to_all_optima(net: Network, count: int):
+    assert steps(net, all_to_all(list(range(net.npu_count)))) == count
+
+
+def test_all_to_all_dgx1():
+    net = dgx1()
+    one = 700_000 + -(-MiB * 10**12 // (25 * 10**9))
+    assert plan(net, all_to_all(list(range(8)))).collective_time(net, all_to_all(list(range(8)))) == 3 * one
+
+
+def test_all_to_all_mesh_8x8():
+    assert steps(grid(8, 8), all_to_all(list(range(64)))) <= 130
+
+
+def test_groups_on_a_mesh():
+    sizes = [[0, 2, 2], [1, 0, 1], [1, 1, 0]]
+    rows = [(MiB, [i], [j], Op.COPY) for i in range(3) for j in range(3) for _ in range(sizes[i][j])]
+    rows += [(MiB, [6 + i], [6, 7, 8], Op.COPY) for i in range(3) for _ in range(2)]
+    assert steps(grid(3, 3), demand_of(rows)) == 3
+
+
+def test_broadcast_reaches_all_at_the_depth():
+    assert steps(grid(4, 4), broadcast(list(range(16)))) == 6
+
+
+@pytest.mark.parametrize("multicast", [False, True])
+@pytest.mark.parametrize("buffer", [-1, 1, 2, 5])
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("model", list(LinkModel))
+def test_switches_keep_to_their_rules(multicast: bool, buffer: int, inverted: bool, model: LinkModel):
+    net = switched(5, buffer=buffer, multicast=multicast)
+    plan(net, all_gather(list(range(5))), model=model, inverted=inverted)
+    plan(net, all_to_all(list(range(5))), model=model, inverted=inverted)
+
+
+def test_multicast_pays():
+    group = list(range(8))
+    assert steps(switched(8, multicast=True), all_gather(group)) == 8
+    assert steps(switched(8), all_to_all(group)) == 8
+
+
+def test_one_place_lets_one_chunk_pass_at_a_time():
+    assert steps(switched(4, buffer=1), all_to_all(list(range(4)))) == 13
+
+
+def test_inverted_arrivals_leave_a_switch_once():
+    net = switched(4)
+    rows = plan(net, all_gather(list(range(4))), inverted=True).transfers
+    into = net.target[rows.link] == 4
+    assert into.sum() == (~into).sum() == 12
+
+
+def test_release_and_reserved():
+    net = network(2, [(0, 1)])
+    demand = demand_of([(MiB, [0], [1], Op.COPY)] * 2)
+    taken = Transfers.of(np.array([1], np.int32), np.array([0], np.int32), np.array([STEP], np.int64))
+    task = Task(net, demand, LinkModel.STORE, np.array([0], np.int32), np.array([7, 0]), taken)
+    assert pccl(task, Effort()).transfers.start.tolist() == [2 * STEP]
+    early = Task(net, demand, LinkModel.STORE, np.array([0], np.int32), None, taken)
+    assert pccl(early, Effort()).transfers.start.tolist() == [0]
+
+
+def test_sizes_may_differ():
+    net = network(3, [(0, 1), (1, 2), (0, 2, LinkKind(500_000, DEFAULT.bandwidth / 10))])
+    demand = demand_of([(MiB, [0], [2], Op.COPY), (5 * MiB, [0], [2], Op.COPY), (1, [0], [1, 2], Op.COPY)])
+    plan(net, demand)
+    plan(net, demand, model=LinkModel.PIPELINED)
+
+
+def test_unreachable_is_named():
+    with pytest.raises(SourceError, match=r"no path leads from npu\[1\] to npu\[0\], which is to get chunk 0:x\[0\]"):
+        plan(network(2, [(0, 1)]), demand_of([(MiB, [1], [0], Op.COPY)]))
+
+
+def test_stopped_before_anything():
+    with pytest.raises(NoSchedule):
+        plan(ring(4), all_to_all([0, 1, 2, 3]), Effort(stop=lambda: True))
+
+
+def test_nothing_to_do():
+    assert len(plan(ring(4), demand_of([(MiB, [0], [0], Op.COPY)]))) == 0
+
+
+def same(a: Schedule, b: Schedule) -> bool:
+    return all(np.array_equal(getattr(a.transfers, c), getattr(b.transfers, c)) for c in ("chunk", "link", "start"))
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("kind", ["uniform", "mixed"])
+def test_kernel_is_equal(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):
+    net = grid(3, 4) if kind == "uniform" else network(6, mixed_links(), switches=1)
+    group = list(range(net.npu_count))
+    triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
+    for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
+        plain = plan(net, demand, Effort(seed))
+        monkeypatch.setattr(module, "PLAIN_WORK", 0)
+        assert same(plan(net, demand, Effort(seed)), plain)
+        monkeypatch.undo()
+
+
+def mixed_links() -> list[tuple[int, int, LinkKind]]:
+    slow, fast = LinkKind(1_000_000, DEFAULT.bandwidth / 7), LinkKind(300_000, DEFAULT.bandwidth)
+    around = [(i, (i + 1) % 6, fast) for i in range(6)]
+    return around + [(i, 6, slow) for i in range(6)] + [(6, i, slow) for i in range(6)]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_network(data: st.DataObject):
+    n, switches = data.draw(st.integers(2, 5)), data.draw(st.integers(0, 2))
+    kinds = st.builds(LinkKind, st.integers(1, 10**6), st.sampled_from([DEFAULT.bandwidth, DEFAULT.bandwidth / 3]))
+    around = [(i, (i + 1) % n, DEFAULT) for i in range(n)]
+    device = st.integers(0, n + switches - 1)
+    extra = data.draw(st.lists(st.tuples(device, device, kinds).filter(lambda x: x[0] != x[1]), max_size=8))
+    limits = data.draw(st.lists(st.sampled_from([-1, 1, 2]), min_size=switches, max_size=switches))
+    net = network(n, around + extra, switches, limits, data.draw(st.booleans()))
+    sets = st.lists(st.integers(0, n - 1), min_size=1, max_size=n)
+    rows = data.draw(
+        st.lists(st.tuples(st.sampled_from([1, MiB, 3 * MiB]), sets, sets, st.just(Op.COPY)), min_size=1, max_size=8)
+    )
+    model = data.draw(st.sampled_from(LinkModel))
+    effort = Effort(data.draw(st.integers(0, 9)))
+    inverted = data.draw(st.booleans())
+    a = plan(net, demand_of(rows), effort, model, inverted=inverted)
+    assert same(a, plan(net, demand_of(rows), effort, model, inverted=inverted))
