@@ -13,16 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from collc.source.frames import size_of
 from collc.source.values import INT64, Column, Data, is_column
-
-
-def size_of(data: Data) -> int:
-    """The largest magnitude in some integer data."""
-    if is_column(data):
-        if data.size == 0:
-            return 0
-        return max(abs(int(data.min())), abs(int(data.max())))
-    return abs(int(data))
 
 
 def is_machine(data: Data) -> bool:

@@ -52,11 +52,18 @@ def _items(call: FunctionCall) -> list[Value] | None:
     if only.varies:
         return None
     if isinstance(only.data, Interval):
-        return [integer(i) for i in range(only.data.low, only.data.high)]
+        return _interval(call.name, *only.data.ends)
     content = only.data.only()
     if isinstance(content, Lists):
         raise fail("E0211", f"{call.name} wants numbers, these are lists", call.node.span)
     return [Value(item_type(only.type) or ANY, x) for x in content.tolist()]
+
+
+def _interval(name: str, low: int, high: int) -> list[Value]:
+    """Few numbers with the same sum, least or largest as a range."""
+    if high <= low:
+        return []
+    return [integer((high - low) * (low + high - 1) // 2)] if name == "sum" else [integer(low), integer(high - 1)]
 
 
 def _common(call: FunctionCall, values: list[Value]) -> Type:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collc.diagnostics import Note
+from collc.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.arithmetic import is_machine
 from collc.source.chunks import ChunkIndex, SetPool, Table
@@ -49,10 +49,11 @@ class Expanded:
 
 @dataclass(eq=False)
 class LazyChunks:
-    """A pattern whose chunks are listed on demand. count: how many there will be."""
+    """A pattern whose chunks are listed on demand. count: how many there will be. span: the run."""
 
     count: int
     build: Callable[[], Expanded]
+    span: Span
 
     def __len__(self) -> int:
         return self.count
@@ -60,6 +61,7 @@ class LazyChunks:
     @cached_property
     def expanded(self) -> Expanded:
         """The chunks with their names. Raises SourceError."""
+        limits.check_count("chunks", self.count, self.span)
         return self.build()
 
     def expand(self) -> ChunkTable:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from collc.diagnostics import Span
-from collc.source import operators
+from collc.source import limits, operators
 from collc.source.frames import Frame
 from collc.source.problems import fail
 from collc.source.sets import made_unique
 from collc.source.shapes import Topology
 from collc.source.syntax import QuantityLiteral
 from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, item_type, join
-from collc.source.values import Data, Interval, Lists, Rows, Value, column, integer, one_list, stacked
+from collc.source.values import INT64, Data, Interval, Lists, Rows, Value, column, one_list, stacked
 
 
 def quantity(node: QuantityLiteral) -> Value:
@@ -34,17 +34,25 @@ def picked(lists: Value, at: Rows) -> Value:
 
 
 def unpacked(value: Value) -> list[Value]:
-    """The items of a uniform list, set, group or range."""
-    if isinstance(value.data, Interval):
-        return [integer(i) for i in range(value.data.low, value.data.high)]
+    """The items of a uniform list, set or group."""
     low, high = int(value.data.start[0]), int(value.data.stop[0])
     rows = picked(value, np.arange(low, high))
     return [rows.at(k) for k in range(high - low)]
 
 
-def numbers_of(value: Value) -> list[int]:
-    """The integers of a uniform list, set or range."""
-    return [int(v.data) for v in unpacked(value)]
+def slice_numbers(value: Value, span: Span) -> Rows:
+    """int64: the integers of a uniform list, set or range that stands as an index. Raises SourceError."""
+    data = value.data
+    if isinstance(data, Interval):
+        low, high = data.ends
+        limits.check_count("iterations", high - low, span)
+        if max(abs(low), abs(high)) > INT64:
+            raise fail("E0219", "an index is less than 2^63", span)
+        return np.arange(low, max(low, high), dtype=np.int64)
+    items = data.only()
+    if isinstance(items, Lists) or (len(items) and items.dtype != np.int64):
+        raise fail("E0211", f"an index wants int, these are {value.type.item}", span)
+    return items.astype(np.int64)
 
 
 def plain_index(index: int, count: int, span: Span) -> int:

@@ -15,11 +15,11 @@ from collc.source.containers import (
     assembled,
     coerced,
     common_home,
-    numbers_of,
     picked,
     plain_index,
     quantity,
     regrouped,
+    slice_numbers,
     unpacked,
 )
 from collc.source.frames import Frame, as_rows, spread
@@ -163,7 +163,9 @@ class Evaluator:
 
     def _by_row(self, node: Expr, frame: Frame) -> Value:
         values: list[Value] = []
-        for row in range(frame.rows or 0):
+        if frame.rows is None:
+            raise fail("E0216", "this can't be evaluated here", node.span)
+        for row in range(frame.rows):
             try:
                 values.append(self.value(node, frame.row(row)))
             except SourceError as error:
@@ -211,6 +213,8 @@ class Evaluator:
             case Comprehension():
                 return self._comprehension(node, frame)
             case Without():
+                if frame.rows is not None:
+                    raise fail("E0303", "a topology is not made inside a loop", node.span)
                 return topology_value(self.host.without(node, frame))
             case _:
                 raise fail("E0211", "'*' stands only in indices", node.span)
@@ -343,20 +347,20 @@ class Evaluator:
         if len(node.indices) != 1:
             raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
         index = node.indices[0]
-        if base.type.kind is Kind.TOPOLOGY:
+        if not isinstance(base.data, Lists | Topology) or base.type.kind is Kind.SET:
+            raise fail("E0214", f"{base.type} takes no index", node.span)
+        if isinstance(base.data, Topology):
             return self._npu_of(base.data, index, node, frame)
         if isinstance(index, Star):
             return base
-        if not isinstance(base.data, Lists) or base.type.kind is Kind.SET:
-            raise fail("E0214", f"{base.type} takes no index", node.span)
         return self._item(base, self.value(index, frame), index.span, frame)
 
     def _item(self, base: Value, index: Value, span: Span, frame: Frame) -> Value:
         if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
             if base.varies or index.varies:
                 raise NotVectorised
-            items = unpacked(base)
-            chosen = [plain_index(i, len(items), span) for i in numbers_of(index)]
+            count = int(base.data.lengths[0]) if isinstance(base.data, Lists) else 0
+            chosen = [plain_index(i, count, span) for i in slice_numbers(index, span).tolist()]
             return regrouped(base, chosen)
         index = coerced(index, INT, span, "an index", frame)
         lists: Lists = base.data
@@ -403,15 +407,25 @@ class Evaluator:
         """The indices of a part of a topology."""
         return [self.part_index(index, frame) for index in node.indices]
 
+    def device_index(self, node: Expr, frame: Frame) -> PartIndex:
+        """One index of a device at the end of a link. Raises SourceError."""
+        try:
+            return self.part_index(node, frame)
+        except NotVectorised:
+            raise fail("E0301", "an end of a link is one device, not several", node.span) from None
+
     def part_index(self, node: Expr, frame: Frame) -> PartIndex:
-        """One index: a number, a row an iteration, several numbers, or None for `*`."""
+        """One index: a number, a row an iteration, several numbers, or None for `*`.
+
+        Raises SourceError, and NotVectorised where several numbers differ between iterations.
+        """
         if isinstance(node, Star):
             return None
         value = self.value(node, frame)
         if value.type.kind in (Kind.RANGE, Kind.LIST, Kind.SET):
             if value.varies:
                 raise NotVectorised
-            return Slice(np.array(numbers_of(value), np.int64), star=False)
+            return Slice(slice_numbers(value, node.span), star=False)
         data = coerced(value, INT, node.span, "an index", frame).data
         if frame.rows is not None and is_column(data):
             return np.asarray(data, np.int64)

@@ -9,8 +9,9 @@ import numpy as np
 
 from collc.diagnostics import Note, Span
 from collc.source import limits
+from collc.source.problems import fail
 from collc.source.types import NPU, Kind, item_type
-from collc.source.values import Interval, Lists, Rows, Value
+from collc.source.values import INT64, Column, Interval, Lists, Rows, Value
 
 
 @dataclass(eq=False)
@@ -94,6 +95,8 @@ def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     uniform = not iterable.varies
     total = rows * int(counts if counts.ndim == 0 else counts[0]) if uniform else int(counts.sum())
     limits.check_count("iterations", total, span)
+    if isinstance(data, Interval) and total and max(size_of(data.low), size_of(data.high)) > INT64:
+        raise fail("E0219", "a loop counts through numbers less than 2^63", span)
     if uniform:
         count = total // rows if rows else 0
         within = np.tile(np.arange(count, dtype=np.int64), rows)
@@ -110,6 +113,13 @@ def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
         content = data.content.take(place) if isinstance(data.content, Lists) else data.content[place]
     variable = Value(kind, content, iterable.home)
     return Frame(total, frame, take, {name: variable}, loop=name, depth=frame.depth + 1)
+
+
+def size_of(data: int | Column) -> int:
+    """The largest magnitude in some whole numbers."""
+    if isinstance(data, np.ndarray):
+        return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
+    return abs(int(data))
 
 
 def as_rows(value: Value, frame: Frame) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collc.diagnostics import Note, SourceError
+from collc.diagnostics import Note, SourceError, Span
 from collc.source import limits
 from collc.source.algorithms import moves_of
 from collc.source.binding import Given, evaluated, fitted, frame_of, match
@@ -183,7 +183,7 @@ class ScheduleBuilder:
         owner = self.context.session.context(found.file)
         bound = frame_of(collective.parameters, given, owner.evaluator, owner.root)
         try:
-            run, chunks = self._demand(found, owner, bound, draft)
+            run, chunks = self._demand(found, owner, bound, draft, call.span)
         except SourceError as error:
             raise in_place_of(error, owner.file.module is not None, call.span, "in this run") from None
         if len(run.pattern) == 0:
@@ -202,7 +202,7 @@ class ScheduleBuilder:
                 message = f"these are NPUs of '{home.name}', but the schedule is on '{draft.topology.name}'"
                 raise fail("E0403", message, argument.span)
 
-    def _demand(self, found: Found, owner: Context, bound: Frame, draft: _Draft) -> tuple[Run, LazyChunks]:
+    def _demand(self, found: Found, owner: Context, bound: Frame, draft: _Draft, span: Span) -> tuple[Run, LazyChunks]:
         """The run, its chunks listed only where they must be."""
         collective = found.node
         if not isinstance(collective, Collective):
@@ -220,11 +220,11 @@ class ScheduleBuilder:
         if found.file.module == MODULE and name in NAMED:
             standard = standard_of(name, len(ranks), values)
             count = lazy_count(name, len(ranks), values)
-        chunks = LazyChunks(count if count is not None else 0, build)
+        chunks = LazyChunks(count if count is not None else 0, build, span)
         if count is None:
             chunks.count = len(chunks.expanded.table)
         elif draft.chunks + count >= 2**31:
-            raise fail("E0803", f"{draft.chunks + count:,} chunks are more than 2^31", None)
+            raise fail("E0803", f"{draft.chunks + count:,} chunks are more than the {2**31:,} that have numbers", span)
         pattern = chunks if standard is not None else chunks.expanded.table
         return Run(name, ranks, pattern, standard), chunks
 

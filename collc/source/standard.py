@@ -79,6 +79,12 @@ def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | No
     standard = standard_of(name, members, values)
     op = values.get("op")
     parts = shape.parts(members, standard.chunks)
-    sound = standard.chunks >= 1 and standard.size >= 1 and parts > 0 and standard.size % parts == 0
+    sound = (
+        standard.chunks >= 1
+        and standard.size >= 1
+        and parts > 0
+        and standard.size % parts == 0
+        and standard.size // parts < 2**62
+    )
     sound = sound and (not shape.rooted or 0 <= standard.root < members) and (op is None or op.data in OPS)
     return shape.count(members, standard.chunks) if sound else None

@@ -130,8 +130,8 @@ class _Builder:
             self.npus += count
             return
         buffer = given.get("buffer", -1)
-        if "buffer" in given and buffer < 1:
-            raise fail("E0304", f"a buffer of {buffer} chunks", node.span, hint="leave it out for no limit")
+        if "buffer" in given and not 1 <= buffer < 2**31:
+            raise fail("E0304", f"a buffer of {buffer:,} chunks", node.span, hint="leave it out for no limit")
         self.switch_families.append(family)
         self.buffers.append(np.full(count, buffer, np.int64))
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
@@ -269,7 +269,7 @@ class _Builder:
 
     def at(self, part: Part, indices: Sequence[Expr], node: Expr, frame: Frame) -> Part | Value:
         """A part with indices; an error tells the values of the loop variables."""
-        found = [self.evaluator.part_index(i, frame) for i in indices]
+        found = [self.evaluator.device_index(i, frame) for i in indices]
         for index, size in zip(found, part.entry.shape, strict=False):
             if is_column(index) and index.size:
                 bad = (index < 0) | (index >= size)

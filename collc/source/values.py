@@ -58,6 +58,11 @@ class Interval:
     low: int | Column
     high: int | Column
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Both ends of a range that is the same in all iterations."""
+        return int(self.low), int(self.high)
+
 
 Data = Any
 """What a value is made of: int, Fraction, bool, str, Column, Lists, Interval, Topology, Part; None: left out."""
