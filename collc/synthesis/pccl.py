@@ -31,6 +31,9 @@ PLAIN_WORK = 60_000
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is worked out to know when to stop."""
 
+LARGE = 20_000
+"""Conditions from which 1 % above the bound is good enough, unless more trials are asked for."""
+
 ENOUGH = 1_000_000
 """Hops from which a second attempt is made only where asked for by `trials`."""
 
@@ -57,6 +60,7 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
+    content = goal * 101 // 100 if len(conditions) >= LARGE and effort.trials == 1 else goal
     best: tuple[int, Schedule] | None = None
     for attempt in _attempts(conditions, effort):
         if effort.stop():
@@ -66,7 +70,7 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         if best is None or time < best[0]:
             best = time, schedule
             effort.progress(min(1.0, goal / max(1, time)), f"pccl {attempt.name}")
-        if best[0] <= goal:
+        if best[0] <= content:
             break
     if best is None:
         raise NoSchedule(Diagnostic("E0420", "stopped before pccl had found a schedule", hint="give it more time"))
