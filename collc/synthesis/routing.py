@@ -28,9 +28,14 @@ class Router:
 
     def __init__(self, network: Network, weight: Times) -> None:
         self._weight: list[int] = weight.tolist()
-        self._in = [list[tuple[int, int]]() for _ in range(network.device_count)]
-        self._next = [dict[int, list[int]]() for _ in range(network.device_count)]
-        for link, (u, v) in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
+        self._in: list[list[tuple[int, int]]] = []
+        self._next: list[dict[int, list[int]]] = []
+        for _ in range(network.device_count):
+            self._in.append([])
+            self._next.append({})
+        sources: list[int] = network.source.tolist()
+        targets: list[int] = network.target.tolist()
+        for link, (u, v) in enumerate(zip(sources, targets, strict=True)):
             self._in[v].append((u, self._weight[link]))
             self._next[u].setdefault(v, []).append(link)
         for row in self._next:
