@@ -38,7 +38,8 @@ def row(name: str, net: Network, demand: Demand, effort: Effort) -> None:
     ratio = took / max(1, bound)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(
-        f"{name:32} {seconds:8.3f} s {took / 20_031_250:8.1f} steps {ratio:8.4f} x bound {len(schedule):10} transfers, peak {peak} MB",
+        f"{name:32} {seconds:8.3f} s {took / 20_031_250:8.1f} steps {ratio:8.4f} x bound "
+        f"{len(schedule):10} transfers, peak {peak} MB",
         flush=True,
     )
 
