@@ -90,12 +90,12 @@ def test_the_rooms_below_import_nothing_from_above() -> None:
 
 def stem(module: str, parts: dict[str, str]) -> str:
     """`collc.synthesis.pccl_slots` belongs to `pccl`, and the matching to `tacos`."""
-    way = module.split(".")[2].split("_")[0]
+    way = module.split(".")[2].split("_", maxsplit=1)[0]
     return parts.get(way, way)
 
 
 def test_one_way_of_synthesis_imports_no_other() -> None:
-    shared = {"task", "bounds", "invert", "compose", "routing"}
+    shared = {"task", "bounds", "invert", "compose", "routing", "conditions"}
     together = {"auto"}
     parts = {"matching": "tacos"}
     for module, found in IMPORTS.items():

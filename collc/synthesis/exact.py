@@ -15,7 +15,7 @@ import numpy as np
 
 from collc.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.pccl_problem import Conditions, alike, conditions_of
+from collc.synthesis.conditions import Conditions, alike, conditions_of
 from collc.synthesis.routing import distances
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.pccl_problem import Conditions, alike, conditions_of
+from collc.synthesis.conditions import Conditions, alike, conditions_of
 from collc.synthesis.pccl_slots import DEPTH_BITS, SlotProblem, search_slots
 from collc.synthesis.pccl_times import search_times
 from collc.synthesis.routing import FAR

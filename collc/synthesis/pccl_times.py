@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.pccl_problem import Conditions
+from collc.synthesis.conditions import Conditions
 from collc.ten.schedule import Transfers
 
 Times = NDArray[np.int64]
