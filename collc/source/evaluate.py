@@ -427,6 +427,8 @@ class Evaluator:
                 raise NotVectorised
             return Slice(slice_numbers(value, node.span), star=False)
         data = coerced(value, INT, node.span, "an index", frame).data
+        if is_column(data) and data.dtype == object:
+            raise fail("E0318", "an index of a device is less than 2^63", node.span)
         if frame.rows is not None and is_column(data):
             return np.asarray(data, np.int64)
         return data
