@@ -47,29 +47,10 @@ def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
 
 @njit(cache=True)
 def _search(
-    left: Times,
-    seeds: Times,
-    count: int,
-    target: int,
-    row: int,
-    salt: int,
-    release_of: Times,
-    in_tree: Times,
-    found: Times,
-    stamp: Times,
-    mark: int,
-    via_link: Ints,
-    via_slot: Times,
-    busy: Words,
-    offsets: Ints,
-    links: Ints,
-    heads: Ints,
-    slot_of: Times,
-    total_of: Times,
-    shift: int,
-    bits: int,
-    nearer: bool,
-) -> None:
+    left: Times, seeds: Times, count: int, target: int, row: int, salt: int, release_of: Times, in_tree: Times,
+    found: Times, stamp: Times, mark: int, via_link: Ints, via_slot: Times, busy: Words, offsets: Ints, links: Ints,
+    heads: Ints, slot_of: Times, total_of: Times, shift: int, bits: int, nearer: bool,
+) -> None:  # fmt: skip
     depth = bits + DEPTH_BITS
     mask = (np.int64(1) << bits) - 1
     heap = [np.int64(0) for _ in range(0)]
@@ -114,29 +95,21 @@ def _search(
 
 
 @njit(cache=True)
+def _nearest_first(wanted: Ints, holders: Times, to: Times, target_row: Ints) -> Ints:
+    near = np.full(len(wanted), np.int64(1) << 62)
+    for i in range(len(wanted)):
+        for holder in holders:
+            near[i] = min(near[i], to[target_row[wanted[i]], holder])
+    return wanted[np.argsort(near, kind="mergesort")]
+
+
+@njit(cache=True)
 def search_slots(
-    order: Ints,
-    salt: Times,
-    holder_offsets: Times,
-    holders: Ints,
-    wanting_offsets: Times,
-    wanting: Ints,
-    release: Times,
-    to: Times,
-    target_row: Ints,
-    offsets: Ints,
-    links: Ints,
-    tails: Ints,
-    heads: Ints,
-    slot_of: Times,
-    total_of: Times,
-    taken_link: Ints,
-    taken_slot: Ints,
-    shift: int,
-    bits: int,
-    nearer: bool,
+    order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints,
+    release: Times, to: Times, target_row: Ints, offsets: Ints, links: Ints, tails: Ints, heads: Ints,
+    slot_of: Times, total_of: Times, taken_link: Ints, taken_slot: Ints, shift: int, bits: int, nearer: bool,
     words: int,
-) -> Ints:
+) -> Ints:  # fmt: skip
     """int32[slots, links]: the row whose chunk each slot of a link takes, -1 for none.
 
     words: slots to begin with, by 64. The rest is as in SlotProblem.
@@ -166,12 +139,7 @@ def search_slots(
             since[holders[i]] = release[k]
         wanted = wanting[wanting_offsets[k] : wanting_offsets[k + 1]]
         if len(wanted) > 1:
-            near = np.empty(len(wanted), np.int64)
-            for i in range(len(wanted)):
-                near[i] = np.int64(1) << 62
-                for j in range(count):
-                    near[i] = min(near[i], to[target_row[wanted[i]], seeds[j]])
-            wanted = wanted[np.argsort(near, kind="mergesort")]
+            wanted = _nearest_first(wanted, seeds[:count], to, target_row)
         for i in range(len(wanted)):
             target = wanted[i]
             if in_tree[target] == k:
