@@ -8,10 +8,11 @@ from collc.diagnostics import Note
 from collc.source import limits
 from collc.source.collectives import Expanded
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Expr
 from collc.source.flow import Emitted, block
 from collc.source.frames import Frame
 from collc.source.problems import fail
-from collc.source.syntax import Algorithm, Expr, Move, Statement
+from collc.source.syntax import Algorithm, Move, Statement
 from collc.source.types import INT, NPU
 from collc.source.values import Data, is_column
 from collc.ten.moves import Moves

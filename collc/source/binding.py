@@ -10,10 +10,11 @@ import numpy as np
 from collc.diagnostics import Note, Span
 from collc.source.containers import coerced
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Argument
 from collc.source.frames import Frame
 from collc.source.members import label
 from collc.source.problems import did_you_mean, fail, listed, plural
-from collc.source.syntax import Argument, Parameter
+from collc.source.syntax import Parameter
 from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
 from collc.source.values import Value, members
 

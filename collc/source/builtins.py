@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from collc.source import arithmetic as exact
+from collc.source.expressions import Call
 from collc.source.frames import Frame, as_rows
 from collc.source.problems import fail
 from collc.source.sets import flat
-from collc.source.syntax import Call
 from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, item_type, join
 from collc.source.values import Data, Interval, Lists, Value, integer, is_column
 

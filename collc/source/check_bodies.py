@@ -7,31 +7,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collc.diagnostics import Note
 from collc.source.check_expressions import Env, ExpressionChecker, wrong_type
 from collc.source.collectives import OPS, statements
+from collc.source.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.options import Catalogue, Options
 from collc.source.problems import did_you_mean, fail, listed, plural
 from collc.source.scopes import FileScope
 from collc.source.syntax import (
-    Argument,
     ChunkDeclaration,
     ChunkReference,
     Collective,
     DeviceDeclaration,
     Emit,
-    Expr,
     For,
     If,
-    Index,
     Let,
     LinkDeclaration,
     LinkMatrix,
-    Member,
     Move,
-    Name,
     Postcondition,
     Precondition,
     RunStatement,
     Statement,
-    StringLiteral,
     Synthesize,
     Use,
 )

@@ -10,9 +10,7 @@ from collc.diagnostics import Note, SourceError, Span
 from collc.source.binding import match, parameter_type
 from collc.source.builtins import ARITY, BUILTINS
 from collc.source.context import transform_arguments
-from collc.source.problems import Problems, did_you_mean, fail, plural
-from collc.source.scopes import TRANSFORMS, FileScope
-from collc.source.syntax import (
+from collc.source.expressions import (
     Argument,
     Binary,
     BoolLiteral,
@@ -28,16 +26,17 @@ from collc.source.syntax import (
     IntLiteral,
     Member,
     Name,
-    Parameter,
     QuantityLiteral,
     Range,
     RemovedNpu,
     Star,
     StringLiteral,
-    TopologyTemplate,
     Unary,
     Without,
 )
+from collc.source.problems import Problems, did_you_mean, fail, plural
+from collc.source.scopes import TRANSFORMS, FileScope
+from collc.source.syntax import Parameter, TopologyTemplate
 from collc.source.types import (
     ANY,
     BOOL,

@@ -13,6 +13,7 @@ from collc.source import limits
 from collc.source.arithmetic import is_machine
 from collc.source.chunks import ChunkIndex, SetPool, Table
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Expr
 from collc.source.flow import Emitted, block
 from collc.source.frames import Frame
 from collc.source.problems import did_you_mean, fail
@@ -21,7 +22,6 @@ from collc.source.syntax import (
     ChunkDeclaration,
     ChunkReference,
     Collective,
-    Expr,
     For,
     If,
     Postcondition,

@@ -6,11 +6,11 @@ import numpy as np
 
 from collc.diagnostics import Span
 from collc.source import limits, operators
+from collc.source.expressions import QuantityLiteral
 from collc.source.frames import Frame
 from collc.source.problems import fail
 from collc.source.sets import made_unique
 from collc.source.shapes import Topology
-from collc.source.syntax import QuantityLiteral
 from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, item_type, join
 from collc.source.values import INT64, Data, Interval, Lists, Rows, Value, column, one_list, stacked
 

@@ -8,29 +8,14 @@ from typing import Final
 
 from collc.diagnostics import Note
 from collc.source.context import Context
+from collc.source.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
 from collc.source.frames import Frame
 from collc.source.options import Catalogue
 from collc.source.problems import Poisoned, did_you_mean, fail, listed
 from collc.source.program import DesignRequest, EmitRequest, Trained
 from collc.source.schedules import emit_request
 from collc.source.shapes import Topology
-from collc.source.syntax import (
-    Argument,
-    Binary,
-    Call,
-    Comparison,
-    Design,
-    Emit,
-    Expr,
-    Index,
-    Minimize,
-    Name,
-    Require,
-    Statement,
-    Tiers,
-    Train,
-    Unary,
-)
+from collc.source.syntax import Design, Emit, Minimize, Require, Statement, Tiers, Train
 from collc.source.training import unroll
 from collc.source.types import FLOAT, NUMBERS, RATE, TOPOLOGY, Kind, Type, binary_type
 from collc.ten.training import TIERS, Constraint, Linear, Workload

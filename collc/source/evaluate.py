@@ -22,12 +22,7 @@ from collc.source.containers import (
     slice_numbers,
     unpacked,
 )
-from collc.source.frames import Frame, as_rows, spread
-from collc.source.members import PartIndex, Slice, index_part, is_left, label, member_of, settle
-from collc.source.problems import fail
-from collc.source.sets import combine_sets, made_unique, membership, same
-from collc.source.shapes import Part, Topology
-from collc.source.syntax import (
+from collc.source.expressions import (
     Binary,
     BoolLiteral,
     Call,
@@ -48,6 +43,11 @@ from collc.source.syntax import (
     Unary,
     Without,
 )
+from collc.source.frames import Frame, as_rows, spread
+from collc.source.members import PartIndex, Slice, index_part, is_left, label, member_of, settle
+from collc.source.problems import fail
+from collc.source.sets import combine_sets, made_unique, membership, same
+from collc.source.shapes import Part, Topology
 from collc.source.types import (
     ANY,
     BOOL,

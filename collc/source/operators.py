@@ -8,10 +8,10 @@ import numpy as np
 
 from collc.diagnostics import Span
 from collc.source import arithmetic as exact
+from collc.source.expressions import Binary
 from collc.source.frames import Frame
 from collc.source.limits import MAX_BITS
 from collc.source.problems import fail
-from collc.source.syntax import Binary
 from collc.source.types import INT, NUMBERS, Kind, Type
 from collc.source.values import Data, Value, is_column
 from collc.units import PICOSECONDS, format_bytes, format_rate, format_time

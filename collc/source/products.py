@@ -9,11 +9,11 @@ import numpy as np
 from collc.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Expr, Identifier, Index, Member, Name, RemovedNpu, Without
 from collc.source.frames import Frame
 from collc.source.members import index_part, is_left, label, member_of, settle
 from collc.source.problems import fail
 from collc.source.shapes import DeviceArray, Members, Part, Topology
-from collc.source.syntax import Expr, Identifier, Index, Member, Name, RemovedNpu, Without
 from collc.source.values import Lists, Value
 from collc.ten import transform
 

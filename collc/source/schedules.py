@@ -13,6 +13,7 @@ from collc.source.algorithms import moves_of
 from collc.source.binding import Given, evaluated, fitted, frame_of, match
 from collc.source.collectives import Expanded, LazyChunks, expand
 from collc.source.context import Context
+from collc.source.expressions import Argument, Name
 from collc.source.frames import Frame
 from collc.source.options import Catalogue, checked_options
 from collc.source.problems import Poisoned, Problems, did_you_mean, fail, in_place_of, listed
@@ -24,13 +25,11 @@ from collc.source.standard import MODULE, NAMED, lazy_count, standard_of
 from collc.source.syntax import (
     Algorithm,
     Allow,
-    Argument,
     Collective,
     Emit,
     For,
     If,
     Let,
-    Name,
     RunStatement,
     ScheduleDeclaration,
     Statement,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from collc.diagnostics import Note, SourceError, SourceFile, Span
 from collc.source.builtins import BUILTINS
+from collc.source.expressions import Identifier
 from collc.source.problems import Problems, did_you_mean, fail
 from collc.source.syntax import (
     Algorithm,
     Collective,
     Design,
     Group,
-    Identifier,
     Import,
     Let,
     Param,

@@ -12,26 +12,14 @@ from numpy.typing import NDArray
 from collc.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Argument, Expr, Identifier, Index, Member, Name
 from collc.source.flow import Emitted, Table, block
 from collc.source.frames import Frame
 from collc.source.members import index_part, member_of
 from collc.source.operators import shown
 from collc.source.problems import did_you_mean, fail
 from collc.source.shapes import Copies, DeviceArray, Entry, Part, Topology
-from collc.source.syntax import (
-    Argument,
-    DeviceDeclaration,
-    Expr,
-    Identifier,
-    Index,
-    LinkDeclaration,
-    LinkMatrix,
-    Member,
-    Name,
-    Statement,
-    TopologyTemplate,
-    Use,
-)
+from collc.source.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
 from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
 from collc.source.values import Data, Lists, Value, is_column
 from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network

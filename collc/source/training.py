@@ -9,23 +9,12 @@ from typing import Final
 
 from collc.diagnostics import Span
 from collc.source.context import Context
+from collc.source.expressions import Argument, Identifier
 from collc.source.frames import Frame
 from collc.source.imports import read
 from collc.source.limits import check_count
 from collc.source.problems import did_you_mean, fail, listed
-from collc.source.syntax import (
-    Argument,
-    For,
-    Identifier,
-    If,
-    Layer,
-    LayerCollective,
-    Let,
-    Loop,
-    Repeat,
-    Statement,
-    Workload,
-)
+from collc.source.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
 from collc.source.types import BYTES, TIME
 from collc.ten import training
 

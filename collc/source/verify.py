@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import Final
 
 from collc.source.evaluate import Evaluator
+from collc.source.expressions import Binary, Comparison, Expr, Name
 from collc.source.frames import Frame
 from collc.source.problems import did_you_mean, fail, listed
 from collc.source.program import CheckRequest
-from collc.source.syntax import Binary, Comparison, Expr, Name
 from collc.source.types import FLOAT, NUMBER, NUMBERS, TIME, Kind
 
 CHECKS: Final = (

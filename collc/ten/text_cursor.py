@@ -145,9 +145,10 @@ class Cursor:
         return value
 
     def reference(self, low: int, high: int, what: str) -> int:
-        """`%17` or `@17`: a number from low to high, both included."""
-        if self.kind not in {"number", "set"}:
-            self.expected(_KINDS["number"])
+        """`@17` of a set, `%17` of anything else: a number from low to high, both included."""
+        kind = "set" if what == "set" else "number"
+        if self.kind != kind:
+            self.expected(_KINDS[kind])
         value = self._bounded(self.text[1:], low, high, what)
         self._move(self.end)
         return value

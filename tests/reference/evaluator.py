@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from collc.diagnostics import SourceFile
+from collc.source import expressions as ex
 from collc.source import syntax as s
 from collc.source.parse import parse
 from tests.reference.values import (
@@ -160,32 +161,32 @@ class Evaluator:
     def value(self, e: Any, scope: Scope) -> Any:
         """The value of an expression."""
         match e:
-            case s.IntLiteral() | s.BoolLiteral() | s.StringLiteral() | s.FloatLiteral():
+            case ex.IntLiteral() | ex.BoolLiteral() | ex.StringLiteral() | ex.FloatLiteral():
                 return e.value
-            case s.QuantityLiteral():
+            case ex.QuantityLiteral():
                 return Quantity(str(e.dimension), e.value)
-            case s.Name():
+            case ex.Name():
                 return scope[e.name]
-            case s.Unary():
+            case ex.Unary():
                 return self.unary(e, scope)
-            case s.Binary():
+            case ex.Binary():
                 return self.binary(e, scope)
-            case s.Comparison():
+            case ex.Comparison():
                 values = [self.value(o, scope) for o in e.operands]
                 return all(compare(op, a, b) for op, a, b in zip(e.operators, values, values[1:], strict=False))
-            case s.Range():
+            case ex.Range():
                 return range(self.value(e.low, scope), self.value(e.high, scope))
-            case s.Collection() | s.Comprehension():
+            case ex.Collection() | ex.Comprehension():
                 return self.collection(e, scope)
-            case s.Member() | s.Index():
+            case ex.Member() | ex.Index():
                 return self.part(e, scope)
-            case s.Call():
+            case ex.Call():
                 return self.call(e, scope)
-            case s.Without():
+            case ex.Without():
                 return self.without(e, scope)
         raise BadProgramError(type(e).__name__)
 
-    def binary(self, e: s.Binary, scope: Scope) -> Any:
+    def binary(self, e: ex.Binary, scope: Scope) -> Any:
         left = self.value(e.left, scope)
         if e.operator in ("and", "or"):
             return self.value(e.right, scope) if left == (e.operator == "and") else left
@@ -194,7 +195,7 @@ class Evaluator:
             return multiply(left, right)
         return None if left is None or right is None else binary(e.operator, left, right)
 
-    def unary(self, e: s.Unary, scope: Scope) -> Any:
+    def unary(self, e: ex.Unary, scope: Scope) -> Any:
         operand = self.value(e.operand, scope)
         match e.operator:
             case "not":
@@ -205,14 +206,14 @@ class Evaluator:
                 return Quantity(operand.dimension, -operand.value) if isinstance(operand, Quantity) else -operand
         return operand
 
-    def collection(self, e: s.Collection | s.Comprehension, scope: Scope) -> tuple[str, list[Any]]:
-        if isinstance(e, s.Collection):
+    def collection(self, e: ex.Collection | ex.Comprehension, scope: Scope) -> tuple[str, list[Any]]:
+        if isinstance(e, ex.Collection):
             items = [self.value(x, scope) for x in e.items]
         else:
             items = [self.value(e.item, inner) for inner in self.iterations(e.clauses, e.condition, scope)]
         return (e.kind, in_order(items) if e.kind == "set" else items)
 
-    def iterations(self, clauses: tuple[s.ForClause, ...], condition: Any, scope: Scope) -> Iterator[Scope]:
+    def iterations(self, clauses: tuple[ex.ForClause, ...], condition: Any, scope: Scope) -> Iterator[Scope]:
         """A scope for each iteration of a loop nest."""
         if not clauses:
             if condition is None or self.value(condition, scope):
@@ -224,7 +225,7 @@ class Evaluator:
             inner.names[clauses[0].name.name] = item
             yield from self.iterations(clauses[1:], condition, inner)
 
-    def call(self, e: s.Call, scope: Scope) -> Any:
+    def call(self, e: ex.Call, scope: Scope) -> Any:
         name = e.function.name
         if name in ("unwound", "reversed"):
             base = self.value(e.arguments[0].value, scope)
@@ -237,11 +238,11 @@ class Evaluator:
                 return self.instantiate(template, e.arguments, scope)
         raise BadProgramError(f"no {name}")
 
-    def part(self, e: s.Member | s.Index, scope: Scope) -> Any:
+    def part(self, e: ex.Member | ex.Index, scope: Scope) -> Any:
         base = self.value(e.base, scope)
-        if isinstance(e, s.Member):
+        if isinstance(e, ex.Member):
             return member(base, e.member.name)
-        indices = [None if isinstance(i, s.Star) else self.value(i, scope) for i in e.indices]
+        indices = [None if isinstance(i, ex.Star) else self.value(i, scope) for i in e.indices]
         if isinstance(base, Several):
             found = [x for part in base for x in flat(select(part, indices))]
             return Several(found) if any(isinstance(x, Topology) for x in found) else found
@@ -275,17 +276,17 @@ class Evaluator:
             found[tuple(scope[n] for n in names)] = self.group(self.value(x.value, scope))
         return found
 
-    def without(self, e: s.Without, scope: Scope) -> Topology:
+    def without(self, e: ex.Without, scope: Scope) -> Topology:
         base = self.value(e.base, scope)
         inner = Scope(scope, None)
         inner.names.update({name: only(Part(base, family)) for name, family in base.families.items()})
 
         def device(x: Any) -> Device:
-            return base.npus[x.value] if isinstance(x, s.IntLiteral) else self.value(x, inner)
+            return base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
 
         gone: set[int] = set()
         for part in e.parts:
-            if isinstance(part, s.RemovedNpu):
+            if isinstance(part, ex.RemovedNpu):
                 device(part.npu).present = False
                 continue
             a, b = device(part.source), device(part.target)
@@ -451,7 +452,7 @@ class Evaluator:
             bound = Scope(self.globals)
             names = [p.name.name for p in collective.parameters]
             for place, argument in enumerate(algorithm.implements.arguments):
-                if isinstance(argument.value, s.Name):
+                if isinstance(argument.value, ex.Name):
                     target = argument.name.name if argument.name else names[place]
                     bound.names[argument.value.name] = given[target]
             for argument in x.arguments:

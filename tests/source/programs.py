@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from collc.resources import standard_library
-from collc.source import syntax as s
+from collc.source import expressions as ex
 
 EVERYTHING = """
 import std.topologies import "pod.coll"
@@ -45,7 +45,7 @@ def plain(node: object) -> object:
     """A tree without its places, to be compared."""
     if isinstance(node, tuple):
         return tuple(plain(part) for part in node)
-    if isinstance(node, s.Node):
+    if isinstance(node, ex.Node):
         fields = [field.name for field in dataclasses.fields(node) if field.name != "span"]
         return (type(node).__name__, *(plain(getattr(node, field)) for field in fields))
     return node

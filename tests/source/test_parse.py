@@ -13,6 +13,7 @@ from lark.exceptions import UnexpectedInput
 
 from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.resources import grammar_file
+from collc.source import expressions as ex
 from collc.source import syntax as s
 from collc.source.build import MAX_NESTING
 from collc.source.literals import quantity
@@ -30,28 +31,28 @@ def tree(text: str) -> s.File:
     return parse(SourceFile("test.coll", text))
 
 
-def value(text: str) -> s.Expr:
+def value(text: str) -> ex.Expr:
     (statement,) = tree(f"let a = {text}").statements
     assert isinstance(statement, s.Let)
     return statement.value
 
 
-def shape(node: s.Expr) -> str:
+def shape(node: ex.Expr) -> str:
     """An expression with all its brackets."""
     match node:
-        case s.Binary(operator=o, left=a, right=b):
+        case ex.Binary(operator=o, left=a, right=b):
             return f"({shape(a)} {o} {shape(b)})"
-        case s.Unary(operator=o, operand=a):
+        case ex.Unary(operator=o, operand=a):
             return f"({o} {shape(a)})"
-        case s.Range(low=a, high=b):
+        case ex.Range(low=a, high=b):
             return f"({shape(a)} .. {shape(b)})"
-        case s.Comparison(operators=o, operands=a):
+        case ex.Comparison(operators=o, operands=a):
             return "(" + shape(a[0]) + "".join(f" {x} {shape(y)}" for x, y in zip(o, a[1:], strict=True)) + ")"
-        case s.Name(name=name):
+        case ex.Name(name=name):
             return name
-        case s.Member(base=a, member=m):
+        case ex.Member(base=a, member=m):
             return f"{shape(a)}.{m.name}"
-        case s.IntLiteral(value=v):
+        case ex.IntLiteral(value=v):
             return str(v)
     raise AssertionError(node)
 
@@ -154,7 +155,7 @@ def test_every_unit_reads(unit: str) -> None:
     dimension, scale = UNITS[unit]
     assert quantity(f"2.5{unit}") == (dimension, scale * Fraction(5, 2))
     node = value(f"2.5{unit}")
-    assert isinstance(node, s.QuantityLiteral)
+    assert isinstance(node, ex.QuantityLiteral)
     assert (node.dimension, node.value) == (dimension, scale * Fraction(5, 2))
 
 
@@ -170,8 +171,8 @@ def test_numbers() -> None:
 def test_places() -> None:
     text = "let a = (b + c) * f(1, x: 2)"
     node = value(text.removeprefix("let a = "))
-    assert isinstance(node, s.Binary)
-    assert isinstance(node.right, s.Call)
+    assert isinstance(node, ex.Binary)
+    assert isinstance(node.right, ex.Call)
 
     def at(span: Span) -> str:
         return text[span.start : span.end]
@@ -187,7 +188,7 @@ def test_every_node_stands_inside_its_parent(name: str) -> None:
         if isinstance(node, tuple):
             for part in node:
                 check(part, outer)
-        elif isinstance(node, s.Node):
+        elif isinstance(node, ex.Node):
             assert outer is None or (outer.start <= node.span.start <= node.span.end <= outer.end)
             for field in dataclasses.fields(node):
                 check(getattr(node, field.name), node.span)
