@@ -176,6 +176,14 @@ class _TransferReader:
             cursor.fail("T0106", f"there is no link {label}", self._since(span))
         return number
 
+    def chunk_name(self, number: int) -> str:
+        """A chunk as messages name it."""
+        return next((name for name, chunk in self.chunk_of.items() if chunk == number), f"chunk {number}")
+
+    def link_name(self, number: int) -> str:
+        """A link as messages name it."""
+        return next((name for name, link in self.link_of.items() if link == number), f"link {number}")
+
     def _since(self, span: Span) -> Span:
         return Span(span.file, span.start, self.cursor.before)
 
@@ -235,7 +243,9 @@ def _place(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32]
         if not (0 <= link < len(row) and 0 <= chunk < none):
             cursor.fail("T0109", f"chunk {chunk} on link {link} does not fit into a grid of {row.dtype}", span)
         if row[link] != none:
-            cursor.fail("T0109", f"two chunks on link {link} in one step of a grid", span)
+            first, second, where = reader.chunk_name(int(row[link])), reader.chunk_name(chunk), reader.link_name(link)
+            hint = "a link carries one chunk in a step: move one to another step"
+            cursor.fail("T0109", f"{first} and {second} are both on {where} in this step", span, hint)
         if flag is not reduce:
             kind = "reduce" if reduce else "send"
             cursor.fail("T0109", f"all transfers of this step must be `{kind}`, as the schedule's head says", span)

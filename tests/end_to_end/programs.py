@@ -39,7 +39,7 @@ def all_ok(schedule: ScheduleReport, *more: str) -> None:
 
 
 def stands(path: Path, collective: str, root: int | None = None) -> None:
-    """The file on disk is accepted by the independent check and computes what NumPy does in every placement it claims."""
+    """The file on disk is accepted by the check and computes what NumPy does, in every placement that it claims."""
     verdict = check_file(path, collective=collective, root=root)
     assert verdict.checks == dict.fromkeys(FILE_CHECKS, "ok"), (path.name, [d.message for d in verdict.diagnostics])
     text = path.read_text(encoding="ascii")

@@ -90,10 +90,8 @@ def test_rooted_collectives_and_all_to_all(tmp_path: Path, topology: str) -> Non
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
 def test_every_reduction(tmp_path: Path, op: str) -> None:
-    text = (
-        HEAD
-        + f'topology t = dgx1()\nschedule s on t {{ run all_reduce(t.npus, size: 8MiB, op: "{op}") {USUAL} emit msccl }}'
-    )
+    run = f'all_reduce(t.npus, size: 8MiB, op: "{op}")'
+    text = HEAD + f"topology t = dgx1()\nschedule s on t {{ run {run} {USUAL} emit msccl }}"
     (schedule,) = build(tmp_path, text)
     all_ok(schedule, *FILE_CHECKS)
     assert all(report.ok for report in run_file(schedule.files[0], op=op, runs=3))
@@ -130,10 +128,10 @@ OPTIMA = [
 @pytest.mark.parametrize(("topology", "npus", "chunks", "steps"), OPTIMA)
 def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, steps: int, way: str) -> None:
     """An All-Gather needs no more steps than is possible, nor does a Reduce-Scatter on the reversed network."""
-    size = npus * chunks
+    options = f"size: {npus * chunks}MiB, chunks: {chunks}) synthesize {way}"
     text = HEAD + THREE + f"topology t = {topology}\ntopology back = reversed(t)\n"
-    text += f"schedule gather on t {{ run all_gather(t.npus, size: {size}MiB, chunks: {chunks}) synthesize {way} }}\n"
-    text += f"schedule scatter on back {{ run reduce_scatter(back.npus, size: {size}MiB, chunks: {chunks}) synthesize {way} }}"
+    text += f"schedule gather on t {{ run all_gather(t.npus, {options} }}\n"
+    text += f"schedule scatter on back {{ run reduce_scatter(back.npus, {options} }}"
     for schedule in build(tmp_path, text):
         all_ok(schedule)
         assert (schedule.steps, schedule.time) == (steps, steps * STEP)
