@@ -1,0 +1,230 @@
+"""Link-chunk matching: known optima, the acceptance numbers of the public TACOS, and what every schedule must be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.diagnostics import NoSchedule, SourceError
+from collc.synthesis.bounds import lower_bound, task_bound
+from collc.synthesis.matching import copy_problem
+from collc.synthesis.matching_grid import grid_steps
+from collc.synthesis.matching_steps import fifo_steps
+from collc.synthesis.tacos import tacos
+from collc.synthesis.task import Effort
+from collc.ten.demand import Op
+from collc.ten.schedule import LinkModel, StepSchedule, Transfers
+from tests.support import (
+    GiB,
+    MiB,
+    all_gather,
+    all_to_all,
+    broadcast,
+    demand_of,
+    dgx1,
+    dragonfly,
+    fully_connected,
+    grid,
+    hypercube,
+    network,
+    ring,
+    switched,
+)
+from tests.synthesis.cases import kind, ring_fc_switch, task_of, unequal_mesh
+from tests.synthesis.checker import check
+
+HALF, ONE = Fraction(1, 2), Fraction(1)
+STEP = 20_031_250
+
+OPTIMA = [
+    (ring(4), 2, 3),
+    (ring(8), 1, 4),
+    (grid(2, 2), 2, 3),
+    (grid(3, 3), 1, 4),
+    (grid(4, 4), 1, 8),
+    (grid(3, 3, wrap=True), 1, 2),
+    (hypercube(3), 3, 7),
+    (dgx1(), 2, 3),
+    (dgx1(), 6, 7),
+    (fully_connected(4), 1, 1),
+    (ring(4, one_way=True), 1, 3),
+    (network(3, [(0, 1), (0, 2), (1, 2), (2, 0)]), 1, 2),
+]
+
+
+@pytest.mark.parametrize(("net", "chunks", "steps"), OPTIMA)
+def test_optimum_by_smt_is_reached(net, chunks, steps):
+    demand = all_gather(net.npus.tolist(), chunks=chunks)
+    schedule = tacos(task_of(net, demand), Effort())
+    assert isinstance(schedule, StepSchedule)
+    assert len(schedule.chunk) == steps
+    assert check(net, demand, schedule) == steps * schedule.step
+
+
+PUBLIC = [
+    (grid(5, 5, kind=kind(50, HALF)), 1, 1, 9606.00),
+    (grid(10, 10, kind=kind(100, ONE)), 2, 1, 5049.00),
+    (grid(7, 12, kind=kind(100, ONE)), 3, 4, 19966.27),
+    (grid(3, 3, 3, kind=kind(50, HALF)), 1, 1, 6671.17),
+    (grid(3, 4, 5, kind=kind(50, HALF)), 2, 2, 13353.33),
+    (grid(3, 3, 3, kind=kind(50, HALF), wrap=True), 1, 1, 3706.20),
+    (unequal_mesh(5, 5, kind(50, HALF), kind(75, HALF)), 1, 1, 8005.00),
+    (unequal_mesh(8, 5, kind(80, ONE), kind(35, ONE)), 2, 1, 8595.43),
+    (unequal_mesh(5, 8, kind(80, ONE), kind(35, ONE)), 2, 1, 8595.43),
+]
+
+
+@pytest.mark.parametrize(("net", "chunks", "gib", "microseconds"), PUBLIC)
+def test_acceptance_numbers_of_public_tacos(net, chunks, gib, microseconds):
+    size = math.ceil(Fraction(gib * GiB, len(net.npus) * chunks))
+    demand = all_gather(net.npus.tolist(), size, chunks)
+    schedule = tacos(task_of(net, demand), Effort())
+    time = check(net, demand, schedule)
+    assert time == pytest.approx(microseconds * 1e6, rel=1e-5)
+    assert time == lower_bound(net, demand, LinkModel.STORE).time
+
+
+@pytest.mark.parametrize(("pods", "ratio"), [(4, 1.26), (8, 1.13), (16, 1.06)])
+def test_component_rule_on_ring_fc_switch(pods, ratio):
+    """Against the cut bound: all slow links always busy, and one fast hop for what comes last."""
+    net = ring_fc_switch(pods, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
+    demand = all_gather(net.npus.tolist())
+    cut = (pods - 1) * STEP + 5_382_813
+    bound = lower_bound(net, demand, LinkModel.STORE)
+    time = check(net, demand, tacos(task_of(net, demand), Effort()))
+    assert bound.time >= cut
+    assert bound.time <= time <= ratio * cut
+
+
+@pytest.mark.parametrize(("groups", "size"), [(5, 4), (9, 8)])
+def test_dragonfly_meets_the_cut_bound(groups, size):
+    net = dragonfly(groups, size, kind(400, HALF), kind(200, HALF))
+    demand = all_gather(net.npus.tolist())
+    bound = lower_bound(net, demand, LinkModel.STORE)
+    assert bound.name.startswith("cut into the")
+    assert check(net, demand, tacos(task_of(net, demand), Effort())) == bound.time
+
+
+@pytest.mark.parametrize(
+    "net", [grid(4, 4), grid(3, 3, wrap=True), dgx1(), dragonfly(4, 3, kind(50, HALF), kind(50, HALF))]
+)
+@pytest.mark.parametrize("window", [0, 4])
+def test_kernels_do_what_plain_python_does(net, window):
+    demand = all_gather(net.npus.tolist(), chunks=2)
+    problem = copy_problem(task_of(net, demand))
+    steps = grid_steps(problem, 1000, 1, window, 1, lambda: False)
+    assert steps is not None
+    schedule = StepSchedule(LinkModel.STORE, steps, problem.step)
+    check(net, demand, schedule)
+    if not window:
+        rows = np.array(fifo_steps(problem, 1000))
+        assert np.array_equal(np.where(rows < 0, schedule.none, rows), steps)
+
+
+@pytest.mark.slow
+def test_threads_give_the_same_bytes():
+    net = grid(46, 46)
+    problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
+    one, two = (grid_steps(problem, 5000, 1058, 0, threads, lambda: False) for threads in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert np.array_equal(one, two)
+    assert len(one) == 1058
+
+
+def test_same_seed_same_bytes():
+    net = dgx1()
+    task = task_of(net, all_gather(net.npus.tolist(), chunks=5))
+    first, second = (tacos(task, Effort(seed=3, trials=4), bound=1).transfers for _ in range(2))
+    assert np.array_equal(first.chunk, second.chunk)
+    assert np.array_equal(first.link, second.link)
+
+
+def test_group_uses_links_of_others():
+    net = grid(3, 3)
+    demand = all_gather([0, 8, 2])
+    check(net, demand, tacos(task_of(net, demand), Effort()))
+
+
+def test_reserved_links_are_left_alone_and_releases_kept():
+    net = ring(4)
+    demand = all_gather([0, 1, 2, 3])
+    taken = Transfers.of(np.array([0, 2]), np.array([0, 0]), np.array([5, 60_000_000]))
+    release = np.array([0, 30_000_000, 0, 0])
+    schedule = tacos(replace(task_of(net, demand), reserved=taken, release=release), Effort())
+    check(net, demand, schedule)
+    rows = schedule.transfers
+    for start in rows.start[rows.link == 0].tolist():
+        assert all(start + STEP <= low or start >= low + STEP for low in (5, 60_000_000))
+    assert rows.start[rows.chunk == 1].min() >= 30_000_000
+
+
+def test_pipelined_is_never_longer_than_stored():
+    net = ring_fc_switch(4, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
+    demand = all_gather(net.npus.tolist())
+    times = [check(net, demand, tacos(task_of(net, demand, model), Effort())) for model in LinkModel]
+    assert times[1] <= times[0]
+
+
+def test_small_chunks_pipeline():
+    """8x8 mesh, 1 KiB: latency dominates, and the path bound is met."""
+    net = grid(8, 8)
+    demand = all_gather(net.npus.tolist(), 1024)
+    task = task_of(net, demand, LinkModel.PIPELINED)
+    assert check(net, demand, tacos(task, Effort())) == task_bound(task).time
+
+
+def test_unreachable_chunk_is_named():
+    net = network(3, [(0, 1), (1, 0)])
+    with pytest.raises(SourceError, match=r"npu\[2\]"):
+        tacos(task_of(net, all_gather([0, 1, 2])), Effort())
+
+
+def test_switches_are_refused():
+    with pytest.raises(SourceError, match="switches"):
+        tacos(task_of(switched(4), all_gather([0, 1, 2, 3])), Effort())
+
+
+def test_stop_before_anything():
+    net = ring(4)
+    with pytest.raises(NoSchedule):
+        tacos(task_of(net, all_gather([0, 1, 2, 3])), Effort(stop=lambda: True))
+
+
+@st.composite
+def problems(draw):
+    """A strongly connected network with links of several kinds, and copies of several sizes."""
+    count = draw(st.integers(2, 6))
+    kinds = [kind(50, HALF), kind(10, ONE), kind(200, HALF)]
+    extra = draw(
+        st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.sampled_from(kinds)), max_size=8)
+    )
+    links = [(a, (a + 1) % count, draw(st.sampled_from(kinds))) for a in range(count)]
+    net = network(count, links + [(a, b, k) for a, b, k in extra if a != b])
+    holders = st.lists(st.integers(0, count - 1), min_size=1, max_size=count, unique=True)
+    rows = [
+        (draw(st.sampled_from([1, MiB, 3 * MiB])), draw(holders), draw(holders), Op.COPY)
+        for _ in range(draw(st.integers(1, 5)))
+    ]
+    return net, demand_of(rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.sampled_from(LinkModel))
+def test_any_copies_are_right_and_no_better_than_the_bound(problem, model):
+    net, demand = problem
+    time = check(net, demand, tacos(task_of(net, demand, model), Effort()))
+    assert lower_bound(net, demand, model).time <= time
+
+
+@pytest.mark.parametrize("make", [all_to_all, broadcast])
+def test_sparse_demands_work_too(make):
+    net = grid(3, 3)
+    demand = make(net.npus.tolist())
+    check(net, demand, tacos(task_of(net, demand), Effort()))
