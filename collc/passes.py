@@ -199,7 +199,11 @@ class Unwind:
         """See Pass."""
         from collc.ten.transform import unwound
 
-        return replace(module, network=unwound(module.network, self.degree))
+        try:
+            return replace(module, network=unwound(module.network, self.degree))
+        except ValueError as error:
+            message = f"the switches of {module.network.name} cannot be unwound: {error}"
+            raise SourceError(Diagnostic("C0202", message, hint="synthesize over the switches as they are")) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -97,9 +98,10 @@ def _candidates(module: Module, effort: Effort) -> Iterator[_Candidate]:
             yield _Candidate(name, lambda way=way: join(solve(module, way)))
     free = module.schedule is None
     if switches and free:
-        flat = replace(module, network=unwound(module.network))
-        for candidate in _candidates(flat, effort):
-            yield replace(candidate, name=f"{candidate.name} on unwound switches")
+        with suppress(ValueError):  # not all switches can be unwound
+            flat = replace(module, network=unwound(module.network))
+            for candidate in _candidates(flat, effort):
+                yield replace(candidate, name=f"{candidate.name} on unwound switches")
     elif has_reductions(module.demand) and free and _is_all_reduce(module):
         yield _Candidate("overlapped", lambda: _overlapped(module, effort))
 
