@@ -1,4 +1,4 @@
-"""What synthesis takes and reaches: `python benchmarks/synthesis.py [--large] [WORD ...]`; cases whose names have a WORD.
+"""What synthesis takes and reaches: `python benchmarks/synthesis.py [--large] [WORD ...]` (cases named with a WORD).
 
 Times are of synthesis alone, kernels compiled before. Peak memory is that of the process so far, in MiB.
 """
@@ -87,7 +87,8 @@ def cases(large: bool) -> list[tuple[str, Callable[[], Result]]]:
     found += [(f"all-gather {name}", lambda n=net, k=k: by_tacos(n, k)) for name, (net, k) in small.items()]
     rates = [kind(200, HALF), kind(100, HALF), kind(50, HALF)]
     for pods in (4, 8, 16):
-        found.append((f"all-gather ring-FC-switch 2x4x{pods}", lambda n=ring_fc_switch(pods, rates): by_tacos(n)))
+        net = ring_fc_switch(pods, rates)
+        found.append((f"all-gather ring-FC-switch 2x4x{pods}", lambda n=net: by_tacos(n)))
     for groups, size in ((5, 4), (9, 8)):
         net = dragonfly(groups, size, kind(400, HALF), kind(200, HALF))
         found.append((f"all-gather dragonfly {groups}, {size}", lambda n=net: by_tacos(n)))

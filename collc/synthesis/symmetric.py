@@ -251,11 +251,12 @@ def _shifted(counts: Times, order: Times, steps: int) -> Times | None:
     generators = counts.shape[1]
     before: Times = np.zeros_like(counts)
     before[order[1:]] = np.cumsum(counts[order], axis=0)[:-1]
-    starts: Times = (before + np.arange(generators) * steps // generators) % steps
+    ahead: Times = np.arange(generators, dtype=np.int64) * steps // generators
+    starts: Times = np.remainder(before + ahead, steps)
     for a in range(generators):
         for b in range(a):
             used = (counts[:, a] > 0) & (counts[:, b] > 0)
-            gap = (starts[:, a] - starts[:, b]) % steps
+            gap: Times = np.remainder(starts[:, a] - starts[:, b], steps)
             if bool((used & ((gap < counts[:, b]) | (steps - gap < counts[:, a]))).any()):
                 return None
     return starts
