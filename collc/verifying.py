@@ -39,8 +39,8 @@ class FileReport:
 class Against:
     """What a file is to be checked against; None: what it says itself.
 
-    collective, root, profile: for MSCCL files. program, schedule: a schedule of a `.coll` file, whose
-    network and demand then count.
+    collective, root: what it should do, over all NPUs. profile: for MSCCL files. program, schedule: a
+    schedule of a `.coll` file, whose network and demand then count; for `.ten` files.
     """
 
     collective: str | None = None
@@ -60,9 +60,6 @@ def verify_file(path: Path, against: Against) -> FileReport:
         return _verify_msccl(path, against)
     if kind == "mscclpp":
         return _verify_plan(path, against)
-    if against.collective is not None or against.root is not None:
-        message = "--collective and --root are for MSCCL files; a .ten file says its own demand"
-        raise UsageError(Diagnostic("U0105", message, hint="use --program FILE.coll --schedule NAME"))
     return _verify_ten(path, against)
 
 
@@ -86,6 +83,10 @@ def _verify_ten(path: Path, against: Against) -> FileReport:
     module = load_module(path) if path.is_dir() else parse_module(read_text(path))
     if against.program is not None:
         module = _as_in(module, against.program, against.schedule)
+    if against.collective is not None:
+        from collc.named import check_named
+
+        check_named(module, against.collective, against.root or 0)
     verdict = verify_schedule(module)
     summary: dict[str, object] = {
         "name": module.name,

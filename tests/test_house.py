@@ -76,6 +76,7 @@ def test_the_rooms_below_import_nothing_from_above() -> None:
         "driver",
         "building",
         "verifying",
+        "named",
         "outputs",
         "proofs",
         "requests",

@@ -1,0 +1,68 @@
+"""`collc verify` against named collectives and programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collc.diagnostics import CheckFailed, UsageError
+from collc.named import check_named
+from collc.ten.module import Module
+from tests import support
+
+MAKERS = {
+    "all_gather": support.all_gather,
+    "reduce_scatter": support.reduce_scatter,
+    "all_reduce": support.all_reduce,
+    "all_to_all": support.all_to_all,
+    "broadcast": support.broadcast,
+    "reduce": support.reduce,
+    "scatter": support.scatter,
+    "gather": support.gather,
+}
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("name", MAKERS)
+def test_each_demand_is_what_it_is_called_and_nothing_else(name: str, chunks: int) -> None:
+    module = Module("m", support.ring(4), MAKERS[name]([0, 1, 2, 3], chunks=chunks))
+    check_named(module, name, 0)
+    check_named(module, name.replace("_", ""), 0)
+    for other in MAKERS.keys() - {name}:
+        with pytest.raises(CheckFailed, match="this is no"):
+            check_named(module, other, 0)
+
+
+def test_the_root_counts() -> None:
+    module = Module("m", support.ring(4), support.broadcast([0, 1, 2, 3], root=2))
+    check_named(module, "broadcast", 2)
+    with pytest.raises(CheckFailed, match="precondition"):
+        check_named(module, "broadcast", 1)
+    with pytest.raises(UsageError, match="rank 4"):
+        check_named(module, "broadcast", 4)
+
+
+def test_a_group_in_another_order_is_another_collective() -> None:
+    module = Module("m", support.ring(4), support.all_gather([0, 2, 1, 3]))
+    with pytest.raises(CheckFailed, match="precondition"):
+        check_named(module, "all_gather", 0)
+
+
+def test_an_unknown_name_is_told() -> None:
+    module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
+    with pytest.raises(UsageError, match="no collective") as caught:
+        check_named(module, "all_gathr", 0)
+    assert "all_gather" in caught.value.diagnostics[0].hint
+
+
+def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from collc.cli import main
+    from collc.ten.text import write_module
+
+    with (tmp_path / "a.ten").open("w") as file:
+        write_module(Module("m", support.ring(4), support.all_gather([0, 1, 2, 3])), file)
+    path = str(tmp_path / "a.ten")
+    assert main(["verify", path, "--collective", "all_gather"]) == 0
+    assert main(["verify", path, "--collective", "all_reduce"]) == 4
+    assert "this is no all_reduce" in capsys.readouterr().err
