@@ -157,15 +157,22 @@ class Build:
                 from collc.ten.text_write import format_module
 
                 self.show(format_module(module))
-        if module.schedule is None:
-            message = f"the pipeline leaves `{module.name}` without a schedule"
+        if module.schedule is None or module.phases:
+            message = f"the pipeline leaves '{module.name}' without a schedule"
             raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
+        if module.planned is not None:
+            message = (
+                f"the pipeline lays out only {len(module.planned)} of the {len(request.runs)} runs of '{module.name}'"
+            )
+            raise UsageError(
+                Diagnostic("U0104", message, hint='synthesize the others, as in "fixed,tacos,invert,verify"')
+            )
         return module
 
     def _check_print_after(self, names: list[str]) -> None:
         for name in self.settings.print_after:
             if name not in names:
-                message = f"--print-after {name}: no such pass runs for `{self.request.name}`"
+                message = f"--print-after {name}: no such pass runs for '{self.request.name}'"
                 raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
 
     def _measured(self, module: Module) -> Module:

@@ -15,7 +15,7 @@ from collc.version import __version__
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(Diagnostic("U0100", message, hint=f"`{self.prog} --help` lists what there is"))
+        raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))
 
 
 def _definition(text: str) -> tuple[str, str]:
@@ -35,6 +35,16 @@ def _positive(text: str) -> int:
     return value
 
 
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"a whole number from 0 to 2**63 - 1 is expected, not {text!r}")
+    return value
+
+
 def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.coll")
@@ -43,7 +53,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value")
     add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, ...")
     add("--algorithm", metavar="NAME", help="synthesize with this instead of what the program says")
-    add("--seed", type=int, metavar="N", help="of all random choices")
+    add("--seed", type=_seed, metavar="N", help="of all random choices")
     add("--trials", type=_positive, metavar="N", help="independent attempts; the best is kept")
     add("--threads", type=_positive, metavar="N", help="at most so many; the result is the same with any number")
     add("--time-limit", type=_seconds, metavar="SECONDS", help="keep the best schedule found until then")
@@ -105,7 +115,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=_positive, default=1, metavar="N", help="times, each with data and timing of its own")
     add("--threads", action="store_true", help="a real thread per threadblock instead of a random order")
     add("--collective", metavar="NAME", help="what it should compute (default: what it says)")
-    add("--seed", type=int, default=0, metavar="N", help="of data and timing")
+    add("--seed", type=_seed, default=0, metavar="N", help="of data and timing")
     add("--root", type=int, metavar="R", help="rank of the root of a rooted collective")
     add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load it")
     add("--json", action="store_true", help="one JSON object on stdout")

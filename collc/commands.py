@@ -95,12 +95,13 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: one canonical layout."""
     from collc.files import drafting
+    from collc.reading import read_text
     from collc.source.format import format_source
-    from collc.source.imports import read
+    from collc.source.parse import MAX_BYTES
 
     code = Exit.DONE
     for path in chosen.files:
-        source = read(path, str(path))
+        source = read_text(path, limit=MAX_BYTES)
         text = format_source(source)
         if text == source.text:
             continue
@@ -135,7 +136,7 @@ def std_command(chosen: argparse.Namespace) -> Exit:
 
 def explain_command(chosen: argparse.Namespace) -> Exit:
     """`collc explain`: more about a code."""
-    from collc.source.explain import explain
+    from collc.codes.explain import explain
 
     print(explain(chosen.code))
     return Exit.DONE

@@ -21,8 +21,8 @@ def inside(folder: Path, name: str, span: Span | None = None) -> Path:
     real = path.parent.resolve()
     parts = Path(name).parts
     if not parts or ".." in parts or Path(name).is_absolute() or not real.is_relative_to(folder.resolve()):
-        message = f'"{name}" is not a file inside the output folder'
-        hint = "give a relative name without `..`, and the folder with -o DIR"
+        message = f"'{name}' is not a file inside the output folder"
+        hint = "give a relative name without '..', and the folder with -o DIR"
         raise SourceError(Diagnostic("U0201", message, span, hint=hint))
     if path.is_dir():
         raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from collc.diagnostics import Diagnostic, SourceError, Span
+from collc.diagnostics import CollcError, Diagnostic, SourceError, Span
 from collc.files import Draft, inside
 from collc.report import Outcome
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
+from collc.wording import did_you_mean, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,13 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
     checks: dict[str, Outcome] = {}
     notes: list[str] = []
     diagnostics: list[Diagnostic] = []
-    taken: set[Path] = set()
     for request in requests:
         path = inside(folder, request.path or f"{module.name}.{request.kind}", request.span)
-        if path in taken:
-            message = f"two files of schedule `{module.name}` are called {path.name}"
-            raise SourceError(Diagnostic("U0204", message, request.span, hint="give one of them another name"))
-        taken.add(path)
-        written = WRITERS[request.kind](module, request, draft.new(path))
+        try:
+            written = WRITERS[request.kind](module, request, draft.new(path))
+        except CollcError as error:
+            placed = (d if d.span else replace(d, span=request.span) for d in error.diagnostics)
+            raise type(error)(*placed) from error
         for name, outcome in written.checks.items():
             checks[name] = "failed" if "failed" in (outcome, checks.get(name)) else outcome
         notes += written.notes
@@ -108,6 +107,5 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
 
 def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:
     """The message for a kind of file that there is not."""
-    near = get_close_matches(kind, WRITERS, 1)
-    hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(WRITERS)
-    return Diagnostic("U0205", f"collc cannot write files of kind `{kind}`", span, hint=hint)
+    hint = did_you_mean(kind, WRITERS, f"there are {listed(WRITERS)}")
+    return Diagnostic("U0205", f"collc cannot write files of kind '{kind}'", span, hint=hint)

@@ -10,7 +10,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import ClassVar, Final, Protocol
 
 from collc.diagnostics import CheckFailed, Diagnostic, SourceError, Span, UsageError
@@ -18,6 +17,7 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.moves import Moves
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.wording import did_you_mean, listed
 
 Value = int | float | str | bool
 
@@ -168,8 +168,8 @@ class Overlapped(Synthesis):
         from collc.synthesis.overlapped import overlapped
 
         if module.schedule is not None:
-            message = "`overlapped` plans whole schedules, and a run of this one is laid out by hand"
-            raise SourceError(Diagnostic("C0201", message, hint="use `synthesize auto`, or one schedule per run"))
+            message = "'overlapped' plans whole schedules, and a run of this one is laid out by hand"
+            raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize auto', or one schedule per run"))
         effort = self.effort(context)
         schedule = overlapped(module.network, module.demand, module.model, effort)
         return replace(module.with_schedule(schedule, self.name), seed=effort.seed)
@@ -247,9 +247,9 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
     given = {option: value for option, value in options.items() if value is not None}
     for option, value in given.items():
         if option not in known:
-            raise UsageError(_unknown(f"option of `{name}`", option, tuple(known)))
+            raise UsageError(_unknown(f"option of '{name}'", option, tuple(known)))
         if type(value).__name__ not in known[option].split(" | "):
-            message = f"option `{option}` of `{name}` is {known[option].removesuffix(' | None')}, not {value!r}"
+            message = f"option '{option}' of '{name}' is {known[option].removesuffix(' | None')}, not {value!r}"
             raise UsageError(Diagnostic("U0103", message))
     return kind(**given)
 
@@ -280,7 +280,7 @@ def _options(name: str, text: str) -> dict[str, Value | None]:
     while text[position:].strip():
         found = _OPTION.match(text, position)
         if found is None:
-            message = f"options of `{name}` read name=value, not {text[position:].strip()!r}"
+            message = f"options of '{name}' read name=value, not {text[position:].strip()!r}"
             raise UsageError(Diagnostic("U0101", message, hint=f"as in {name}{{seed=7 trials=8}}"))
         options[found[1]] = _value(found[2])
         position = found.end()
@@ -299,6 +299,5 @@ def _value(text: str) -> Value:
 
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(known) if known else "it takes none"
-    return Diagnostic("U0102", f"there is no {what} named `{name}`", hint=hint)
+    hint = did_you_mean(name, known, f"there are {listed(known)}" if known else "it takes none")
+    return Diagnostic("U0102", f"there is no {what} named '{name}'", hint=hint)

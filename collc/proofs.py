@@ -39,11 +39,11 @@ def optimality(module: Module, span: Span | None, timeout: float, progress: Prog
     if found.shorter is not None and found.shorter.schedule is not None:
         better = found.shorter.schedule.collective_time(module.network, module.demand)
         message = f"the schedule is not optimal: one of {format_time(better)} exists"
-        hint = "take it with `synthesize exact`, or try more trials"
+        hint = "take it with 'synthesize exact', or try more trials"
         told = Diagnostic("C0104", message, span, (note,), hint)
         return Proved("failed", (told,), (), certificates, found.shorter)
     message = "it is not decided whether the schedule is optimal"
-    hint = "give the proof more time with --time-limit, or ask for `verify time <= 1.05 * bound`"
+    hint = "give the proof more time with --time-limit, or ask for 'verify time <= 1.05 * bound'"
     return Proved("failed", (Diagnostic("C0103", message, span, (note,), hint),), (), certificates)
 
 

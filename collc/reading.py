@@ -5,26 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from collc.diagnostics import Diagnostic, SourceError, SourceFile
+from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span
 
 LIMIT: Final = 2**30
 """Bytes of a text that is read at once."""
 
+_HINT: Final = "check the name and the folder"
 
-def read_text(path: Path, limit: int = LIMIT) -> SourceFile:
-    """A whole file.
 
-    Raises SourceError where it cannot be read, is larger than `limit` bytes or is no UTF-8.
+def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Span | None = None) -> SourceFile:
+    """A whole file, called `name` in messages (None: its path); at: what names it in a program.
+
+    Raises SourceError where it cannot be read (E0701), is larger than `limit` bytes (E0801) or is no UTF-8 (E0705).
     """
+    told = str(path) if name is None else name
     try:
-        size = path.stat().st_size
-        if size > limit:
-            message = f"{path} has {size} bytes; at most {limit} are read"
-            raise SourceError(Diagnostic("E0801", message))
-        return SourceFile(str(path), path.read_text(encoding="utf-8"))
+        if not path.is_file():
+            what = f"{told} is no file" if path.exists() else f"there is no file {told}"
+            raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            message = f"{told} has more than {limit >> 20} MiB"
+            raise SourceError(Diagnostic("E0801", message, at, hint="split it into several files"))
+        return SourceFile(told, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        message = f"{path} is no UTF-8 text (byte {error.start})"
-        raise SourceError(Diagnostic("E0705", message)) from error
+        message = f"{told} is no UTF-8 text (byte {error.start})"
+        raise SourceError(Diagnostic("E0705", message, at, hint="save it as UTF-8")) from error
     except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise SourceError(Diagnostic("E0701", message, hint="check the name and the folder")) from error
+        message = f"cannot read {told}: {error.strerror or error}"
+        raise SourceError(Diagnostic("E0701", message, at, hint=_HINT)) from error
+    except ValueError as error:
+        raise SourceError(Diagnostic("E0701", f"{told!r} is no name of a file", at, hint=_HINT)) from error

@@ -59,8 +59,8 @@ def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Dia
     """Whether `time <= ...` or `steps <= ...` holds; if not, why."""
     if request.name == "steps":
         if measured.steps is None:
-            message = "`steps` cannot be checked: links, chunks or their times differ, so this schedule has no steps"
-            return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: `verify time <= 100us`")
+            message = "'steps' cannot be checked: links, chunks or their times differ, so this schedule has no steps"
+            return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: 'verify time <= 100us'")
         actual, base = Fraction(measured.steps), Fraction(1)
         shown = str
     else:
@@ -69,9 +69,10 @@ def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Dia
     limit = request.limit * base
     if _COMPARE[request.operator](actual, limit):
         return "ok", None
+    what = "the number of steps" if request.name == "steps" else f"the {request.name}"
     told = f"{shown(int(actual))} is not {request.operator} {shown(limit)}"
     if request.of_bound:
         told += f" ({decimal(request.limit)} x the bound of {format_time(measured.bound)})"
     note = Note(f"no schedule can take less than {format_time(measured.bound)} ({measured.bound_name})")
     hint = "try more trials or another algorithm, or relax the limit"
-    return "failed", Diagnostic("C0102", f"the {request.name} is too long: {told}", request.span, (note,), hint)
+    return "failed", Diagnostic("C0102", f"{what} is not as asked: {told}", request.span, (note,), hint)

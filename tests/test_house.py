@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "collc"
 
-LEAVES = {"units", "diagnostics", "version", "options"}
+LEAVES = {"units", "diagnostics", "version", "options", "wording"}
 CHECKERS = {"synthesis", "verification", "simulation", "msccl"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -18,6 +18,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "diagnostics": {"units"},
     "options": {"diagnostics"},
+    "wording": set(),
+    "codes": {"codes"} | LEAVES,
+    "reading": LEAVES,
     "resources": LEAVES,
     "ten": {"ten", "resources"} | LEAVES,
     "kernels": {"kernels"},
@@ -25,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verification": {"verification", "kernels", "ten"} | LEAVES,
     "simulation": {"simulation", "kernels", "ten"} | LEAVES,
     "msccl": {"msccl", "kernels", "ten"} | LEAVES,
-    "source": {"source", "ten", "resources"} | LEAVES,
+    "source": {"source", "ten", "resources", "reading"} | LEAVES,
     "passes": {"passes", "ten", "kernels"} | CHECKERS | LEAVES,
     "emit": {"emit", "ten", "files"} | CHECKERS | LEAVES,
 }

@@ -166,7 +166,7 @@ def _add(load: dict[int, int], more: dict[int, int]) -> None:
 
 def _too_many(needed: int, channels: int) -> SourceError:
     message = f"the program needs {needed} channels, and may use {channels}"
-    hint = "use fewer chunks or instances, allow more `channels` (a runtime has 32), or use fewer parallel links"
+    hint = "use fewer chunks or instances, allow more 'channels' (a runtime has 32), or use fewer parallel links"
     return SourceError(Diagnostic("M0110", message, hint=hint))
 
 

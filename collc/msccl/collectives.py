@@ -140,7 +140,7 @@ def _named(run: Run | None, profile: Profile) -> tuple[str, str] | None:
 
 
 def _unnamed(network: Network, demand: Demand, named: bool) -> SourceError:
-    custom = 'write `emit msccl(profile: "old")` for a custom collective of the old runtime'
+    custom = "write 'emit msccl(profile: \"old\")' for a custom collective of the old runtime"
     if len(demand.runs) > 1:
         message = f"an MSCCL file does one collective, and this schedule has {len(demand.runs)} runs"
         return SourceError(Diagnostic("M0105", message, hint=f"give each group a schedule of its own, or {custom}"))
@@ -148,6 +148,6 @@ def _unnamed(network: Network, demand: Demand, named: bool) -> SourceError:
         message = f"an MSCCL file needs all {len(network.npus)} NPUs of {network.name} in their order as its group"
         hint = f"run it over all NPUs, make a topology of the group alone, or {custom}"
         return SourceError(Diagnostic("M0106", message, hint=hint))
-    message = f"`{next(iter(demand.runs)).collective}` is no collective that the MSCCL executor knows"
+    message = f"'{next(iter(demand.runs)).collective}' is no collective that the MSCCL executor knows"
     hint = f"it knows {', '.join(_NAMES)}; or {custom}"
     return SourceError(Diagnostic("M0105", message, hint=hint))

@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from collc.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.diagnostics import CheckFailed
 from collc.msccl.check.connections import connect
-from collc.msccl.check.findings import Findings, diagnostics
+from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
 from collc.msccl.check.reader import Profile, Reader
 from collc.msccl.check.replay import UNLIMITED, replay, waits
@@ -85,7 +85,7 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
     try:
         program = Reader(profile, findings).read(path)
     except OSError as error:
-        raise UsageError(Diagnostic("X0300", f"cannot read {path}: {error.strerror or error}")) from error
+        raise unreadable(path, error) from error
     if program is None:
         raise CheckFailed(*(told for told in diagnostics(findings, path) if not told.warning))
     connections, kinds = connect(program), program.steps.kind

@@ -61,12 +61,12 @@ def excesses(program: Program) -> list[Excess]:
     """All limits that a final program breaks, each for the GPU that breaks it most."""
     limits = LIMITS[program.profile]
     fewer = "use fewer chunks or fewer instances"
-    other = "" if program.profile is Profile.OLD else ', or `profile: "old"`, which takes 256'
+    other = "" if program.profile is Profile.OLD else ", or 'profile: \"old\"', which takes 256"
     nodes = max((_nodes(program, gpu) for gpu in program.gpus), default=0)
     tbs = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
     split = fewer + ", fewer parallel links, or fewer chunks at once"
     found = [
-        Excess("steps in one threadblock", longest(program), limits.steps, f"{fewer}, more `channels`{other}"),
+        Excess("steps in one threadblock", longest(program), limits.steps, f"{fewer}, more 'channels'{other}"),
         Excess("threadblocks on one GPU", tbs, limits.threadblocks, split),
         Excess("channels", program.channels, limits.channels, fewer + " or fewer parallel links"),
         Excess("as the last chunk of a buffer", _last_offset(program), _LAST_OFFSET, fewer),

@@ -132,8 +132,8 @@ def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple
     if options.placement is None:
         return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
     if obstacle and options.placement.inside:
-        message = f'`placement: "{options.placement.value}"` is impossible: {obstacle}'
-        raise SourceError(Diagnostic("M0109", message, hint='use `placement: "out"`, or another schedule'))
+        message = f"'placement: \"{options.placement.value}\"' is impossible: {obstacle}"
+        raise SourceError(Diagnostic("M0109", message, hint="use 'placement: \"out\"', or another schedule"))
     return options.placement, ""
 
 
@@ -186,7 +186,7 @@ def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wat
     channels = min(options.channels or limits.channels, limits.channels) // options.instances
     if not channels:
         message = f"{options.instances} instances need as many channels, and may use {options.channels}"
-        raise SourceError(Diagnostic("M0110", message, hint="allow more `channels`, or ask for fewer `instances`"))
+        raise SourceError(Diagnostic("M0110", message, hint="allow more 'channels', or ask for fewer 'instances'"))
     merged = merge(start, attempt.merged)
     watch("merge", merged)
     colors = attempt.policy.colors

@@ -146,7 +146,7 @@ def _stuck(module: Module, switch: int, chunk: int) -> NoReturn:
     name, network = module.demand.chunk_name(chunk), module.network
     message = f"{network.device_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot say"
     note = Note("MSCCL moves data from GPU to GPU; a switch can only pass each message on once")
-    hint = "synthesize on `unwound(t, degree: d)`, or declare the switch with `multicast: false, reduce: false`"
+    hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
     raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
 
 

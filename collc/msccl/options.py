@@ -72,7 +72,7 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
         reader = _READERS.get(name)
         if reader is None:
             hint = "an MSCCL file has the options " + ", ".join(_READERS)
-            problems.append(Diagnostic("M0101", f"`emit msccl` has no option `{name}`", value.span, hint=hint))
+            problems.append(Diagnostic("M0101", f"'emit msccl' has no option '{name}'", value.span, hint=hint))
             continue
         try:
             options = reader(options, value)
@@ -84,7 +84,7 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
 
 
 def _wrong(name: str, value: OptionValue, expected: str) -> SourceError:
-    message = f"`{name}` of an MSCCL file is {expected}, not a {value.type}"
+    message = f"'{name}' of an MSCCL file is {expected}, not a {value.type}"
     return SourceError(Diagnostic("M0102", message, value.span))
 
 
@@ -92,7 +92,7 @@ def _positive(name: str, value: OptionValue) -> int:
     if isinstance(value.value, bool) or not isinstance(value.value, int) or value.type == "bytes":
         raise _wrong(name, value, "a number")
     if not 1 <= value.value <= 32:
-        message = f"`{name}: {value.value}` is out of range: a runtime has 1 to 32 channels"
+        message = f"'{name}: {value.value}' is out of range: a runtime has 1 to 32 channels"
         raise SourceError(Diagnostic("M0103", message, value.span))
     return value.value
 
@@ -103,7 +103,7 @@ def _choice(name: str, value: OptionValue, kind: type[StrEnum]) -> str:
         raise _wrong(name, value, "one of " + ", ".join(f'"{n}"' for n in names))
     same = [n for n in names if n.lower() == value.value.lower()]
     if value.value not in names:
-        message = f'`{name}: "{value.value}"` is not known to MSCCL'
+        message = f"'{name}: \"{value.value}\"' is not known to MSCCL"
         hint = f'did you mean "{same[0]}"?' if same else "write one of " + ", ".join(f'"{n}"' for n in names)
         raise SourceError(Diagnostic("M0103", message, value.span, hint=hint))
     return value.value
@@ -115,7 +115,7 @@ def _sizes(value: OptionValue) -> tuple[int, int]:
         raise _wrong("sizes", value, "a range of sizes such as 64MiB .. 4GiB")
     low, high = found
     if not 0 <= low <= high or high == 0:
-        message = f"`sizes` runs from {low} to {high} bytes: no buffer has such a size"
+        message = f"'sizes' runs from {low} to {high} bytes: no buffer has such a size"
         raise SourceError(Diagnostic("M0103", message, value.span, hint="write the smaller size first"))
     return low, high
 

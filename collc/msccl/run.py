@@ -25,7 +25,7 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, TOTAL, Layout, canonica
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import merge_factor
-from collc.msccl.check.findings import Findings, diagnostics
+from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Kind
 from collc.msccl.check.reader import Profile, Reader
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
@@ -88,11 +88,12 @@ def run_file(
     """
     if dtype not in DTYPES or op not in OPS:
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
-        raise UsageError(Diagnostic("X0200", f"unknown {'dtype' if dtype not in DTYPES else 'op'}: {', '.join(known)}"))
+        what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
+        raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
     program, program_waits, coll = _load(path, collective, profile)
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
-        raise UsageError(Diagnostic("X0200", text, hint="leave the threads out: the order of events is random then"))
+        raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
     elements = _chunk_elements(program, coll, count)
     found = _root(program, program_waits, coll, root)
     reports: list[RunReport] = []
@@ -111,7 +112,7 @@ def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FilePro
     try:
         program = Reader(profile, findings).read(path)
     except OSError as error:
-        raise UsageError(Diagnostic("X0200", f"cannot read {path}: {error.strerror or error}")) from error
+        raise unreadable(path, error) from error
     if program is None:
         raise CheckFailed(*diagnostics(findings, path))
     coll = canonical(collective or program.coll)
@@ -121,7 +122,7 @@ def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FilePro
         raise CheckFailed(*(told for told in diagnostics(findings, path) if not told.warning))
     if coll not in KNOWN:
         text = f'the result of coll "{program.coll}" is not known'
-        raise UsageError(Diagnostic("X0200", text, hint=f"name the collective: {', '.join(KNOWN)}"))
+        raise UsageError(Diagnostic("X0202", text, hint=f"name the collective: {', '.join(KNOWN)}"))
     return program, waits(program, connections), coll
 
 
@@ -130,7 +131,7 @@ def _root(program: FileProgram, program_waits: Waits, coll: str, root: int | Non
         return -1
     if root is not None:
         if not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0200", f"root {root} is no rank: the file has {program.ngpus}"))
+            raise UsageError(Diagnostic("X0203", f"root {root} is no rank: the file has {program.ngpus}"))
         return root
     order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
     return 0 if halted else find_root(program, program_waits, order, coll, inplace=not program.outofplace)
@@ -144,7 +145,7 @@ def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
     if rest or elements < 1:
         text = f"the runtime would not choose this file for a count of {count}"
         rule = f"count * {factor} must be a multiple of nchunksperloop = {program.nchunksperloop}"
-        raise UsageError(Diagnostic("X0200", f"{text}: {rule}"))
+        raise UsageError(Diagnostic("X0204", text, hint=rule))
     return elements
 
 

@@ -142,5 +142,5 @@ def _stuck(network: Network, demand: Demand, rows: Transfers, waits: list[list[i
             message = (
                 f"chunk {demand.chunk_name(int(rows.chunk[k]))} is never at the source of {network.link_name(link)}"
             )
-            return CheckFailed(Diagnostic("E0430", message, hint="verify the schedule first"))
-    return CheckFailed(Diagnostic("E0430", "the transfers of the schedule wait for one another"))
+            return CheckFailed(Diagnostic("S0401", message, hint="verify the schedule first"))
+    return CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another"))

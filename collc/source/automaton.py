@@ -22,6 +22,20 @@ def _word(kind: str) -> Token:
     return Token(NAME if kind.isidentifier() else kind, kind if kind.isidentifier() else "", 0, 0)
 
 
+def _arranged(rule: Rule, children: list[Any]) -> list[Any]:
+    """The arguments that the plan of a rule makes of its children."""
+    plan = rule.plan
+    arguments: list[Any] = []
+    if plan and plan[0] in rule.splices and rule.method == SPLICE:
+        arguments, plan = children[0], plan[1:]  # a repetition grows in place: else a long one takes for ever
+    for child in plan:
+        if child in rule.splices:
+            arguments.extend(children[child])
+        else:
+            arguments.append(None if child == NONE else children[child])
+    return arguments
+
+
 class Automaton:
     """On its way through a file: the states passed and, for each but the first, the value read on the way to it.
 
@@ -32,48 +46,52 @@ class Automaton:
         self.states: list[int] = [0]
         self.values: list[Any] = []
         self._table = table
+        self._keywords = table.keywords
+        self._settled: dict[tuple[int, int, str], tuple[int, int | None]] = {}
         self._methods: list[Callable[..., Any] | None] = [
             None if rule.method in (KEEP, SPLICE) else getattr(builder, rule.method) for rule in table.rules
         ]
+        self._whole = [not rule.splices and rule.plan == tuple(range(rule.size)) for rule in table.rules]
 
     def feed(self, token: Token) -> None:
         """Take the next token; after END, the file is the one value left. Raises Unexpected."""
-        states = self.states
-        rows, goto, rules = self._table.actions, self._table.goto, self._table.rules
-        word, kind = token.text, token.kind
+        states, settled = self.states, self._settled
+        word = token.text if token.kind == NAME and token.text in self._keywords else token.kind
         while True:
-            row = rows[states[-1]]
-            action = row.get(word) if kind == NAME else None
+            place = (states[-2] if len(states) > 1 else 0, states[-1], word)
+            known = settled.get(place)
+            if known is None:
+                known = settled[place] = self._settle(*place, token)
+            states[-1], action = known
             if action is None:
-                action = row.get(kind)
-                if action is None:
-                    raise Unexpected(token)
+                raise Unexpected(token)
             if action >= 0:
                 states.append(action)
                 self.values.append(token)
                 return
-            rule = rules[-1 - action]
-            if rule.method == KEEP:
-                states[-1] = goto[states[-2]][rule.origin]
-                continue
+            rule = self._table.rules[-1 - action]
             self._reduce(-1 - action, rule)
-            if kind == END and rule.origin == "file":
+            if token.kind == END and rule.origin == "file":
                 return
+
+    def _settle(self, below: int, state: int, word: str, token: Token) -> tuple[int, int | None]:
+        """The state after the rules that keep their only child, and what to do there; None: nothing can be done.
+
+        A number passes one such rule for every rank of operators, so they are gone through once for each situation.
+        """
+        rows, goto, rules = self._table.actions, self._table.goto, self._table.rules
+        while True:
+            action = rows[state].get(word, rows[state].get(token.kind))
+            if action is None or action >= 0 or rules[-1 - action].method != KEEP:
+                return state, action
+            state = goto[below][rules[-1 - action].origin]
 
     def _reduce(self, number: int, rule: Rule) -> None:
         states, values = self.states, self.values
         split = len(values) - rule.size
         children = values[split:]
         del values[split:], states[split + 1 :]
-        plan = rule.plan
-        arguments: list[Any] = []
-        if plan and plan[0] in rule.splices and rule.method == SPLICE:
-            arguments, plan = children[0], plan[1:]  # a repetition grows in place: else a long one takes for ever
-        for child in plan:
-            if child in rule.splices:
-                arguments.extend(children[child])
-            else:
-                arguments.append(None if child == NONE else children[child])
+        arguments = children if self._whole[number] else _arranged(rule, children)
         method = self._methods[number]
         values.append(arguments if method is None else method(*arguments))
         states.append(self._table.goto[states[-1]][rule.origin])

@@ -13,10 +13,11 @@ from collc.source.evaluate import Evaluator
 from collc.source.expressions import Argument
 from collc.source.frames import Frame
 from collc.source.members import label
-from collc.source.problems import did_you_mean, fail, listed, plural
+from collc.source.problems import fail
 from collc.source.syntax import Parameter
 from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
 from collc.source.values import Value, members
+from collc.wording import did_you_mean, listed, plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)

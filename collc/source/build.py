@@ -17,7 +17,7 @@ from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.source import expressions as ex
 from collc.source import syntax as s
 from collc.source import tokens as t
-from collc.source.literals import LiteralError, number, quantity, string_value
+from collc.source.literals import LiteralError, number, quantity, string_value, whole
 from collc.source.tokens import Token
 from collc.units import Dimension
 
@@ -405,7 +405,7 @@ class Builder:
         return ex.Star(self._span(token))
 
     def integer(self, token: Token) -> ex.IntLiteral:
-        return ex.IntLiteral(self._span(token), int(self._literal(number, token, Fraction(1))))
+        return ex.IntLiteral(Span(self._file, token.start, token.end), self._literal(whole, token, 1))
 
     def decimal(self, token: Token) -> ex.FloatLiteral:
         return ex.FloatLiteral(self._span(token), self._literal(number, token, Fraction(1)))

@@ -7,7 +7,7 @@ from collc.source.binding import parameter_type
 from collc.source.check_bodies import BodyChecker
 from collc.source.check_expressions import Env, ExpressionChecker, wrong_type
 from collc.source.options import Catalogue
-from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope, Found
 from collc.source.syntax import (
     Algorithm,
@@ -23,6 +23,7 @@ from collc.source.syntax import (
     TopologyTemplate,
 )
 from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
+from collc.wording import did_you_mean
 
 
 class Checks:

@@ -9,7 +9,7 @@ from collc.source.check_expressions import Env, ExpressionChecker, wrong_type
 from collc.source.collectives import OPS, statements
 from collc.source.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.options import Catalogue, Options
-from collc.source.problems import did_you_mean, fail, listed, plural
+from collc.source.problems import fail
 from collc.source.scopes import FileScope
 from collc.source.syntax import (
     ChunkDeclaration,
@@ -32,6 +32,7 @@ from collc.source.syntax import (
 )
 from collc.source.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, RANGE, STRING, TOPOLOGY, Kind, Type, fits, list_of
+from collc.wording import did_you_mean, listed, plural
 
 Families = Mapping[str, ChunkReference]
 Handler = Callable[[Statement, Env], None]

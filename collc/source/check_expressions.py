@@ -34,7 +34,7 @@ from collc.source.expressions import (
     Unary,
     Without,
 )
-from collc.source.problems import Problems, did_you_mean, fail, plural
+from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
 from collc.source.syntax import Parameter, TopologyTemplate
 from collc.source.types import (
@@ -62,6 +62,7 @@ from collc.source.types import (
     join,
     unary_type,
 )
+from collc.wording import did_you_mean, plural
 
 VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 

@@ -16,7 +16,7 @@ from collc.source.evaluate import Evaluator
 from collc.source.expressions import Expr
 from collc.source.flow import Emitted, block
 from collc.source.frames import Frame
-from collc.source.problems import did_you_mean, fail
+from collc.source.problems import fail
 from collc.source.sets import flat, made_unique
 from collc.source.syntax import (
     ChunkDeclaration,
@@ -31,6 +31,7 @@ from collc.source.syntax import (
 from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
 from collc.source.values import Data, Lists, Rows, Value, is_column
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
+from collc.wording import did_you_mean
 
 OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PROD}
 

@@ -12,7 +12,7 @@ from collc.source.containers import coerced
 from collc.source.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.expressions import Argument, Call, Index, Without
 from collc.source.frames import Frame
-from collc.source.problems import Poisoned, did_you_mean, fail, in_place_of
+from collc.source.problems import Poisoned, fail, in_place_of
 from collc.source.products import base_of, product_of, removed, reversed_of, unwound_of
 from collc.source.scopes import Declaration, FileScope, Found
 from collc.source.shapes import Topology
@@ -20,6 +20,7 @@ from collc.source.syntax import Group, Let, Param, Parameter, TopologyInstance, 
 from collc.source.topologies import build_topology
 from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
 from collc.source.values import Value
+from collc.wording import did_you_mean
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from collc.source.context import Context
 from collc.source.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
 from collc.source.frames import Frame
 from collc.source.options import Catalogue
-from collc.source.problems import Poisoned, did_you_mean, fail, listed
+from collc.source.problems import Poisoned, fail
 from collc.source.program import DesignRequest, EmitRequest, Trained
 from collc.source.schedules import emit_request
 from collc.source.shapes import Topology
@@ -19,6 +19,7 @@ from collc.source.syntax import Design, Emit, Minimize, Require, Statement, Tier
 from collc.source.training import unroll
 from collc.source.types import FLOAT, NUMBERS, RATE, TOPOLOGY, Kind, Type, binary_type
 from collc.ten.training import TIERS, Constraint, Linear, Workload
+from collc.wording import did_you_mean, listed
 
 OBJECTIVES: Final = ("time", "time * cost")
 

@@ -13,7 +13,7 @@ from collc.source.designs import DesignBuilder
 from collc.source.imports import Loader
 from collc.source.options import Catalogue
 from collc.source.parse import parse
-from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.problems import Problems, fail
 from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.schedules import ScheduleBuilder
 from collc.source.scopes import FileScope, Found
@@ -34,6 +34,7 @@ from collc.source.training import WorkloadBuilder
 from collc.source.types import STRING
 from collc.source.values import Value, string
 from collc.ten import training
+from collc.wording import did_you_mean
 
 
 def load_program(

@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from collc.source import tokens as t
-from collc.source.problems import listed
 from collc.source.tokens import Token
+from collc.wording import listed
 
 BODIES: Final[dict[str, frozenset[str]]] = {
     "file": frozenset(

@@ -6,13 +6,15 @@ import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
+from collc.diagnostics import Note, Span
+from collc.reading import read_text
 from collc.resources import standard_library
 from collc.source.limits import MAX_DEPTH, too_deep
 from collc.source.parse import MAX_BYTES, parse
-from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
 from collc.source.syntax import Import
+from collc.wording import did_you_mean
 
 
 @dataclass(eq=False)
@@ -28,7 +30,7 @@ class Loader:
         real = path.resolve()
         if real in self.files:
             return self.files[real]
-        source = read(path, name, at)
+        source = read_text(path, name, limit=MAX_BYTES, at=at)
         file = FileScope(source, parse(source).statements, module, str(path.parent))
         self.files[real] = file
         self.open.append((real, name))
@@ -78,22 +80,3 @@ def _named(importer: str, path: str) -> str:
     """What an imported file is called in messages: its path from where the first file's path starts."""
     folder = posixpath.dirname(importer)
     return posixpath.normpath(posixpath.join(folder, path))
-
-
-def read(path: Path, name: str, at: Span | None = None) -> SourceFile:
-    """A source file. Raises SourceError where it cannot be read, is too large or no UTF-8 text."""
-    try:
-        if not path.is_file():
-            raise fail("E0701", f"there is no file {name}" if not path.exists() else f"{name} is no file", at)
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise fail("E0801", f"{name} has more than 16 MiB", at)
-        return SourceFile(name, data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        message = f"{name} is no UTF-8 text (byte {error.start})"
-        raise SourceError(Diagnostic("E0705", message, at)) from None
-    except OSError as error:
-        raise fail("E0701", f"{name} can't be read: {error.strerror}", at) from None
-    except ValueError:
-        raise fail("E0701", f"{name!r} is no name of a file", at) from None

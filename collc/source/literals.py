@@ -47,13 +47,24 @@ class LiteralError(ValueError):
         return Diagnostic(self.code, str(self), span, hint=self.hint)
 
 
+def whole(text: str) -> int:
+    """`42`. Raises LiteralError for one that is too long to mean anything."""
+    if len(text) > MAX_DIGITS:
+        raise _too_long()
+    return int(text)
+
+
 def number(text: str) -> Fraction:
     """`42`, `0.5`, `1e9`, exactly. Raises LiteralError for one that is too long to mean anything."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or (exponent and (len(exponent) > 4 or abs(int(exponent)) > MAX_DIGITS)):
-        message = f"a number of more than {MAX_DIGITS} digits"
-        raise LiteralError("E0110", message, "bytes, picoseconds and counts are all far smaller than this")
+        raise _too_long()
     return Fraction(text)
+
+
+def _too_long() -> LiteralError:
+    message = f"a number of more than {MAX_DIGITS} digits"
+    return LiteralError("E0110", message, "bytes, picoseconds and counts are all far smaller than this")
 
 
 def unit_hint(unit: str) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from collc.diagnostics import Span
-from collc.source.problems import did_you_mean, fail, plural
+from collc.source.problems import fail
 from collc.source.shapes import Copies, DeviceArray, Entry, Part, Topology
 from collc.source.types import NPU
 from collc.source.values import Data, Rows, Value, is_column, npus
+from collc.wording import did_you_mean, plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,10 +11,11 @@ from collc.source.containers import coerced
 from collc.source.evaluate import Evaluator
 from collc.source.expressions import Argument
 from collc.source.frames import Frame
-from collc.source.problems import did_you_mean, fail, listed
+from collc.source.problems import fail
 from collc.source.program import OptionValue
 from collc.source.types import BOOL, BYTES, FLOAT, INT, RANGE, STRING, TIME, Kind, Type
 from collc.source.values import Interval, Value
+from collc.wording import did_you_mean, listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,11 @@ def parse(source: SourceFile) -> File:
     tokens = table.scanner.scan(source.text)
     builder = Builder(source)
     automaton = Automaton(table, builder)
-    try:
-        for token in tokens:
+    for position, token in enumerate(tokens):
+        try:
             automaton.feed(token)
-    except Unexpected:
-        raise SourceError(*Recovery(source, table, tokens).read()) from None
+        except Unexpected:
+            raise SourceError(*Recovery(source, table, tokens, position).read()) from None
     if builder.errors:
         raise SourceError(*builder.errors)
     return cast("File", automaton.values[0])

@@ -1,8 +1,8 @@
-"""Collecting messages, and making good ones."""
+"""Collecting the messages of a program."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -77,46 +77,3 @@ def in_place_of(error: SourceError, library: bool, span: Span, note: str) -> Sou
         else:
             told.append(replace(d, notes=(*d.notes, Note(note, span))))
     return SourceError(*told)
-
-
-def _distance(a: str, b: str, limit: int) -> int:
-    """Edits (insert, delete, replace, swap neighbours) from one name to another; limit + 1 where more."""
-    if abs(len(a) - len(b)) > limit:
-        return limit + 1
-    before: list[int] = []
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        new = [i]
-        for j, y in enumerate(b, 1):
-            best = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                best = min(best, before[j - 2] + 1)
-            new.append(best)
-        before, row = row, new
-    return row[-1]
-
-
-def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest to a mistyped one, None where none is close."""
-    limit = 1 if len(name) <= 4 else 2
-    if len(name) > 100:
-        return None
-    ranked = sorted((_distance(name.lower(), k.lower(), limit), k) for k in set(known) if k != name)
-    return ranked[0][1] if ranked and ranked[0][0] <= limit else None
-
-
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint for an unknown name."""
-    close = near(name, known)
-    return f"did you mean '{close}'?" if close is not None else otherwise
-
-
-def listed(names: Iterable[str], joint: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    items = list(names)
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else "none"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 chunk`, `3 chunks`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -21,10 +21,10 @@ from collc.source.expectations import (
     sign,
 )
 from collc.source.literals import unit_hint
-from collc.source.problems import did_you_mean, listed, near
 from collc.source.table import Table
 from collc.source.tokens import Token
 from collc.units import UNITS
+from collc.wording import did_you_mean, listed, near
 
 MAX_ERRORS: Final = 50
 """Errors told of one file."""
@@ -33,13 +33,14 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class Recovery:
-    """Reads a file that has errors. `problems` are the messages, in the order of the file."""
+    """Reads a file that has errors, the first at token number `first`. `problems` are the messages, in order."""
 
-    def __init__(self, source: SourceFile, table: Table, tokens: list[Token]) -> None:
+    def __init__(self, source: SourceFile, table: Table, tokens: list[Token], first: int) -> None:
         self.problems: list[Diagnostic] = []
         self._source = source
         self._table = table
         self._tokens = tokens
+        self._first = first
         self._keywords = table.keywords
         self._builder = Builder(source)
         self._parser = Automaton(table, self._builder)
@@ -50,7 +51,7 @@ class Recovery:
         position = 0
         while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
             token = self._tokens[position]
-            if token.kind != t.WRONG and self._parser.accepts(token):
+            if position < self._first or (token.kind != t.WRONG and self._parser.accepts(token)):
                 self._doubt(position)
                 self._parser.feed(token)
                 position += 1

@@ -16,7 +16,7 @@ from collc.source.context import Context
 from collc.source.expressions import Argument, Name
 from collc.source.frames import Frame
 from collc.source.options import Catalogue, checked_options
-from collc.source.problems import Poisoned, Problems, did_you_mean, fail, in_place_of, listed
+from collc.source.problems import Poisoned, Problems, fail, in_place_of
 from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import Found
 from collc.source.sets import same
@@ -42,6 +42,7 @@ from collc.source.verify import check_request
 from collc.ten.demand import Demand, Run
 from collc.ten.moves import Moves
 from collc.ten.reach import Unreachable, unreachable
+from collc.wording import did_you_mean, listed
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from collc.diagnostics import Note, SourceError, SourceFile, Span
 from collc.source.builtins import BUILTINS
 from collc.source.expressions import Identifier
-from collc.source.problems import Problems, did_you_mean, fail
+from collc.source.problems import Problems, fail
 from collc.source.syntax import (
     Algorithm,
     Collective,
@@ -23,6 +23,7 @@ from collc.source.syntax import (
     TopologyTemplate,
     Workload,
 )
+from collc.wording import did_you_mean
 
 Declaration = (
     Algorithm

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from collc.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.resources import standard_library
 from collc.source.parse import parse
-from collc.source.problems import did_you_mean
 from collc.source.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate
+from collc.wording import did_you_mean
 
 Declaration = TopologyTemplate | Collective | Algorithm
 
@@ -48,7 +48,7 @@ def std_source(name: str) -> str:
     module = f"std.{module.removeprefix('std.')}" if module else ""
     chosen = [e for e in entries if e.name == short and module in ("", e.module)]
     if not chosen:
-        hint = did_you_mean(short, (e.name for e in entries), "`collc std` lists what there is")
+        hint = did_you_mean(short, (e.name for e in entries), "'collc std' lists what there is")
         raise UsageError(Diagnostic("E0607", f"the standard library has no '{name}'", hint=hint))
     blocks: list[str] = []
     for number, entry in enumerate(chosen):

@@ -17,12 +17,13 @@ from collc.source.flow import Emitted, Table, block
 from collc.source.frames import Frame
 from collc.source.members import index_part, member_of
 from collc.source.operators import shown
-from collc.source.problems import did_you_mean, fail
+from collc.source.problems import fail
 from collc.source.shapes import Copies, DeviceArray, Entry, Part, Topology
 from collc.source.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
 from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
 from collc.source.values import Data, Lists, Value, is_column
 from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network
+from collc.wording import did_you_mean
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -349,7 +350,7 @@ class _Builder:
             source=np.ascontiguousarray(ends[:, 0]),
             target=np.ascontiguousarray(ends[:, 1]),
             kind=table[:, 2].astype(np.int32),
-            kinds=tuple(self.kinds) or (LinkKind(None, None),),
+            kinds=tuple(self.kinds),
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )

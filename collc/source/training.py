@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from collc.diagnostics import Span
+from collc.reading import read_text
 from collc.source.context import Context
 from collc.source.expressions import Argument, Identifier
 from collc.source.frames import Frame
-from collc.source.imports import read
 from collc.source.limits import check_count
-from collc.source.problems import did_you_mean, fail, listed
+from collc.source.parse import MAX_BYTES
+from collc.source.problems import fail
 from collc.source.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
 from collc.source.types import BYTES, TIME
 from collc.ten import training
+from collc.wording import did_you_mean, listed
 
 LOOPS: Final = ("no_overlap", "tp_dp_overlap")
 COLUMNS: Final = 12
@@ -157,7 +159,7 @@ def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
 
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
     """The layers of a workload file: 12 columns a row, no header. Raises SourceError with the line."""
-    source = read(path, name, at)
+    source = read_text(path, name, limit=MAX_BYTES, at=at)
     layers: list[training.TrainingLayer] = []
     start = 0
     for line in source.text.splitlines(keepends=True):

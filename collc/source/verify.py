@@ -8,9 +8,10 @@ from typing import Final
 from collc.source.evaluate import Evaluator
 from collc.source.expressions import Binary, Comparison, Expr, Name
 from collc.source.frames import Frame
-from collc.source.problems import did_you_mean, fail, listed
+from collc.source.problems import fail
 from collc.source.program import CheckRequest
 from collc.source.types import FLOAT, NUMBER, NUMBERS, TIME, Kind
+from collc.wording import did_you_mean, listed
 
 CHECKS: Final = (
     "causality",

@@ -67,7 +67,7 @@ def auto(module: Module, effort: Effort) -> Module:
         if best is None or time < best[0]:
             best = time, candidate, built
     if best is None:
-        stopped = NoSchedule(Diagnostic("E0420", "stopped before any schedule was found", hint="give it more time"))
+        stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise failure or stopped
     why = "meets the bound" if best[0] <= _bound(best[2]) else "is the best of those tried"
     notes.append(f"auto: chose {best[1].name}, which {why}")
@@ -83,7 +83,7 @@ def _bound(module: Module) -> int:
 
 def _time(module: Module) -> int:
     if module.schedule is None:
-        raise NoSchedule(Diagnostic("E0420", "nothing was planned"))
+        raise NoSchedule(Diagnostic("S0201", "nothing was planned"))
     return module.schedule.collective_time(module.network, module.demand)
 
 

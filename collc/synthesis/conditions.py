@@ -94,7 +94,7 @@ class Conditions:
         names = ", ".join(network.device_name(v) for v in holders[:4].tolist())
         return SourceError(
             Diagnostic(
-                "E0410",
+                "S0103",
                 f"no path leads from {names} to {network.device_name(target)}, "
                 f"which is to get chunk {demand.chunk_name(int(self.chunk[k]))}",
                 hint="add links, or leave the NPU out of the group",
@@ -108,7 +108,7 @@ def conditions_of(task: Task) -> Conditions:
     try:
         clock = Clock.of(task.network, task.demand, task.model)
     except ValueError as error:
-        raise SourceError(Diagnostic("E0411", str(error), hint="give its links `bandwidth` and `latency`")) from error
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     chunks = task.chunks.astype(np.int32)
     sizes = table.sets.sizes
     plain = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)

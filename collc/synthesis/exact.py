@@ -51,7 +51,7 @@ def exact(task: Task, effort: Effort, timeout: float = 60.0) -> Schedule:
         if answer is None:
             raise NoSchedule(
                 Diagnostic(
-                    "E0440",
+                    "S0201",
                     f"no schedule was found within {timeout:g} s; there is none of fewer than {steps} steps",
                     hint="give it more time, or use another way of synthesis",
                 )
@@ -64,13 +64,13 @@ def _need_steps(conditions: Conditions) -> None:
     network = task.network
     reason = ""
     if not alike(conditions):
-        reason = "links and chunks that all take equal time, with link model `store`"
+        reason = "links and chunks that all take equal time, with link model 'store'"
     elif bool((network.target >= network.npu_count).any()):
         reason = "direct links; unwind the switches"
     elif conditions.release.any() or (task.reserved is not None and len(task.reserved)):
         reason = "all links and chunks free from the start"
     if reason:
-        raise SourceError(Diagnostic("E0441", f"exact search needs {reason}", hint="use auto, tacos or pccl instead"))
+        raise SourceError(Diagnostic("S0304", f"exact search needs {reason}", hint="use auto, tacos or pccl instead"))
 
 
 class _Encoding:

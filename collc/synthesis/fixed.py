@@ -114,7 +114,7 @@ class _Layout:
         path = self._routers[column].path(self._source[move], self._target[move])
         if path is None:
             raise self._error(
-                "E0403", f"no path leads from {self._device(self._source[move])} to {self._device(self._target[move])}"
+                "S0103", f"no path leads from {self._device(self._source[move])} to {self._device(self._target[move])}"
             )
         return path
 
@@ -200,11 +200,11 @@ class _Layout:
             return
         who, what = self._device(self._source[move]), self._name(move)
         if place not in zip(self._chunk, self._target, strict=True):
-            raise self._error("E0401", f"{who} is to send chunk {what} at step {self._step[move]}, but never holds it")
+            raise self._error("S0101", f"{who} is to send chunk {what} at step {self._step[move]}, but never holds it")
         raise self._error(
-            "E0402",
+            "S0102",
             f"{who} is to send chunk {what} at step {self._step[move]}, but does not hold it yet when that step starts",
-            "a move without `at` starts as soon as its chunk is there",
+            "a move without 'at' starts as soon as its chunk is there",
         )
 
     def _check_all_started(self) -> None:
@@ -213,11 +213,11 @@ class _Layout:
                 continue
             who, what = self._device(self._source[k]), self._name(k)
             if self._parts_missing[k] == 0:
-                raise self._error("E0401", f"{who} is to send chunk {what}, but can never hold it")
+                raise self._error("S0101", f"{who} is to send chunk {what}, but can never hold it")
             raise self._error(
-                "E0404",
+                "S0104",
                 f"the moves of chunk {what} into and out of {who} wait for one another",
-                "say with `at` which of them come first",
+                "say with 'at' which of them come first",
             )
 
     def _device(self, device: int) -> str:

@@ -146,9 +146,9 @@ def _need_direct_links(network: Network) -> None:
     if ends >= network.npu_count:
         raise SourceError(
             Diagnostic(
-                "E0501",
+                "S0301",
                 f"tacos matches chunks to direct links, and {network.name} has switches",
-                hint="say `on unwound(...)` to replace the switches by direct links, or `synthesize pccl()`",
+                hint="say 'on unwound(...)' to replace the switches by direct links, or 'synthesize pccl()'",
             )
         )
 
@@ -276,7 +276,7 @@ class _Relays:
                     heapq.heappush(heap, (there, target))
         name = self._network.device_name(min(missing))
         raise SourceError(
-            Diagnostic("E0502", f"no path of links leads to {name}", hint="add links, or take it out of the group")
+            Diagnostic("S0103", f"no path of links leads to {name}", hint="add links, or take it out of the group")
         )
 
 

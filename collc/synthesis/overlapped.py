@@ -74,7 +74,7 @@ def _check(network: Network, demand: Demand) -> None:
     if bool((table.op == Op.COPY).any()) or network.switch_count:
         raise NoSchedule(
             Diagnostic(
-                "E0520",
+                "S0302",
                 "overlapped trees are for reductions over direct links",
                 hint="synthesize tacos() or pccl() serves every demand",
             )
@@ -124,7 +124,7 @@ def _trees(network: Network, demand: Demand, clock: Clock, centres: list[int], w
         via = _grow(ahead, load, cost, centres[chunk % len(centres)], weight)
         pre, post = set(table.sets[int(table.pre[chunk])].tolist()), set(table.sets[int(table.post[chunk])].tolist())
         if not (pre | post) <= via.keys():
-            raise NoSchedule(Diagnostic("E0521", f"links both ways do not join all NPUs of {network.name}"))
+            raise NoSchedule(Diagnostic("S0302", f"links both ways do not join all NPUs of {network.name}"))
         trees.append(_tree(edges, via, pre, post))
         for node in trees[-1].nodes[1:]:
             edge = via[node][1]

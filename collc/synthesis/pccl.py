@@ -73,7 +73,7 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         if best[0] <= content:
             break
     if best is None:
-        raise NoSchedule(Diagnostic("E0420", "stopped before pccl had found a schedule", hint="give it more time"))
+        raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
     return best[1]
 
 

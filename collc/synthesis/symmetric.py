@@ -128,9 +128,9 @@ def symmetric(task: Task, effort: Effort) -> StepSchedule:
     if group is None or standard is None:
         raise NoSchedule(
             Diagnostic(
-                "E0530",
+                "S0303",
                 f"{task.network.name} or its demand is not symmetric",
-                hint="`synthesize auto` takes another way; symmetric serves one All-Gather or All-to-All over a whole "
+                hint="'synthesize auto' takes another way; symmetric serves one All-Gather or All-to-All over a whole "
                 "ring, torus, hypercube or fully connected network with links all alike",
             )
         )
@@ -176,7 +176,7 @@ def _gather(group: Group, chunks: int, effort: Effort) -> Representative:
             rows = np.zeros((moves, 4), np.int32)
             steps = int(spread(np.ascontiguousarray(ahead[order]), chunks, window, rows))
             if steps < 0:
-                raise NoSchedule(Diagnostic("E0531", "the generators do not lead to all NPUs"))
+                raise NoSchedule(Diagnostic("S0303", "the generators do not lead to all NPUs"))
             if best is None or steps < best[0]:
                 best = steps, rows, order
             if steps <= least:
@@ -238,7 +238,7 @@ def _ways(group: Group) -> Times:
                         best, counts[element] = (key, generator), way
             load += counts[element]
     if bool((depth < 0).any()):
-        raise NoSchedule(Diagnostic("E0531", "the generators do not lead to all NPUs"))
+        raise NoSchedule(Diagnostic("S0303", "the generators do not lead to all NPUs"))
     return counts
 
 

@@ -72,7 +72,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
             if found[1] <= goal:
                 break
     if best is None:
-        raise NoSchedule(Diagnostic("E0510", "tacos was stopped before it had a schedule", hint="give it more time"))
+        raise NoSchedule(Diagnostic("S0201", "tacos was stopped before it had a schedule", hint="give it more time"))
     if len(problem.sets) == len(task.demand.chunks.sets):
         return best[0]
     clock = Clock.of(task.network, task.demand, task.model)

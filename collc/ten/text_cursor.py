@@ -85,10 +85,10 @@ class Cursor:
 
     def expected(self, what: str) -> NoReturn:
         """Raise the error that says what stands here and what should."""
-        found = _KINDS["end"] if self.kind == "end" else f"`{self.text[:40]}`"
+        found = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
         hint = ""
         if self.kind == "keyword" and "name" in what.split():
-            hint = f"`{self.text}` is a word of the format; as a name it is written {quoted(self.text)}"
+            hint = f"'{self.text}' is a word of the format; as a name it is written {quoted(self.text)}"
         self.fail("T0102", f"expected {what}, found {found}", hint=hint)
 
     def at(self, text: str) -> bool:
@@ -106,7 +106,7 @@ class Cursor:
         """Go past one of these keywords or punctuation marks, and tell which."""
         found = next((text for text in texts if self.accept(text)), None)
         if found is None:
-            self.expected(" or ".join(f"`{text}`" for text in texts))
+            self.expected(" or ".join(f"'{text}'" for text in texts))
         return found
 
     def take(self, kind: str) -> str:
@@ -161,11 +161,11 @@ class Cursor:
         assert parts is not None
         unit = UNITS.get(parts[3])
         if unit is None:
-            self.fail("T0105", f"`{parts[3]}` is no unit")
+            self.fail("T0105", f"'{parts[3]}' is no unit")
         if unit[0] is not dimension:
             self.fail("T0105", f"expected a quantity of {dimension}, found {unit[0]}")
         if len(self.text) > 80 or (parts[2] and not int(parts[2])):
-            self.fail("T0105", f"`{self.text[:40]}` is no number")
+            self.fail("T0105", f"'{self.text[:40]}' is no number")
         value = Fraction(parts[1]) / int(parts[2] or 1) * unit[1]
         self._move(self.end)
         return value

@@ -248,7 +248,7 @@ def _place(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32]
             cursor.fail("T0109", f"{first} and {second} are both on {where} in this step", span, hint)
         if flag is not reduce:
             kind = "reduce" if reduce else "send"
-            cursor.fail("T0109", f"all transfers of this step must be `{kind}`, as the schedule's head says", span)
+            cursor.fail("T0109", f"all transfers of this step must be '{kind}', as the schedule's head says", span)
         row[link] = chunk
     reader.chunk.clear()
     reader.link.clear()

@@ -71,7 +71,7 @@ def _problem(module: Module) -> _Problem | str:
     """The problem in steps, or why there is none."""
     network, table = module.network, module.demand.chunks
     if module.model is not LinkModel.STORE:
-        return "only the link model `store` has steps"
+        return "only the link model 'store' has steps"
     if len(np.unique(network.kind)) != 1 or len(np.unique(table.size)) != 1:
         return "links or chunks differ, so there are no steps"
     if (network.source >= network.npu_count).any() or (network.target >= network.npu_count).any():

@@ -15,17 +15,17 @@ def test_a_pipeline_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("takos", "did you mean `tacos`"),
-        ("tacos{sed=1}", "did you mean `seed`"),
-        ("tacos{seed=x}", "`seed` of `tacos` is int"),
-        ("tacos{seed=1.5}", "`seed` of `tacos` is int"),
-        ("tacos{seed=true}", "`seed` of `tacos` is int"),
+        ("takos", "did you mean 'tacos'"),
+        ("tacos{sed=1}", "did you mean 'seed'"),
+        ("tacos{seed=x}", "'seed' of 'tacos' is int"),
+        ("tacos{seed=1.5}", "'seed' of 'tacos' is int"),
+        ("tacos{seed=true}", "'seed' of 'tacos' is int"),
         ("tacos{seed}", "read name=value"),
         ("tacos{seed=7", "no pipeline from here"),
         ("", "no pipeline"),
         ("tacos,,verify", "no pipeline from here"),
         ("tacos,", "no pipeline from here"),
-        ("verify{x=1}", "no option of `verify` named `x`"),
+        ("verify{x=1}", "no option of 'verify' named 'x'"),
     ],
 )
 def test_a_wrong_pipeline_is_explained(text: str, told: str) -> None:

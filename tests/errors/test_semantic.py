@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from collc.codes import catalogue
 from collc.diagnostics import CollcError
 from collc.rendering import render
 from collc.source import load_program
-from collc.source.codes import catalogue
 
 HERE = Path(__file__).parent / "semantic"
 PROGRAMS = sorted(HERE.glob("*.coll"))

@@ -90,7 +90,7 @@ def test_all_options_are_read():
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("instance", value("int", 2), "M0101", "no option `instance`"),
+        ("instance", value("int", 2), "M0101", "no option 'instance'"),
         ("instances", value("bytes", 2), "M0102", "not a bytes"),
         ("instances", value("bool", True), "M0102", "not a bool"),
         ("instances", value("int", 0), "M0103", "1 to 32"),

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic, Note, SourceFile, Span
+from collc.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")
@@ -81,6 +81,12 @@ def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
             rest = count - PER_CODE
             out.append(Diagnostic(code, f"{rest} more of this kind ({check})", warning=check not in findings.failed))
     return tuple(out)
+
+
+def unreadable(path: Path, error: OSError) -> UsageError:
+    """The error for a file that can't be opened."""
+    message = f"cannot read {path}: {error.strerror or error}"
+    return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))
 
 
 def locate(finding: Finding, path: Path) -> tuple[int, int]:

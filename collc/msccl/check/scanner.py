@@ -83,7 +83,7 @@ class _Scanner:
                     self._explain()
                 continue
             if match.end() - self.at > TAG_LIMIT:
-                self._fail("X0101", "tag of more than 64 KiB", 0)
+                self._fail("X0102", "tag of more than 64 KiB", 0)
             yield self._tag(match)
             self.at = match.end()
 

@@ -13,7 +13,7 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
-from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics
+from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Profile, Reader
@@ -85,8 +85,7 @@ def check_file(
     try:
         checker.run(collective, root, expected)
     except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("X0100", message)) from error
+        raise unreadable(path, error) from error
     answers: dict[Check, Answer] = {}
     for check in CHECKS:
         answers[check] = "failed" if check in findings.failed else "ok" if check in checker.ran else "skipped"
@@ -111,7 +110,7 @@ class _Checker:
         if program is None:
             return
         if root is not None and not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0100", f"root {root} is no rank of {self.path}: it has {program.ngpus}"))
+            raise UsageError(Diagnostic("X0203", f"root {root} is no rank of {self.path}: it has {program.ngpus}"))
         coll = self._collective(program, collective)
         connections = connect(program)
         check_contract(program, connections, self.findings, coll)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.diagnostics import Diagnostic
 from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
@@ -20,7 +20,7 @@ from collc.msccl.check.collectives import (
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics
+from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, Values
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.model import Operation, Plan, Slots
@@ -72,7 +72,7 @@ def check_plan(path: Path, *, collective: str | None = None, root: int | None = 
     try:
         plan = read_plan(path, findings)
     except OSError as error:
-        raise UsageError(Diagnostic("X0400", f"cannot read {path}: {error.strerror or error}")) from error
+        raise unreadable(path, error) from error
     if plan is not None:
         coll = canonical(collective or plan.collective)
         found = _interpret(plan, coll, root, findings, ran) if plan.protocol == "Simple" else -1

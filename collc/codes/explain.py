@@ -1,0 +1,24 @@
+"""More about the code of a message."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from collc.codes import catalogue
+from collc.diagnostics import Diagnostic, UsageError
+from collc.wording import near
+
+
+def explain(code: str) -> str:
+    """What a code means, with a wrong and a right program. Raises UsageError for a code that does not exist."""
+    codes = catalogue()
+    known = codes.get(code.strip().upper())
+    if known is None:
+        close = near(code.strip().upper(), codes)
+        hint = f"did you mean '{close}'?" if close else "codes look like 'E0101'; a message shows its own in brackets"
+        raise UsageError(Diagnostic("U0113", f"there is no code '{code}'", hint=hint))
+    parts = [f"{known.code}: {known.title}", known.explanation.strip()]
+    for title, program in (("Wrong:", known.wrong), ("Right:", known.right)):
+        if program:
+            parts.append(f"{title}\n\n{indent(program.strip(chr(10)), '    ')}")
+    return "\n\n".join(parts)
