@@ -193,7 +193,7 @@ class Recovery:
         if name in UNITS:
             self._tell("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
         else:
-            self._tell("E0108", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
+            self._tell("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
         return position + size
 
     def _wrong(self, position: int) -> int:
