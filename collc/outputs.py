@@ -34,7 +34,7 @@ def _ten(module: Module, _request: EmitRequest, path: Path) -> Output:
 
 def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.emit.msccl import write_xml
-    from collc.msccl.check import check_file
+    from collc.msccl.check import check_file, expected_of
     from collc.msccl.lower import lower
     from collc.msccl.options import options_of
     from collc.msccl.quality import quality
@@ -43,7 +43,15 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     program = lower(module, options)
     with path.open("wb") as file:
         write_xml(program, file)
-    verdict = check_file(path, profile=options.profile.value)
+    collective, root = _asked(module)
+    custom = program.collective.kind == "custom"
+    verdict = check_file(
+        path,
+        collective=None if custom else collective,
+        root=None if custom else root,
+        profile=options.profile.value,
+        expected=expected_of(module.network, module.demand, options.instances) if custom else None,
+    )
     notes = (*program.notes, f"MSCCL: {quality(program, module)}")
     return Output({**verdict.checks}, notes, verdict.diagnostics)
 
@@ -51,12 +59,21 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
 def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check_plan import check_plan
-    from collc.msccl.options import options_of
+    from collc.msccl.options import plan_options_of
 
     with path.open("wb") as file:
-        write_plan(module, options_of(request.options), file)
-    verdict = check_plan(path)
+        write_plan(module, plan_options_of(request.options), file)
+    collective, root = _asked(module)
+    verdict = check_plan(path, collective=collective, root=root)
     return Output({**verdict.checks}, (), verdict.diagnostics)
+
+
+def _asked(module: Module) -> tuple[str | None, int | None]:
+    """The collective and the root that a program asks for, if it is one of the standard library."""
+    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    if standard is None:
+        return None, None
+    return standard.kind, standard.root if standard.root >= 0 else None
 
 
 FROM_NPU_TO_NPU: Final = ("msccl", "mscclpp")
@@ -68,6 +85,10 @@ WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
     "mscclpp": _mscclpp,
 }
 """By the kind that `emit` names."""
+
+
+WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
+"""How the same check of several files sums up: none hides what another one lacks."""
 
 
 def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path, draft: Draft) -> Output:
@@ -86,7 +107,7 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
             placed = (d if d.span else replace(d, span=request.span) for d in error.diagnostics)
             raise type(error)(*placed) from error
         for name, outcome in written.checks.items():
-            checks[name] = "failed" if "failed" in (outcome, checks.get(name)) else outcome
+            checks[name] = min(outcome, checks.get(name, outcome), key=WORST_FIRST.index)
         notes += written.notes
         diagnostics += written.diagnostics
     return Output(checks, tuple(notes), tuple(diagnostics))

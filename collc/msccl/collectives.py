@@ -103,7 +103,7 @@ def chunk_bytes(demand: Demand) -> int:
     sizes = np.unique(demand.chunks.size)
     if len(sizes) > 1:
         message = f"chunks of {len(sizes)} sizes ({sizes[0]} to {sizes[-1]} bytes) cannot be said in an MSCCL file"
-        hint = "make all chunks equal, or emit ten or chakra"
+        hint = "make all chunks equal"
         raise SourceError(Diagnostic("M0104", message, hint=hint))
     return int(sizes[0]) if len(sizes) else 0
 
@@ -126,9 +126,20 @@ def collective_of(network: Network, demand: Demand, layout: Layout, profile: Pro
         pads = profile is Profile.OLD and kind in {"broadcast", "reduce"}
         return Collective(kind, coll, ranks, block, per_loop, root, op, pads)
     if profile is Profile.OLD:
+        op = _one_reduction(demand)
         largest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
-        return Collective("custom", "custom", ranks, largest, largest, pads=True)
+        return Collective("custom", "custom", ranks, largest, largest, op=op, pads=True)
     raise _unnamed(network, demand, named is not None)
+
+
+def _one_reduction(demand: Demand) -> Op:
+    """The reduction of a custom collective: the call names one for the whole buffer."""
+    ops = [Op(op) for op in np.unique(demand.chunks.op).tolist() if op != Op.COPY]
+    if len(ops) > 1:
+        names = " and ".join(op.name.lower() for op in ops)
+        message = f"a call of the runtime does one kind of reduction, and this schedule has {names}"
+        raise SourceError(Diagnostic("M0105", message, hint="give each kind a schedule of its own"))
+    return ops[0] if ops else Op.COPY
 
 
 def _named(run: Run | None, profile: Profile) -> tuple[str, str] | None:

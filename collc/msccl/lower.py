@@ -102,7 +102,7 @@ def selected(module: Module, options: MscclOptions) -> Program:
     collective = collective_of(module.network, module.demand, layout, options.profile)
     if collective.ranks > MOST_RANKS:
         message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {module.network.name} has {collective.ranks}"
-        raise SourceError(Diagnostic("M0111", message, hint="emit ten or chakra instead"))
+        raise SourceError(Diagnostic("M0111", message, hint="use fewer NPUs"))
     messages, again = messages_of(module)
     empty = Program(
         name=module.name,

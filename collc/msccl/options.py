@@ -83,6 +83,33 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     return options
 
 
+_NOT_OF_PLANS: Final = {
+    "protocol": "collc writes plans with the protocol Simple",
+    "profile": "there is one runtime for plans",
+    "channels": "a plan has as many channels as it needs",
+}
+
+
+def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
+    """The options that an `emit mscclpp` statement gives: instances, sizes and placement.
+
+    Raises SourceError as `options_of` does; M0101 too for what only MSCCL files have, M0103 for both placements.
+    """
+    problems = [
+        Diagnostic("M0101", f"'emit mscclpp' has no option '{name}': {_NOT_OF_PLANS[name]}", value.span)
+        for name, value in values.items()
+        if name in _NOT_OF_PLANS
+    ]
+    if problems:
+        raise SourceError(*problems)
+    options = options_of(values)
+    if options.placement is Placement.BOTH:
+        message = "a plan is either in place or out of place"
+        hint = "write 'placement: \"in\"' or 'placement: \"out\"', or emit one plan for each"
+        raise SourceError(Diagnostic("M0103", message, values["placement"].span, hint=hint))
+    return options
+
+
 def _wrong(name: str, value: OptionValue, expected: str) -> SourceError:
     message = f"'{name}' of an MSCCL file is {expected}, not a {value.type}"
     return SourceError(Diagnostic("M0102", message, value.span))

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.msccl.check.collectives import NAMES, TOTAL, buffer_sizes
+from collc.msccl.check.collectives import NAMES, TOTAL, Expected, buffer_sizes
 from collc.msccl.check.connections import Connections
 from collc.msccl.check.findings import Finding, Findings, Place
 from collc.msccl.check.model import (
@@ -21,6 +21,7 @@ from collc.msccl.check.model import (
     INPUT,
     KINDS,
     MAX_COUNT,
+    OUTPUT,
     READS_SOURCE,
     READS_TARGET,
     RECEIVES,
@@ -357,6 +358,26 @@ class _Contract:
         also: tuple[tuple[str, Place], ...] = (),
     ) -> None:
         self.findings.add(Finding("contract", code, message, place, expected, hint, warning, also), breaks=breaks)
+
+
+def check_room(program: FileProgram, expected: Expected, findings: Findings) -> None:
+    """The buffers of every rank hold the chunks that a custom collective has there."""
+    inputs = {given for want in expected.outputs.values() for given in want.contributions}
+    for buffer, used in ((INPUT, inputs), (OUTPUT, set(expected.outputs))):
+        needed: dict[int, int] = {}
+        for rank, slot in used:
+            needed[rank] = max(needed.get(rank, 0), slot + 1)
+        name = f"{BUFFERS[buffer]}_chunks"
+        for rank, count in sorted(needed.items()):
+            if rank >= program.ngpus:
+                where = program.algo_place
+                place = Place(where.line, where.column, attribute="ngpus")
+                text = f"ngpus is {program.ngpus}, but the collective has rank {rank}"
+                findings.add(Finding("contract", "X0110", text, place, f"at least {rank + 1}"), breaks=True)
+            elif program.chunks[rank, buffer] < count:
+                text = f"{name} is {program.chunks[rank, buffer]}, too few for the collective"
+                place = program.gpu_place(rank, name)
+                findings.add(Finding("contract", "X0116", text, place, f"at least {count}"), breaks=True)
 
 
 def overwritten_inputs(program: FileProgram, findings: Findings) -> None:

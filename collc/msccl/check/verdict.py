@@ -11,7 +11,7 @@ import numpy as np
 from collc.diagnostics import Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
 from collc.msccl.check.connections import connect
-from collc.msccl.check.contract import check_contract, overwritten_inputs
+from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.model import FileProgram
@@ -114,6 +114,8 @@ class _Checker:
         coll = self._collective(program, collective)
         connections = connect(program)
         check_contract(program, connections, self.findings, coll)
+        if expected is not None:
+            check_room(program, expected, self.findings)
         if not self.findings.broken:
             overwritten_inputs(program, self.findings)
             self._run(program, waits(program, connections), coll, root, expected)

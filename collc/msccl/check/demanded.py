@@ -1,0 +1,42 @@
+"""The result that a demand wants of a file, for collectives that the runtimes have no name for.
+
+Read off the demand alone: the input of a rank holds the chunks of its preconditions in order of
+declaration, its output those of its postconditions; n instances cut every chunk into n neighbours.
+Ranks are the NPUs that are left, in their order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from collc.msccl.check.collectives import Contribution, Expected, Want
+from collc.ten.demand import Demand, Op
+from collc.ten.network import Network
+
+
+def expected_of(network: Network, demand: Demand, instances: int = 1) -> Expected:
+    """What every output chunk of every rank must hold. A reduction takes one contribution of every holder."""
+    chunks = demand.chunks
+    starts = _slots(network, demand, chunks.pre.tolist())
+    ends = _slots(network, demand, chunks.post.tolist())
+    wants: dict[Contribution, Want] = {}
+    for chunk, (sources, targets) in enumerate(zip(starts, ends, strict=True)):
+        reduced = int(chunks.op[chunk]) != Op.COPY
+        for part in range(instances):
+            given = frozenset((rank, slot * instances + part) for rank, slot in sources)
+            wants.update({(rank, slot * instances + part): Want(given, reduced) for rank, slot in targets})
+    return Expected(wants)
+
+
+def _slots(network: Network, demand: Demand, conditions: list[int]) -> Iterator[list[Contribution]]:
+    """For each chunk where its holders have it, as (rank, slot)."""
+    rank_of = {npu: rank for rank, npu in enumerate(network.npus.tolist())}
+    used: dict[int, int] = defaultdict(int)
+    for condition in conditions:
+        held: list[Contribution] = []
+        for npu in demand.chunks.sets[condition].tolist():
+            rank = rank_of[npu]
+            held.append((rank, used[rank]))
+            used[rank] += 1
+        yield held

@@ -1,0 +1,67 @@
+"""What a demand expects of a custom file, whoever laid it out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collc.diagnostics import SourceError
+from collc.msccl.check import Expected, Want, check_file, expected_of
+from collc.msccl.lower import lower
+from collc.msccl.options import MscclOptions, Profile
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from tests import support
+
+from .lowering import scheduled, xml_of
+from .programs import write
+
+CHECKS = ("contract", "result", "deadlock", "race")
+
+
+def groups() -> Module:
+    """An All-to-All of NPUs 0 to 2 and a sum of 1 and 3 at 0, which runs on the NPUs that are left without 2."""
+    rows = [(1000, [a], [b], Op.COPY) for a in (0, 1, 3) for b in (0, 1, 3)] + [(1000, [1, 3], [0], Op.SUM)]
+    return scheduled(
+        replace(support.fully_connected(4), present=np.arange(4) != 2), support.demand_of(rows, None, [0, 1, 3])
+    )
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_what_a_demand_expects_of_a_custom_file(tmp_path, instances):
+    module = groups()
+    program = lower(module, MscclOptions(profile=Profile.OLD, instances=instances))
+    expected = expected_of(module.network, module.demand, instances)
+    good = xml_of(program).decode()
+    path = write(tmp_path / "f.xml", good)
+    assert check_file(path, profile="old", expected=expected).checks == dict.fromkeys(CHECKS, "ok")
+    broken = 0
+    for match in re.finditer(r'(type="(?:r|cpy|rrc)" .*dstoff=")(\d+)', good):
+        other = int(match[2]) + 1 if int(match[2]) == 0 else int(match[2]) - 1
+        write(path, good[: match.start()] + f"{match[1]}{other}" + good[match.end() :])
+        broken += check_file(path, profile="old", expected=expected).checks["result"] == "failed"
+    assert broken == len(re.findall(r'type="(?:r|cpy|rrc)"', good)) > 0
+
+
+def test_buffers_too_small_for_a_custom_collective(tmp_path):
+    module = groups()
+    good = xml_of(lower(module, MscclOptions(profile=Profile.OLD))).decode()
+    more = {**expected_of(module.network, module.demand).outputs, (0, 9): Want(frozenset({(1, 9)}))}
+    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=Expected(more))
+    assert {f.message for f in verdict.findings} == {
+        "o_chunks is 4, too few for the collective",
+        "i_chunks is 4, too few for the collective",
+    }
+    more = {(3, 0): Want(frozenset({(0, 0)}))}
+    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=Expected(more))
+    assert [f.message for f in verdict.findings] == ["ngpus is 3, but the collective has rank 3"]
+
+
+def test_two_kinds_of_reduction_are_no_single_call():
+    rows = [(1000, [0, 1], [0], Op.SUM), (1000, [0, 1], [1], Op.MAX)]
+    module = scheduled(support.ring(2), support.demand_of(rows, None, [0, 1]))
+    with pytest.raises(SourceError, match="one kind of reduction, and this schedule has sum and max"):
+        lower(module, MscclOptions(profile=Profile.OLD))
