@@ -150,13 +150,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(error: CollcError, as_json: bool) -> Exit:
+def _report(error: CollcError, words: Sequence[str]) -> Exit:
     from collc.terminal import tell
 
-    if as_json:
-        from collc.rendering import as_json as messages
+    if "--json" in words:
+        from collc.rendering import as_json
 
-        print(json.dumps({"schedules": [], "diagnostics": messages(error.diagnostics)}, indent=2))
+        built: dict[str, object] = {"schedules": []} if words[0] == "compile" else {}
+        print(json.dumps(built | {"diagnostics": as_json(error.diagnostics)}, indent=2))
     tell(error.diagnostics)
     return error.exit
 
@@ -164,14 +165,13 @@ def _report(error: CollcError, as_json: bool) -> Exit:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. No exception leaves it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in words
     try:
         chosen = _parser().parse_args(words)
         from collc import commands
 
         return int(commands.run(chosen))
     except CollcError as error:
-        return int(_report(error, as_json))
+        return int(_report(error, words))
     except KeyboardInterrupt:
         print("collc: interrupted; nothing was written", file=sys.stderr)
         return 130
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         message = "there is not enough memory for this"
         hint = "compile one schedule at a time with --schedule NAME, or a smaller network"
-        return int(_report(SourceError(Diagnostic("U0109", message, hint=hint)), as_json))
+        return int(_report(SourceError(Diagnostic("U0109", message, hint=hint)), words))
     except Exception as error:
         from collc.terminal import internal_error
 

@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from collc.msccl.run import RunReport
 
 
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
-
-
-def _messages(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+def _print_json(answer: dict[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
     from collc.rendering import as_json
 
-    return as_json(diagnostics)
+    print(json.dumps(answer | {"diagnostics": as_json(diagnostics)}, indent=2))
 
 
 def compile_command(chosen: argparse.Namespace) -> Exit:
@@ -52,7 +48,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
         report = compile_file(chosen.file, settings, show)
     found = [*report.diagnostics, *(d for s in report.schedules for d in s.diagnostics)]
     if chosen.json:
-        _print_json(report.as_json() | {"diagnostics": _messages(found)})
+        _print_json(report.as_json(), found)
     elif not chosen.quiet and not chosen.print_after and report.schedules:
         show_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
         for schedule in report.schedules:
@@ -73,7 +69,7 @@ def check_command(chosen: argparse.Namespace) -> Exit:
     except SourceError as error:
         diagnostics, code = error.diagnostics, error.exit
     if chosen.json:
-        _print_json({"diagnostics": _messages(diagnostics)})
+        _print_json({}, diagnostics)
     tell(diagnostics)
     return code
 
@@ -85,7 +81,7 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     against = Against(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
     verdict = verify_file(chosen.file, against)
     if chosen.json:
-        _print_json(verdict.as_json() | {"diagnostics": _messages(verdict.diagnostics)})
+        _print_json(verdict.as_json(), verdict.diagnostics)
     else:
         show_table(("check", "outcome"), [*verdict.checks.items()])
     tell(verdict.diagnostics)

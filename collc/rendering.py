@@ -23,14 +23,14 @@ def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
-    """One object a message: code, severity, message, hint, notes, and the place, null where there is none.
+    """One object a message: code, severity, message, the place (null where there is none), notes and hint.
 
-    Lines and columns count from 1; the end is the first column after the place.
+    A note has a message and a place. Lines and columns count from 1; the end is the first column after the place.
     """
     return [
-        {"code": d.code, "severity": _severity(d), "message": d.message, "hint": d.hint or None}
+        {"code": d.code, "severity": _severity(d), "message": d.message}
         | _json_place(d.span)
-        | {"notes": [{"message": note.message} | _json_place(note.span) for note in d.notes]}
+        | {"notes": [{"message": note.message} | _json_place(note.span) for note in d.notes], "hint": d.hint or None}
         for d in diagnostics
     ]
 

@@ -1,4 +1,7 @@
-"""The catalogue of messages: one TOML file for each hundred codes, as data.
+"""The catalogue of messages of all rooms, as data: a TOML file for each letter, for E one for each hundred codes.
+
+E: the program. U: the command line and its files. C: checks that were asked for. S: synthesis and simulation.
+V: checks of schedules. M: writing MSCCL files. X: checking and running them. T: reading .ten files.
 
 A table `[E0203]` has a `title`, an `explanation`, and, where a program can show it, a `wrong` program that yields the
 code and a `right` one that compiles.
@@ -27,7 +30,7 @@ class Code:
 def catalogue() -> dict[str, Code]:
     """Every code, in order."""
     codes: dict[str, Code] = {}
-    for path in sorted(Path(__file__).parent.glob("e*.toml")):
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
         table: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
         for code, fields in table.items():
             if code in codes:

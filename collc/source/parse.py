@@ -23,7 +23,7 @@ def parse(source: SourceFile) -> File:
     """The syntax tree of a file. Raises SourceError with every mistake found in it."""
     if _too_large(source.text):
         hint = "split it into files and 'import' them"
-        raise SourceError(Diagnostic("E0801", "this file is larger than 16 MiB", Span(source, 0, 0), hint=hint))
+        raise SourceError(Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint))
     table = load_table()
     tokens = table.scanner.scan(source.text)
     builder = Builder(source)

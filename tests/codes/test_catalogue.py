@@ -1,0 +1,79 @@
+"""Every code that collc can raise is in the catalogue of messages, and the catalogue has no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import collc
+from collc.codes import catalogue
+from collc.codes.explain import explain
+
+PACKAGE = Path(collc.__file__).parent
+TREES = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+CODE = re.compile(r"[A-Z]\d{4}")
+LETTERS = "CEMSTUVX"
+
+
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    """Texts that stand alone as statements."""
+    return {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def texts(tree: ast.Module) -> Iterator[ast.Constant]:
+    """All texts of a module that are no docstrings."""
+    skipped = docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skipped:
+            yield node
+
+
+def raised(tree: ast.Module) -> set[str]:
+    return {node.value for node in texts(tree) if CODE.fullmatch(node.value)}
+
+
+RAISED = {code: path for path, tree in TREES.items() for code in raised(tree)}
+
+
+def test_every_code_that_can_be_raised_is_explained() -> None:
+    assert {code: str(path) for code, path in RAISED.items() if code not in catalogue()} == {}
+
+
+def test_no_code_is_explained_that_nothing_raises() -> None:
+    assert catalogue().keys() - RAISED.keys() == set()
+
+
+def test_a_code_of_no_room_is_seen() -> None:
+    assert {code[0] for code in catalogue()} == set(LETTERS)
+    assert raised(ast.parse('"""X9999"""\ndef f():\n    "X9998"\n    return fail("Z0001", "E0101 in a text")')) == {
+        "Z0001"
+    }
+
+
+def test_each_title_is_of_one_code() -> None:
+    titles = [entry.title for entry in catalogue().values()]
+    assert [title for title in titles if titles.count(title) > 1] == []
+
+
+@pytest.mark.parametrize("code", catalogue())
+def test_entries_are_complete_and_in_one_style(code: str) -> None:
+    entry = catalogue()[code]
+    assert re.match(r"[a-z]|['\d]|XML|MSCCL|NPU|Z3", entry.title), "a title begins in lower case"
+    assert not entry.title.endswith(".")
+    assert entry.explanation.strip()[-1] in ".:;?)" or entry.explanation.rstrip().splitlines()[-1].startswith("    ")
+    assert "`" not in entry.title + entry.explanation
+    assert max(map(len, entry.explanation.splitlines())) <= 120
+    assert explain(code.lower()).startswith(f"{code}: {entry.title}\n\n")
+
+
+def test_codes_of_a_letter_stand_in_its_file_in_order() -> None:
+    for path in sorted((PACKAGE / "codes").glob("*.toml")):
+        found = re.findall(r"^\[([A-Z]\d{4})\]$", path.read_text(), re.MULTILINE)
+        assert found, path
+        assert all(code.lower().startswith(path.stem) for code in found), path

@@ -1,0 +1,72 @@
+"""Messages are written in one style: no backticks, lower case at the start, no full stop at the end."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.codes.test_catalogue import CODE, PACKAGE, TREES, texts
+
+NAMES = re.compile(r"(MSCCL|XML|CDATA|NPU|GPU|Z3|UTF|JSON|TACOS|PCCL|EOF|Z3|All-)")
+"""What begins with a capital wherever it stands."""
+
+
+def first_and_last(node: ast.expr) -> tuple[str, str]:
+    """The fixed text that an expression begins and ends with, "" where it is a value."""
+    if isinstance(node, ast.Constant):
+        return str(node.value), str(node.value)
+    if isinstance(node, ast.JoinedStr) and node.values:
+        ends = [v.value if isinstance(v, ast.Constant) else "" for v in (node.values[0], node.values[-1])]
+        return str(ends[0]), str(ends[1])
+    return "", ""
+
+
+def assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
+    """Variables of a function and the texts given to them."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+    return found
+
+
+def messages(tree: ast.Module) -> Iterator[ast.expr]:
+    """What stands after a code in a call: the message, or the texts that it may be."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        known = assigned(function)
+        for call in ast.walk(function):
+            if not isinstance(call, ast.Call):
+                continue
+            for code, told in zip(call.args, call.args[1:], strict=False):
+                if isinstance(code, ast.Constant) and isinstance(code.value, str) and CODE.fullmatch(code.value):
+                    yield from known.get(told.id, []) if isinstance(told, ast.Name) else [told]
+
+
+def wrong(node: ast.expr) -> bool:
+    first, last = first_and_last(node)
+    capital = first[:1].isupper() and not NAMES.match(first)
+    return capital or (last.endswith(".") and not last.endswith(".."))
+
+
+@pytest.mark.parametrize("path", TREES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_messages_are_in_one_style(path: Path) -> None:
+    assert [ast.unparse(node) for node in messages(TREES[path]) if wrong(node)] == []
+
+
+@pytest.mark.parametrize("path", TREES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_names_and_code_stand_in_single_quotes(path: Path) -> None:
+    assert [node.value for node in texts(TREES[path]) if "`" in node.value] == []
+
+
+def test_the_readers_see_what_they_should() -> None:
+    tree = ast.parse(
+        "def f():\n    m = 'Wrong case'\n    fail('E0101', m)\n"
+        "    fail('E0102', 'ends.')\n    fail('E0103', f'{m} is fine')"
+    )
+    assert [wrong(node) for node in messages(tree)] == [True, True, False]
+    assert sum(len(list(messages(tree))) for tree in TREES.values()) > 250
