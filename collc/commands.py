@@ -82,10 +82,10 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     verdict = verify_file(chosen.file, against)
     if chosen.json:
         _print_json(verdict.as_json(), verdict.diagnostics)
-    else:
+    elif not verdict.refused:
         show_table(("check", "outcome"), [*verdict.checks.items()])
     tell(verdict.diagnostics)
-    return Exit.CHECK_FAILED if "failed" in verdict.checks.values() else Exit.DONE
+    return Exit.DONE if verdict.ok else Exit.CHECK_FAILED
 
 
 def fmt_command(chosen: argparse.Namespace) -> Exit:

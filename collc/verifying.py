@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.reading import read_text
 from collc.report import Outcome
 from collc.ten.module import Module
@@ -17,13 +17,22 @@ Profile = Literal["executor", "old"]
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """kind: "ten", "msccl" or "mscclpp". checks: each with its outcome. summary: what is in the file."""
+    """kind: "ten", "msccl" or "mscclpp". checks: each with its outcome. summary: what is in the file.
+
+    refused: it could not even be read.
+    """
 
     file: Path
     kind: str
     checks: Mapping[str, Outcome]
     summary: Mapping[str, object]
     diagnostics: tuple[Diagnostic, ...]
+    refused: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it could be read and no check failed."""
+        return not self.refused and "failed" not in self.checks.values()
 
     def as_json(self) -> dict[str, object]:
         """What `verify --json` prints."""
@@ -64,9 +73,9 @@ def verify_file(path: Path, against: Against) -> FileReport:
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir():
-        return "ten folder"
     try:
+        if path.is_dir():
+            return "ten folder"
         with path.open("rb") as file:
             head = file.read(4096).lstrip()
     except OSError as error:
@@ -78,9 +87,12 @@ def _kind(path: Path) -> str:
 def _verify_ten(path: Path, against: Against) -> FileReport:
     from collc.ten.binary import load_module
     from collc.ten.text_read import parse_module
-    from collc.verification import verify_schedule
+    from collc.verification import CHECKS, verify_schedule
 
-    module = load_module(path) if path.is_dir() else parse_module(read_text(path))
+    try:
+        module = load_module(path) if path.is_dir() else parse_module(read_text(path))
+    except SourceError as error:
+        return FileReport(path, "ten", dict.fromkeys(CHECKS, "skipped"), {}, error.diagnostics, refused=True)
     if against.program is not None:
         module = _as_in(module, against.program, against.schedule)
     if against.collective is not None:
@@ -110,7 +122,14 @@ def _as_in(module: Module, program: Path, schedule: str | None) -> Module:
     if len(requests) != 1:
         message = f"{program} has {len(requests)} schedules"
         raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
-    return replace(module, network=requests[0].network, demand=requests[0].demand)
+    theirs, ours = requests[0].network, module.network
+    names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
+    if names[0] != names[1]:
+        message = f"the links of '{module.name}' are not those of '{theirs.name}' in {program}"
+        other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
+        told = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
+        raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {told}"),)))
+    return replace(module, network=theirs, demand=requests[0].demand)
 
 
 def _verify_msccl(path: Path, against: Against) -> FileReport:
