@@ -50,7 +50,10 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
         return None
     try:
         clock = Clock.of(module.network, module.demand, schedule.model)
-    except (ValueError, OverflowError) as error:
+    except OverflowError:
+        findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
+        return None
+    except ValueError as error:
         findings.add("causality", "V0105", 0, f"transfers take no known time: {error}", "links with times that fit")
         return None
     if clock.total.size and int(clock.total.max()) >= LATEST:
