@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from collc.diagnostics import CheckFailed, CollcError, Diagnostic, UsageError
-from collc.files import drafting
+from collc.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
+from collc.files import drafting, write_file
+from collc.interrupts import stopping_at_interrupt
 from collc.outputs import FROM_NPU_TO_NPU, emits_of, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
 from collc.proofs import Proved, optimality, properties
@@ -22,6 +24,9 @@ from collc.ten.schedule import LinkModel
 
 PROOF_SECONDS = 60.0
 """How long Z3 may take for a proof where no time limit is given."""
+
+LONGEST = 2**62
+"""Picoseconds that a schedule may take: times are 64 bits wide."""
 
 
 @dataclass
@@ -68,8 +73,14 @@ class Build:
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
-        context = self._context()
-        module = self._measured(self._synthesized(context))
+        try:
+            with stopping_at_interrupt() as interrupted:
+                module = self._synthesized(self._context(interrupted))
+            module = self._measured(module)
+        except OverflowError as error:
+            message = f"transfers on '{self.request.network.name}' take longer than {LONGEST // 10**12 // 86400} days"
+            hint = "look at the units of bandwidths, latencies and sizes"
+            raise SourceError(Diagnostic("C0204", message, self.request.span, hint=hint)) from error
         self._verify(module)
         self._check_limits()
         self._prove(module)
@@ -109,16 +120,17 @@ class Build:
     def _model(self) -> LinkModel:
         return LinkModel(str(self._option("link_model", self.settings.link_model) or "store"))
 
-    def _context(self) -> Context:
+    def _context(self, interrupted: Callable[[], bool]) -> Context:
         settings = self.settings
         limit = self._option("time_limit", settings.time_limit)
-        deadline = None if limit is None else time.monotonic() + float(limit)
+        deadline = math.inf if limit is None else time.monotonic() + float(limit)
         effort = Effort(
             seed=int(self._option("seed", settings.seed) or 0),
             trials=int(self._option("trials", settings.trials) or 1),
             threads=int(self._option("threads", settings.threads) or 1),
-            stop=lambda: deadline is not None and time.monotonic() >= deadline,
+            stop=lambda: interrupted() or time.monotonic() >= deadline,
             progress=self.progress,
+            time_limit=None if limit is None else float(limit),
         )
         hand = {
             number: Hand(run.algorithm or "", run.moves, run.span)
@@ -182,6 +194,8 @@ class Build:
         assert module.schedule is not None
         bound = lower_bound(module.network, module.demand, module.model)
         taken = module.schedule.collective_time(module.network, module.demand)
+        if not 0 <= max(taken, bound.time) < LONGEST:
+            raise OverflowError
         self._known = replace(
             self._known,
             links=module.network.link_count,
@@ -241,6 +255,4 @@ class Build:
         path = self.settings.certificate
         texts = [text for answer in answers.values() for text in answer.certificates.values()]
         if path is not None and texts:
-            with drafting() as draft:
-                draft.new(path).write_text("(reset)\n".join(texts), encoding="utf-8")
-                draft.publish()
+            write_file(path, "(reset)\n".join(texts))

@@ -145,6 +145,33 @@ class Pccl(Way):
 
 
 @dataclass(frozen=True, slots=True)
+class Symmetric(Way):
+    """The schedule of one NPU, moved by the translations of a Cayley graph."""
+
+    name: ClassVar[str] = "symmetric"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.symmetric import symmetric
+
+        return symmetric(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Exact(Way):
+    """Least steps, proved by Z3. steps: at most so many in each phase."""
+
+    name: ClassVar[str] = "exact"
+    steps: int | None = None
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.exact import exact
+
+        return exact(task, effort, most=self.steps)
+
+
+@dataclass(frozen=True, slots=True)
 class Auto(Synthesis):
     """Picks among the other ways by demand and network."""
 
@@ -223,7 +250,7 @@ class Verify:
         return module
 
 
-_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Overlapped, Invert, Verify)
+_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Symmetric, Exact, Overlapped, Invert, Verify)
 
 PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in _KINDS}
 """All passes by name."""
@@ -251,6 +278,9 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
         if type(value).__name__ not in known[option].split(" | "):
             message = f"option '{option}' of '{name}' is {known[option].removesuffix(' | None')}, not {value!r}"
             raise UsageError(Diagnostic("U0103", message))
+        least = 0 if option == "seed" else 1
+        if type(value) is int and value < least:
+            raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is at least {least}, not {value}"))
     return kind(**given)
 
 

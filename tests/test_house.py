@@ -78,6 +78,7 @@ def test_the_rooms_below_import_nothing_from_above() -> None:
         "commands",
         "driver",
         "building",
+        "interrupts",
         "verifying",
         "named",
         "outputs",
@@ -99,7 +100,7 @@ def stem(module: str, parts: dict[str, str]) -> str:
 
 
 def test_one_way_of_synthesis_imports_no_other() -> None:
-    shared = {"task", "bounds", "invert", "compose", "routing", "conditions"}
+    shared = {"task", "bounds", "invert", "compose", "routing", "conditions", "dimensions"}
     together = {"auto"}
     parts = {"matching": "tacos"}
     for module, found in IMPORTS.items():

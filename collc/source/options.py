@@ -13,7 +13,7 @@ from collc.source.expressions import Argument
 from collc.source.frames import Frame
 from collc.source.problems import fail
 from collc.source.program import OptionValue
-from collc.source.types import BOOL, BYTES, FLOAT, INT, RANGE, STRING, TIME, Kind, Type
+from collc.source.types import BYTES, FLOAT, INT, RANGE, STRING, TIME, Kind, Type
 from collc.source.values import Interval, Value
 from collc.wording import did_you_mean, listed
 
@@ -52,14 +52,8 @@ STRATEGIES: Final[dict[str, Options]] = {
     "auto": TIMED,
     "tacos": SEARCH,
     "pccl": SEARCH,
-    "exact": {
-        **TIMED,
-        "steps": Option(INT, least=0),
-        "rounds": Option(INT, least=0),
-        "chunks": Option(INT, least=1),
-        "pareto": Option(BOOL),
-    },
-    "symmetric": {"seed": SEED, "link_model": LINK_MODEL},
+    "exact": {**TIMED, "steps": Option(INT, least=1)},
+    "symmetric": SEARCH,
     "overlapped": SEARCH,
     "hierarchical": SEARCH,
     "themis": SEARCH,

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.diagnostics import CollcError
 from collc.synthesis.invert import invert_schedule
 from collc.synthesis.task import Task
 from collc.ten.demand import ChunkTable, Demand, HolderSets, Op, Run, Standard
@@ -134,7 +135,13 @@ def _solve_copies(
     release = np.zeros(len(inner.demand.chunks), np.int64)
     np.maximum.at(release, reduced.chunk, arrivals)
     reserved = Transfers.joined([reduced] if fixed is None else [reduced, fixed])
-    schedule = way(replace(task, release=release, reserved=reserved))
+    try:
+        schedule = way(replace(task, release=release, reserved=reserved))
+    except CollcError:
+        # Some ways need links that are free from the start.
+        if after is None:
+            raise
+        return after
     early = replace(phase, module=replace(inner, schedule=schedule))
     return early if after is None or _end(early) < _end(after) else after
 

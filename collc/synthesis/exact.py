@@ -20,15 +20,19 @@ from collc.synthesis.routing import distances
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
+SECONDS = 60.0
+"""How long a search takes at most where nothing else is said."""
+
 SLICE_MS = 500
 """How long Z3 works before it is asked whether to stop, at first; it doubles."""
 
 
-def exact(task: Task, effort: Effort, timeout: float = 60.0) -> Schedule:
+def exact(task: Task, effort: Effort, timeout: float | None = None, most: int | None = None) -> Schedule:
     """A schedule of as few steps as possible, proved.
 
-    timeout: seconds for the whole search. Raises SourceError where links or chunks differ, links or chunks
-    are planned already, or the network has switches; NoSchedule where the time is over.
+    timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it
+    may have. Raises SourceError where links or chunks differ, links or chunks are planned already, or the network
+    has switches; NoSchedule where the time is over, or where more than `most` steps are needed.
     """
     conditions = conditions_of(task)
     if not len(conditions):
@@ -39,9 +43,10 @@ def exact(task: Task, effort: Effort, timeout: float = 60.0) -> Schedule:
         task.network, np.ones(task.network.link_count, np.int64), np.arange(task.network.device_count, dtype=np.int32)
     )
     conditions.far(hops[conditions.targets])
-    end = monotonic() + timeout
+    seconds = timeout if timeout is not None else SECONDS if effort.time_limit is None else effort.time_limit
+    end = monotonic() + seconds
     steps = max(1, -(-task_bound(task).time // step))
-    while True:
+    while most is None or steps <= most:
         effort.progress(0.0, f"exact: looking for {steps} steps")
         question = _Encoding(conditions, hops.tolist(), steps)
         answer = question.ask(end, effort)
@@ -49,14 +54,11 @@ def exact(task: Task, effort: Effort, timeout: float = 60.0) -> Schedule:
             rows = question.transfers()
             return RowSchedule(task.model, replace(rows, start=rows.start * step))
         if answer is None:
-            raise NoSchedule(
-                Diagnostic(
-                    "S0201",
-                    f"no schedule was found within {timeout:g} s; there is none of fewer than {steps} steps",
-                    hint="give it more time, or use another way of synthesis",
-                )
-            )
+            within = f"within {seconds:g} s" if monotonic() >= end else "before it was stopped"
+            message = f"no schedule was found {within}; there is none of fewer than {steps} steps"
+            raise NoSchedule(Diagnostic("S0201", message, hint="give it more time, or use another way of synthesis"))
         steps += 1
+    raise NoSchedule(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes {steps} at least"))
 
 
 def _need_steps(conditions: Conditions) -> None:
@@ -129,7 +131,10 @@ class _Encoding:
         self.solver.add(*(has[w, self._steps] for w in wanting))
 
     def ask(self, end: float, effort: Effort) -> bool | None:
-        """Whether a schedule exists; None where the time is over, or `effort.stop` says so."""
+        """Whether a schedule exists; None where the time is over, `effort.stop` says so, or on Ctrl-C.
+
+        Z3 takes the signal itself while it works, so that nobody waits for the end of a slice.
+        """
         slice_ms = SLICE_MS
         while (left := end - monotonic()) > 0 and not effort.stop():
             self.solver.set("timeout", max(1, min(slice_ms, int(left * 1000))))
@@ -137,6 +142,8 @@ class _Encoding:
             answer = self.solver.check()
             if answer != self._z3.unknown:
                 return answer == self._z3.sat
+            if "interrupted" in self.solver.reason_unknown():
+                return None
             slice_ms *= 2
         return None
 

@@ -44,7 +44,8 @@ class Effort:
 
     seed: of all random choices. trials: independent attempts, the best is kept. threads: at most so
     many; the result does not depend on it. stop: polled now and then; True: return the best so far,
-    or raise NoSchedule. progress: called with a share from 0 to 1 and a few words.
+    or raise NoSchedule. progress: called with a share from 0 to 1 and a few words. time_limit: the
+    seconds after which `stop` will ask to; None where it will not.
     """
 
     seed: int = 0
@@ -52,3 +53,4 @@ class Effort:
     threads: int = 1
     stop: Callable[[], bool] = lambda: False
     progress: Callable[[float, str], None] = lambda _share, _words: None
+    time_limit: float | None = None

@@ -1,0 +1,148 @@
+"""Ways of synthesis through the command line: `synthesize exact`, `--algorithm`, time limits and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from collc.cli import main
+from collc.interrupts import stopping_at_interrupt
+from collc.passes import PASSES, WAYS
+from collc.source.options import STRATEGIES
+
+HEAD = "import std.topologies\nimport std.collectives\n"
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
+STEP = 20_031_250
+
+
+@pytest.fixture
+def compiled(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str, *words: str):
+        Path("p.coll").write_text(HEAD + text)
+        code = main(["compile", "p.coll", "--json", *words])
+        out, err = capsys.readouterr()
+        return code, json.loads(out)["schedules"][0] if out else None, err
+
+    return run
+
+
+def program(shape: str, run: str, way: str = "") -> str:
+    return f"topology t = {shape.replace(')', f', {LINK})')}\nschedule s on t {{ run {run} {way} emit ten }}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "run", "steps"),
+    [
+        ("ring(4)", "all_gather(t.npus, size: 8MiB, chunks: 2)", 3),
+        ("mesh2d(2, 2)", "all_to_all(t.npus, size: 4MiB)", 2),
+        ("torus2d(3, 3)", "reduce_scatter(t.npus, size: 9MiB)", 2),
+        ("ring(4)", "all_reduce(t.npus, size: 4MiB)", 4),
+    ],
+)
+def test_exact_finds_the_optimum(compiled, shape: str, run: str, steps: int) -> None:
+    code, schedule, _ = compiled(program(shape, run, "synthesize exact(time_limit: 60s)"))
+    assert (code, schedule["steps"], schedule["algorithm"]) == (0, steps, "exact")
+    assert Path("s.ten").exists()
+    assert compiled(program(shape, run), "--algorithm", "exact")[1]["steps"] == steps
+
+
+@pytest.mark.parametrize(
+    ("way", "words", "told"),
+    [
+        ("synthesize exact(steps: 2)", (), "it takes 3 at least"),
+        ("synthesize exact(time_limit: 1ps)", (), "no schedule was found within 1e-12 s"),
+        ("synthesize exact", ("--time-limit", "0.000001"), "no schedule was found within 1e-06 s"),
+    ],
+)
+def test_what_exact_does_not_find_is_no_schedule(compiled, way: str, words: tuple[str, ...], told: str) -> None:
+    code, _, err = compiled(program("ring(4)", "all_gather(t.npus, size: 8MiB, chunks: 2)", way), *words)
+    assert code == 3
+    assert told in err
+    assert not Path("s.ten").exists()
+
+
+def test_symmetric(compiled) -> None:
+    code, schedule, _ = compiled(program("torus2d(4, 4)", "all_gather(t.npus, size: 16MiB)", "synthesize symmetric"))
+    assert (code, schedule["steps"], schedule["algorithm"], schedule["efficiency"]) == (0, 4, "symmetric", 1.0)
+    code, _, err = compiled(program("mesh2d(4, 4)", "all_gather(t.npus, size: 16MiB)", "synthesize symmetric"))
+    assert code == 3
+    assert "not symmetric" in err
+
+
+def test_every_strategy_is_a_pass_with_its_options() -> None:
+    for name in WAYS:
+        options = STRATEGIES[name]
+        own = set(PASSES[name].__dataclass_fields__)
+        assert own == set(options) - {"link_model", "time_limit"}, name
+
+
+SLOW = """
+topology t = mesh2d(4, 4, bandwidth: 50GiB/s, latency: 0.5us)
+schedule s on t { run %s synthesize %s emit ten }
+"""
+
+COMPILE = """
+from pathlib import Path
+from collc.driver import compile_file
+from collc.settings import Settings
+report = compile_file(Path("p.coll"), Settings(output=Path("out")), lambda _share, _words: print("works", flush=True))
+raise SystemExit(int(report.schedules[0].exit))
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "way", "code"),
+    [
+        ("all_to_all(t.npus, size: 48MiB, chunks: 3)", "pccl(trials: 1000000)", 0),
+        ("all_gather(t.npus, size: 80MiB, chunks: 5)", "exact", 3),
+    ],
+)
+def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, way: str, code: int) -> None:
+    (tmp_path / "p.coll").write_text(HEAD + SLOW % (run, way))
+    with subprocess.Popen(
+        [sys.executable, "-c", COMPILE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.2)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err.decode()
+    assert (tmp_path / "out" / "s.ten").exists() == (code == 0)
+    if code == 0:
+        assert main(["verify", str(tmp_path / "out" / "s.ten")]) == 0
+
+
+def test_a_second_interrupt_ends_it_and_the_handler_is_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stopping_at_interrupt() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[bool] = []
+
+    def work() -> None:
+        with stopping_at_interrupt() as interrupted:
+            seen.append(interrupted() or signal.getsignal(signal.SIGINT) is not before)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
