@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from collc.building import Build
-from collc.diagnostics import UsageError
+from collc.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
 from collc.outputs import WRITERS, unknown_kind
-from collc.passes import make_pass, parse_pipeline
+from collc.passes import WAYS, make_pass, parse_pipeline
 from collc.report import CompileReport, ScheduleReport
 from collc.settings import Settings
 from collc.source.elaborate import load_program
+from collc.source.program import ScheduleRequest
+from collc.wording import listed
 
 
 def compile_file(
@@ -28,6 +30,7 @@ def compile_file(
     """
     _check(settings)
     program = load_program(path, settings.definitions, settings.only)
+    _check_files(program.schedules, settings, path)
     reports: list[ScheduleReport] = []
     for number, request in enumerate(program.schedules):
 
@@ -45,5 +48,28 @@ def _check(settings: Settings) -> None:
             raise UsageError(unknown_kind(kind))
     if settings.algorithm is not None:
         make_pass(settings.algorithm, {})
+        if settings.algorithm not in WAYS:
+            message = f"the pass '{settings.algorithm}' synthesizes nothing"
+            raise UsageError(Diagnostic("U0102", message, hint="there are " + listed(WAYS)))
     if settings.passes is not None:
         parse_pipeline(settings.passes)
+
+
+def _check_files(requests: Sequence[ScheduleRequest], settings: Settings, program: Path) -> None:
+    """Raise SourceError where two files would have one name, or one that of the program, before any work is done."""
+    taken: dict[Path, Span] = {}
+    for request in requests:
+        named = [(emit.path or f"{request.name}.{emit.kind}", emit.span) for emit in request.emits]
+        kinds = {emit.kind for emit in request.emits}
+        named += [
+            (f"{request.name}.{kind}", request.span) for kind in dict.fromkeys(settings.emit) if kind not in kinds
+        ]
+        for name, span in named:
+            path = (settings.output / name).resolve()
+            hint = "give one of them another name"
+            if path == program.resolve():
+                raise SourceError(Diagnostic("U0206", f"{name} would overwrite the program", span, hint=hint))
+            if path in taken:
+                notes = (Note("the other is written here", taken[path]),)
+                raise SourceError(Diagnostic("U0204", f"two files are called {name}", span, notes, hint))
+            taken[path] = span

@@ -24,7 +24,12 @@ def inside(folder: Path, name: str, span: Span | None = None) -> Path:
         message = f"'{name}' is not a file inside the output folder"
         hint = "give a relative name without '..', and the folder with -o DIR"
         raise SourceError(Diagnostic("U0201", message, span, hint=hint))
-    if path.is_dir():
+    try:
+        folder_there = path.is_dir()
+    except OSError as error:
+        message = f"'{name}' cannot be the name of a file: {error.strerror}"
+        raise SourceError(Diagnostic("U0201", message, span, hint="choose another name")) from error
+    if folder_there:
         raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))
     return path
 
@@ -72,6 +77,13 @@ class Draft:
             with contextlib.suppress(OSError):
                 temporary.unlink()
         self._pending.clear()
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text as UTF-8, whole or not at all. Raises UsageError where the folder cannot be written."""
+    with drafting() as draft:
+        draft.new(path).write_text(text, encoding="utf-8")
+        draft.publish()
 
 
 @contextlib.contextmanager
