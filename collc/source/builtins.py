@@ -16,6 +16,7 @@ from collc.source.problems import fail
 from collc.source.sets import flat
 from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, item_type, join
 from collc.source.values import Data, Interval, Lists, Value, integer, is_column
+from collc.wording import plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,3 +217,15 @@ ARITY: Final[dict[str, tuple[int, int]]] = {
     "index": (2, 2),
 }
 """Fewest and most arguments."""
+
+
+def check_arguments(call: Call) -> None:
+    """Raise SourceError where a builtin is called with too few or too many arguments, or with names for them."""
+    name, count = call.function.name, len(call.arguments)
+    least, most = ARITY[name]
+    for argument in call.arguments:
+        if argument.name is not None:
+            raise fail("E0212", f"the arguments of {name} have no names", argument.name.span)
+    if not least <= count <= most:
+        wants = plural(least, "argument") if least == most else f"{least} argument or more"
+        raise fail("E0212", f"{name} takes {wants}, not {count}", call.span)

@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.diagnostics import Note, SourceError, Span
 from collc.source.binding import match, parameter_type
-from collc.source.builtins import ARITY, BUILTINS
+from collc.source.builtins import BUILTINS, check_arguments
 from collc.source.context import transform_arguments
 from collc.source.expressions import (
     Argument,
@@ -58,11 +58,13 @@ from collc.source.types import (
     binary_type,
     comparable,
     fits,
+    holds,
     item_type,
     join,
     unary_type,
 )
-from collc.wording import did_you_mean, plural
+from collc.source.visit import ExpressionVisitor
+from collc.wording import did_you_mean
 
 VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
@@ -94,7 +96,7 @@ class Env:
         self.places[name.name] = name.span
 
 
-class ExpressionChecker:
+class ExpressionChecker(ExpressionVisitor[Env, Type]):
     """Finds the type of expressions of one file; mistakes go to `problems`, and the type is then ANY."""
 
     def __init__(self, file: FileScope, problems: Problems, global_type: Callable[[str, Span], Type | None]) -> None:
@@ -105,7 +107,7 @@ class ExpressionChecker:
     def type_of(self, node: Expr, env: Env) -> Type:
         """The type of an expression."""
         try:
-            return self._type(node, env)
+            return self._visit(node, env)
         except SourceError as error:
             self.problems.add(*error.diagnostics)
             return ANY
@@ -116,7 +118,7 @@ class ExpressionChecker:
         if not fits(given, wanted):
             self.problems.add(*wrong_type(given, wanted, what, node).diagnostics)
 
-    def _type(self, node: Expr, env: Env) -> Type:
+    def _literal(self, node: Expr) -> Type:
         match node:
             case IntLiteral():
                 return INT
@@ -124,52 +126,34 @@ class ExpressionChecker:
                 return FLOAT
             case QuantityLiteral():
                 if node.dimension == "bytes" and node.value.denominator != 1:
-                    raise fail("E0218", "not a whole number of bytes", node.span)
+                    raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
                 return NAMED[str(node.dimension)]
             case StringLiteral():
                 return STRING
             case BoolLiteral():
                 return BOOL
-            case Name():
-                return self._name(node, env)
-            case Binary():
-                return self._binary(node, env)
-            case Unary():
-                return self._unary(node, env)
-            case Comparison():
-                return self._comparison(node, env)
-            case Range():
-                return self._range(node, env)
-            case _:
-                return self._composite(node, env)
-
-    def _composite(self, node: Expr, env: Env) -> Type:
-        match node:
-            case Member():
-                return self._member(node, env)
-            case Index():
-                return self._index(node, env)
-            case Call():
-                return self._call(node, env)
-            case Collection():
-                return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
-            case Comprehension():
-                inner = self.loop(node.clauses, node.condition, env)
-                return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
-            case Without():
-                self.expect(node.base, env, TOPOLOGY, "without")
-                for part in node.parts:
-                    for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
-                        self.place_indices(end, env)
-                return TOPOLOGY
             case _:
                 raise fail("E0211", "'*' stands only in indices", node.span)
+
+    def _collection(self, node: Collection, env: Env) -> Type:
+        return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
+
+    def _comprehension(self, node: Comprehension, env: Env) -> Type:
+        inner = self.loop(node.clauses, node.condition, env)
+        return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
+
+    def _without(self, node: Without, env: Env) -> Type:
+        self.expect(node.base, env, TOPOLOGY, "without")
+        for part in node.parts:
+            for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
+                self.place_indices(end, env)
+        return TOPOLOGY
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
         item: Type = ANY
         for given, span in found:
             joint = join(item, given)
-            if joint is None or given.kind in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY):
+            if joint is None or not holds(Kind(kind), given):
                 message = f"{item} and {given} in one {kind}" if joint is None else f"a {kind} does not hold {given}"
                 raise fail("E0216", message, span)
             item = joint
@@ -346,13 +330,7 @@ class ExpressionChecker:
     def _builtin(self, node: Call, env: Env) -> Type:
         name = node.function.name
         found = [self.type_of(a.value, env) for a in node.arguments]
-        least, most = ARITY[name]
-        for argument in node.arguments:
-            if argument.name is not None:
-                raise fail("E0212", f"the arguments of {name} have no names", argument.name.span)
-        if not least <= len(found) <= most:
-            wants = plural(least, "argument") if least == most else f"{least} argument or more"
-            raise fail("E0212", f"{name} takes {wants}, not {len(found)}", node.span)
+        check_arguments(node)
         wrong = [k for k, given in enumerate(found) if not _takes(name, k, given, len(found))]
         if wrong:
             argument = node.arguments[wrong[0]].value

@@ -6,12 +6,13 @@ import numpy as np
 
 from collc.diagnostics import Span
 from collc.source import limits, operators
+from collc.source.arithmetic import concatenated
 from collc.source.expressions import QuantityLiteral
 from collc.source.frames import Frame
 from collc.source.problems import fail
 from collc.source.sets import made_unique
 from collc.source.shapes import Topology
-from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, item_type, join
+from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, holds, item_type, join
 from collc.source.values import INT64, Data, Interval, Lists, Rows, Value, column, one_list, stacked
 
 
@@ -20,7 +21,7 @@ def quantity(node: QuantityLiteral) -> Value:
     kind = NAMED[str(node.dimension)]
     if kind.kind is Kind.BYTES:
         if node.value.denominator != 1:
-            raise fail("E0218", "not a whole number of bytes", node.span)
+            raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
         return Value(kind, int(node.value))
     return Value(kind, node.value)
 
@@ -84,8 +85,11 @@ def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Valu
     item: Type = ANY
     for value in values:
         joint = join(item, value.type)
-        if joint is None or value.type.kind in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY):
-            raise fail("E0216", f"{item} and {value.type} in one {kind}", span)
+        if joint is None or not holds(kind, value.type):
+            message = (
+                f"{item} and {value.type} in one {kind}" if joint is None else f"a {kind} does not hold {value.type}"
+            )
+            raise fail("E0216", message, span)
         item = joint
     home = common_home(values, span) if span is not None else next((v.home for v in values if v.home), None)
     if values and isinstance(values[0].data, Lists):
@@ -94,6 +98,20 @@ def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Valu
         content = column([operators.promoted(v, item).data for v in values], item.kind)
     lists = one_list(content)
     return Value(Type(kind, item), made_unique(lists) if kind is Kind.SET else lists, home)
+
+
+def chained(left: Value, right: Value, kind: Type, span: Span) -> Value:
+    """`[1, 2] + [3]`, both uniform. Raises SourceError where that gets too long."""
+    lengths = [int(v.data.lengths[0]) for v in (left, right)]
+    limits.check_count("items of a list", sum(lengths), span)
+    if not all(lengths):
+        return Value(kind, (left if lengths[0] else right).data, left.home or right.home)
+    if isinstance(left.data.content, Lists) or isinstance(right.data.content, Lists):
+        return assembled([*unpacked(left), *unpacked(right)], Kind.LIST, span)
+    home = common_home([left, right], span)
+    item = item_type(kind) or ANY
+    parts = [operators.promoted(Value(item_type(v.type) or ANY, v.data.only()), item).data for v in (left, right)]
+    return Value(kind, one_list(concatenated(*parts)), home)
 
 
 def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:

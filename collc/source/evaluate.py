@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from collc.diagnostics import Note, SourceError, Span
 from collc.source import limits, operators
-from collc.source.builtins import BUILTINS, FunctionCall
+from collc.source.builtins import BUILTINS, FunctionCall, check_arguments
 from collc.source.containers import (
     assembled,
+    chained,
     coerced,
     common_home,
     picked,
@@ -20,7 +21,6 @@ from collc.source.containers import (
     quantity,
     regrouped,
     slice_numbers,
-    unpacked,
 )
 from collc.source.expressions import (
     Binary,
@@ -59,6 +59,7 @@ from collc.source.types import (
     Type,
     binary_type,
     comparable,
+    holds,
     item_type,
     join,
     list_of,
@@ -80,6 +81,7 @@ from collc.source.values import (
     topology_value,
     truth,
 )
+from collc.source.visit import ExpressionVisitor
 
 
 class Host(Protocol):
@@ -106,7 +108,7 @@ class NotVectorised(Exception):
     """An expression that has to be evaluated one iteration after another."""
 
 
-class Evaluator:
+class Evaluator(ExpressionVisitor[Frame, Value]):
     """Evaluates the expressions of one file."""
 
     def __init__(self, host: Host) -> None:
@@ -157,7 +159,7 @@ class Evaluator:
     def _open(self, node: Expr, frame: Frame) -> Value:
         """Like value, but parts of topologies stay open for more members and indices."""
         try:
-            return self._evaluated(node, frame)
+            return self._visit(node, frame)
         except NotVectorised:
             return self._by_row(node, frame)
 
@@ -175,7 +177,7 @@ class Evaluator:
             raise fail("E0216", "this has different types in different iterations", node.span)
         return result
 
-    def _evaluated(self, node: Expr, frame: Frame) -> Value:
+    def _literal(self, node: Expr) -> Value:
         match node:
             case IntLiteral():
                 return integer(node.value)
@@ -187,37 +189,13 @@ class Evaluator:
                 return string(node.value)
             case BoolLiteral():
                 return truth(node.value)
-            case Name():
-                return self._name(node, frame)
-            case Binary():
-                return self._binary(node, frame)
-            case Unary():
-                return self._unary(node, frame)
-            case Comparison():
-                return self._comparison(node, frame)
-            case Range():
-                return self._range(node, frame)
-            case _:
-                return self._composite(node, frame)
-
-    def _composite(self, node: Expr, frame: Frame) -> Value:
-        match node:
-            case Member():
-                return self._member(node, frame)
-            case Index():
-                return self._index(node, frame)
-            case Call():
-                return self._call(node, frame)
-            case Collection():
-                return self._collection(node, frame)
-            case Comprehension():
-                return self._comprehension(node, frame)
-            case Without():
-                if frame.rows is not None:
-                    raise fail("E0303", "a topology is not made inside a loop", node.span)
-                return topology_value(self.host.without(node, frame))
             case _:
                 raise fail("E0211", "'*' stands only in indices", node.span)
+
+    def _without(self, node: Without, frame: Frame) -> Value:
+        if frame.rows is not None:
+            raise fail("E0303", "a topology is not made inside a loop", node.span)
+        return topology_value(self.host.without(node, frame))
 
     def _name(self, node: Name, frame: Frame) -> Value:
         value = frame.find(node.name)
@@ -241,16 +219,16 @@ class Evaluator:
         if kind.kind is Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
         if kind.kind in (Kind.LIST, Kind.STRING):
-            return self._concatenated(left, right, kind)
+            return self._concatenated(node, left, right, kind)
         return operators.arithmetic(node, left, right, kind, frame)
 
-    def _concatenated(self, left: Value, right: Value, kind: Type) -> Value:
+    def _concatenated(self, node: Binary, left: Value, right: Value, kind: Type) -> Value:
         if left.varies or right.varies:
             raise NotVectorised
         if kind.kind is Kind.STRING:
+            limits.check_count("characters of a string", len(left.data) + len(right.data), node.span)
             return string(left.data + right.data)
-        items = [*unpacked(left), *unpacked(right)]
-        return assembled(items, Kind.LIST)
+        return chained(left, right, kind, node.span)
 
     def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`, whose right side is looked at only where it matters."""
@@ -307,6 +285,7 @@ class Evaluator:
             if frame.rows is not None:
                 raise fail("E0303", "a topology is not made inside a loop", node.span)
             return topology_value(self.host.topology_called(node, frame))
+        check_arguments(node)
         values = [self.value(a.value, frame) for a in node.arguments]
         result = BUILTINS[name](FunctionCall(name, values, node, frame))
         if result is None:
@@ -460,7 +439,7 @@ class Evaluator:
         outer_rows = frame.rows
         count = inner.rows or 0
         item = self.value(node.item, inner) if count else Value(ANY, np.empty(0, np.int64))
-        if item.type.kind in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY):
+        if not holds(Kind(node.kind), item.type):
             raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
         data = as_rows(item, inner).data
         at = rows_in(inner, frame)

@@ -11,6 +11,8 @@ MAX_LINKS: Final = 10_000_000
 MAX_CHUNKS: Final = 10_000_000
 MAX_DEVICES: Final = 10_000_000
 MAX_ITERATIONS: Final = 20_000_000
+MAX_ITEMS: Final = 20_000_000
+MAX_CHARACTERS: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
@@ -20,6 +22,8 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
     "chunks": ("E0803", MAX_CHUNKS),
     "NPUs and switches": ("E0804", MAX_DEVICES),
     "iterations": ("E0805", MAX_ITERATIONS),
+    "items of a list": ("E0809", MAX_ITEMS),
+    "characters of a string": ("E0809", MAX_CHARACTERS),
     "statements of a schedule": ("E0808", MAX_RUNS),
 }
 

@@ -30,6 +30,11 @@ MAX_ERRORS: Final = 50
 """Errors told of one file."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 class Recovery:
@@ -56,6 +61,7 @@ class Recovery:
                 self._parser.feed(token)
                 position += 1
             else:
+                self._first = 0
                 position = self._returned(position)
                 position = self._repaired(position) or self._resumed(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
@@ -326,7 +332,7 @@ class Recovery:
             hint = (
                 f"'{_CLOSING[bracket.kind]}' would close it"
                 if bracket
-                else "take it away, or find the '{' it belongs to"
+                else f"take it away, or find the '{_OPENING[token.kind]}' it belongs to"
             )
             self._tell("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
         elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
@@ -374,9 +380,10 @@ class Recovery:
                 "E0103", "this 'else' has no 'if'", self._span(token), hint="it stands right after the '}' of an 'if'"
             )
             return
-        homes = [f"a {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
-        where = "in the body of a " + body if body != "file" else "at the top of a file"
-        if body == "file" and len(self._levels()) > 1:
+        homes = [f"{_article(home)} {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
+        where = f"in the body of {_article(body)} {body}" if body != "file" else "at the top of a file"
+        bracket = self._open_bracket()
+        if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside of a block"
         belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
         self._tell("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)

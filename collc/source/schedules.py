@@ -59,6 +59,7 @@ class _Draft:
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
     statements: int = 0
+    poisoned: bool = False
 
 
 class ScheduleBuilder:
@@ -77,7 +78,7 @@ class ScheduleBuilder:
         before = len(self.problems.found)
         self._check_complete(topology, node)
         self._body(node.body, self.context.root.inner(), draft)
-        if len(self.problems.found) > before:
+        if len(self.problems.found) > before or draft.poisoned:
             raise Poisoned
         if not draft.runs:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
@@ -120,7 +121,10 @@ class ScheduleBuilder:
             draft.statements += 1
             limits.check_count("statements of a schedule", draft.statements, node.span)
             with self.problems.collect():
-                self._statement(node, frame, draft)
+                try:
+                    self._statement(node, frame, draft)
+                except Poisoned:
+                    draft.poisoned = True
 
     def _statement(self, node: Statement, frame: Frame, draft: _Draft) -> None:
         evaluator = self.context.evaluator
@@ -369,8 +373,8 @@ def _told(problem: Unreachable, topology: Topology, demand: Demand, draft: _Draf
         names.append(f"{len(problem.side) - 8} more")
     cut = f"no link leaves {listed(names)}" if problem.forward else f"no link leads into {listed(names)} from elsewhere"
     run = demand.runs[problem.run]
-    what = f"chunk {demand.chunk_name(problem.chunk)}" if problem.chunk is not None else f"what {source} has"
-    message = f"{run.collective} is impossible on '{topology.name}': {what} can't get to {target}"
+    what = f"what {source} has can't get to {target}"
     if problem.chunk is not None:
-        message += f" from {source}"
+        what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
+    message = f"{run.collective} is impossible on '{topology.name}': {what}"
     return fail("E0412", message, draft.requests[problem.run].span, Note(cut))

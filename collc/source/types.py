@@ -104,6 +104,13 @@ def item_type(container: Type) -> Type | None:
             return None
 
 
+def holds(container: Kind, item: Type) -> bool:
+    """Whether lists, or sets, of something can be made: a set has no order, so its items are single things."""
+    if item.kind in (Kind.LIST, Kind.SET, Kind.GROUP, Kind.DEVICES):
+        return container is Kind.LIST
+    return item.kind not in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY)
+
+
 def fits(given: Type, wanted: Type) -> bool:
     """Whether a value of one type may stand where the other is wanted."""
     a, b = given.kind, wanted.kind

@@ -14,6 +14,9 @@ from collc.ten.network import Network
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
+MAX_LISTED = 1_000_000
+"""Chunks of a run that are listed to find the one that is told."""
+
 ALL_TO_ALL = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all"})
 
 
@@ -21,7 +24,7 @@ ALL_TO_ALL = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_al
 class Unreachable:
     """A chunk that cannot get to an NPU.
 
-    run: number of the run. chunk: number in the demand, None where the chunks are not listed.
+    run: number of the run. chunk: number in the demand, None in a run of more than MAX_LISTED chunks.
     source, target: NPUs. side: int32, devices; where forward, all that `source` reaches, else all that
     reach `target`, whichever are fewer: no link leaves, or enters, them.
     """
@@ -67,13 +70,32 @@ def _unreachable(network: Network, demand: Demand, number: int, run: Run) -> Unr
     group = run.group
     standard = run.standard
     if standard is not None and standard.kind in ALL_TO_ALL and len(group):
-        return _connected(network, number, group)
+        pair = _parted(network, group)
+        if pair is not None and len(run.pattern) > MAX_LISTED:
+            return _told(network, number, None, (pair[0],), pair[1])
+        return _cut_off(network, demand, number) if pair is not None else None
     table = run.pattern.expand()
     if len(table) == 0:
         return None
     involved = np.unique(table.sets.members)
-    if len(involved) == 0 or _connected(network, number, involved.astype(np.int32)) is None:
+    if len(involved) == 0 or _parted(network, involved.astype(np.int32)) is None:
         return None
+    return _cut_off(network, demand, number)
+
+
+def _parted(network: Network, group: Ints) -> tuple[int, int] | None:
+    """A member that does not reach another, and that other; None where all reach each other."""
+    first = int(group[0])
+    away = group[~reached(network, [first])[group]]
+    if len(away):
+        return first, int(away[0])
+    cut_off = group[~reached(network, [first], backward=True)[group]]
+    return (int(cut_off[0]), first) if len(cut_off) else None
+
+
+def _cut_off(network: Network, demand: Demand, number: int) -> Unreachable | None:
+    """The first chunk of a run that cannot get to an NPU, None where all can."""
+    table = demand.runs[number].pattern.expand()
     first = int(demand.first_chunk[number])
     ahead: dict[tuple[int, ...], Bools] = {}
     seen: set[tuple[int, int, bool]] = set()
@@ -92,16 +114,6 @@ def _unreachable(network: Network, demand: Demand, number: int, run: Run) -> Unr
             if missing and sources:
                 return _told(network, number, first + chunk, sources, missing[0])
     return None
-
-
-def _connected(network: Network, run: int, group: Ints) -> Unreachable | None:
-    """Whether all members reach each other."""
-    first = int(group[0])
-    away = group[~reached(network, [first])[group]]
-    if len(away):
-        return _told(network, run, None, (first,), int(away[0]))
-    cut_off = group[~reached(network, [first], backward=True)[group]]
-    return _told(network, run, None, (int(cut_off[0]),), first) if len(cut_off) else None
 
 
 def _told(network: Network, run: int, chunk: int | None, sources: tuple[int, ...], target: int) -> Unreachable:
