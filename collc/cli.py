@@ -123,7 +123,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.xml")
+    add("file", type=Path, metavar="FILE")
     add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load it")
     add("--svg", type=Path, metavar="FILE.svg", help="draw it")
     add("--json", action="store_true", help="one JSON object on stdout")
@@ -134,7 +134,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "check": ("check syntax, names, types and units of a program; synthesize nothing", _check_arguments),
     "verify": ("check a schedule or an MSCCL file, ours or not", _verify_arguments),
     "run": ("run an MSCCL file on random data and compare with NumPy", _run_arguments),
-    "inspect": ("show what is in an MSCCL file", _inspect_arguments),
+    "inspect": ("show what is in an MSCCL file or plan", _inspect_arguments),
     "fmt": ("lay programs out in the canonical way", _fmt_arguments),
     "std": ("list the standard library, or show one of it", _std_arguments),
     "explain": ("tell more about the code of a message", _explain_arguments),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -13,14 +13,13 @@ from collc.diagnostics import Diagnostic, Exit, SourceError
 from collc.terminal import progress, show_table, tell
 
 if TYPE_CHECKING:
-    from collc.msccl.inspect import GpuRow
     from collc.msccl.run import RunReport
 
 
-def _print_json(answer: dict[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
+def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
     from collc.rendering import as_json
 
-    print(json.dumps(answer | {"diagnostics": as_json(diagnostics)}, indent=2))
+    print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
 
 
 def compile_command(chosen: argparse.Namespace) -> Exit:
@@ -90,7 +89,7 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: one canonical layout."""
-    from collc.files import drafting
+    from collc.files import write_file
     from collc.reading import read_text
     from collc.source.format import format_source
     from collc.source.parse import MAX_BYTES
@@ -105,9 +104,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
             print(f"{path} would be laid out anew", file=sys.stderr)
             code = Exit.CHECK_FAILED
             continue
-        with drafting() as draft:
-            draft.new(path).write_text(text, encoding="utf-8")
-            draft.publish()
+        write_file(path, text)
         print(f"{path} laid out anew", file=sys.stderr)
     return code
 
@@ -174,38 +171,23 @@ def _run_row(report: RunReport) -> tuple[str, ...]:
     return placement, str(report.seed), str(report.messages), outcome, f"{report.error:.1e}"
 
 
-_TOTALS: Final = (
-    *("name", "coll", "proto", "nchunksperloop", "connections", "channels"),
-    *("threadblocks", "steps", "messages", "scratch", "fused", "chain"),
-)
-
-
 def inspect_command(chosen: argparse.Namespace) -> Exit:
-    """`collc inspect`: what is in an MSCCL file."""
-    from collc.files import drafting
-    from collc.msccl.inspect import inspect_file, svg
+    """`collc inspect`: what is in an MSCCL file or an MSCCL++ plan."""
+    import textwrap
 
-    found = inspect_file(chosen.file, chosen.profile)
+    from collc.files import write_file
+    from collc.msccl.inspect import inspection_of
+
+    found = inspection_of(chosen.file, chosen.profile)
     if chosen.svg is not None:
-        with drafting() as draft:
-            draft.new(chosen.svg).write_text(svg(found), encoding="utf-8")
-            draft.publish()
-    totals = {name: getattr(found, name) for name in _TOTALS}
+        write_file(chosen.svg, found.svg())
     if chosen.json:
-        _print_json(totals | {"gpus": [asdict(row) for row in found.gpus]})
+        _print_json(found.as_json())
         return Exit.DONE
-    columns = ("gpu", "threadblocks", "sends to", "receives from", "channels", "steps", "longest", "i/o/s chunks")
-    show_table(columns, [_gpu_row(row) for row in found.gpus])
-    print(", ".join(f"{name} {value}" for name, value in totals.items()))
+    show_table(*found.table())
+    totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
+    print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
     return Exit.DONE
-
-
-def _gpu_row(row: GpuRow) -> tuple[str, ...]:
-    sends, receives, channels = (
-        " ".join(map(str, numbers)) for numbers in (row.sends_to, row.receives_from, row.channels)
-    )
-    chunks = "/".join(map(str, row.chunks))
-    return str(row.gpu), str(row.threadblocks), sends, receives, channels, str(row.steps), str(row.longest), chunks
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {

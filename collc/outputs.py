@@ -107,7 +107,8 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
             placed = (d if d.span else replace(d, span=request.span) for d in error.diagnostics)
             raise type(error)(*placed) from error
         for name, outcome in written.checks.items():
-            checks[name] = min(outcome, checks.get(name, outcome), key=WORST_FIRST.index)
+            found = (outcome, checks.get(name, outcome))
+            checks[name] = next(worst for worst in WORST_FIRST if worst in found)
         notes += written.notes
         diagnostics += written.diagnostics
     return Output(checks, tuple(notes), tuple(diagnostics))

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from xml.sax.saxutils import escape
 
 import numpy as np
 
-from collc.diagnostics import CheckFailed
 from collc.msccl.check.connections import connect
-from collc.msccl.check.findings import Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Findings, unreadable
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
-from collc.msccl.check.reader import Profile, Reader
+from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, replay, waits
+from collc.msccl.inspect_plan import PlanInspection, inspect_plan
+from collc.msccl.picture import DRAWN_GPUS, Box, Group, draw, ranges
 
 COLORS: Final = {
-    Kind.S: "#4c78a8",
-    Kind.R: "#72b7b2",
-    Kind.RCS: "#54a24b",
-    Kind.RRS: "#f58518",
-    Kind.RRC: "#eeca3b",
-    Kind.RRCS: "#e45756",
-    Kind.CPY: "#b0b0b0",
-    Kind.RE: "#b279a2",
-    Kind.NOP: "#e8e8e8",
+    "s": "#8fb4dc",
+    "r": "#9fd5d0",
+    "rcs": "#98cf8f",
+    "rrs": "#fbbf77",
+    "rrc": "#f5e08a",
+    "rrcs": "#f0989a",
+    "cpy": "#cfcfcf",
+    "re": "#d3a9cb",
+    "nop": "#f2f2f2",
 }
-DRAWN_GPUS: Final = 16
-_CELL: Final = 46
-_ROW: Final = 22
-_LABEL: Final = 210
+"""Light enough for black letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +48,20 @@ class GpuRow:
     kinds: dict[str, int]
     dependencies: int
     chunks: tuple[int, int, int]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table with `COLUMNS`."""
+        peers = ranges(self.sends_to), ranges(self.receives_from)
+        counts = str(self.steps), str(self.longest), "/".join(map(str, self.chunks))
+        return str(self.gpu), str(self.threadblocks), *peers, ranges(self.channels), *counts
+
+
+_TOTALS: Final = (
+    *("name", "coll", "proto", "nchunksperloop", "connections", "channels"),
+    *("threadblocks", "steps", "messages", "scratch", "fused", "chain"),
+)
+COLUMNS: Final = ("gpu", "tbs", "to", "from", "channels", "steps", "longest", "i/o/s")
+"""Headings of the table of GPUs: threadblocks, peers, channels, steps in all and in the longest threadblock, chunks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +88,44 @@ class Inspection:
     chain: int
     program: FileProgram
 
+    def totals(self) -> dict[str, object]:
+        """What holds for the whole file."""
+        return {name: getattr(self, name) for name in _TOTALS}
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, for `inspect --json`."""
+        return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Headings and rows."""
+        return COLUMNS, [row.cells() for row in self.gpus]
+
+    def svg(self) -> str:
+        """The threadblocks as rows of steps, coloured by operation; the first 16 GPUs of large files."""
+        program, ranks = self.program, self.program.ngpus
+        drawn = min(ranks, DRAWN_GPUS)
+        some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
+        what = f"{self.coll}, {ranks} GPUs, {self.threadblocks} threadblocks"
+        name = self.name or "MSCCL program"
+        return draw(f"{name}: {what}{some}", COLORS, [_group(program, gpu) for gpu in range(drawn)])
+
+
+def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | PlanInspection:
+    """Inspect an MSCCL file or an MSCCL++ plan, whichever it is, told by its first character.
+
+    Raises UsageError where it can't be opened, CheckFailed where it can't be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096).lstrip()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return inspect_plan(path) if head[:1] in (b"{", b"[") else inspect_file(path, profile)
+
 
 def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
     """Read a file and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
-    findings = Findings()
-    try:
-        program = Reader(profile, findings).read(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if program is None:
-        raise CheckFailed(*(told for told in diagnostics(findings, path) if not told.warning))
+    program = read_file(path, profile, Findings())
     connections, kinds = connect(program), program.steps.kind
     moving = SENDS[kinds] | RECEIVES[kinds]
     both = SENDS[kinds] & RECEIVES[kinds]
@@ -162,60 +200,21 @@ def _sound(program: FileProgram) -> bool:
     return bool((steps.depid < count).all() and peers.all())
 
 
-def svg(inspection: Inspection) -> str:
-    """The threadblocks as rows of steps, coloured by operation; the first 16 GPUs of large files."""
-    program = inspection.program
-    drawn = min(program.ngpus, DRAWN_GPUS)
-    last = int(program.gpu_first[drawn])
-    longest = int(np.diff(program.tbs.first[: last + 1]).max(initial=0))
-    width = max(_LABEL + longest * _CELL + 20, 640)
-    height = 70 + drawn * 26 + last * _ROW + 20
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(10, 22, _title(inspection, drawn), 15),
-        *_legend(),
-        *_gpus(program, drawn),
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
+def _group(program: FileProgram, gpu: int) -> Group:
+    chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, program.chunks[gpu].tolist(), strict=True))
+    tbs, rows = program.tbs, list[tuple[str, list[Box]]]()
+    for row in range(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1])):
+        ends = (("\u2192", tbs.send[row]), ("\u2190", tbs.recv[row]))
+        peers = " ".join(f"{arrow} {peer}" for arrow, peer in ends if peer >= 0)
+        steps = range(int(tbs.first[row]), int(tbs.first[row + 1]))
+        rows.append((f"tb {tbs.id[row]}, channel {tbs.chan[row]}  {peers}", [_box(program, step) for step in steps]))
+    return Group(f"GPU {gpu} ({chunks})", rows)
 
 
-def _title(inspection: Inspection, drawn: int) -> str:
-    ranks = inspection.program.ngpus
-    some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
-    name = inspection.name or "MSCCL program"
-    return f"{name}: {inspection.coll}, {ranks} GPUs, {inspection.threadblocks} threadblocks{some}"
-
-
-def _legend() -> Iterator[str]:
-    for place, (kind, color) in enumerate(COLORS.items()):
-        yield f'<rect x="{10 + place * 62}" y="34" width="14" height="14" fill="{color}" stroke="#555"/>'
-        yield _text(28 + place * 62, 46, kind.name.lower(), 12)
-
-
-def _gpus(program: FileProgram, drawn: int) -> Iterator[str]:
-    y = 70
-    for gpu in range(drawn):
-        chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, program.chunks[gpu].tolist(), strict=True))
-        yield _text(10, y + 15, f"GPU {gpu} ({chunks})", 13)
-        y += 26
-        for row in range(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1])):
-            yield from _threadblock(program, row, y)
-            y += _ROW
-
-
-def _threadblock(program: FileProgram, row: int, y: int) -> Iterator[str]:
-    tbs = program.tbs
-    peers = [f"{arrow} {peer}" for arrow, peer in (("\u2192", tbs.send[row]), ("\u2190", tbs.recv[row])) if peer >= 0]
-    yield _text(24, y + 14, f"tb {tbs.id[row]}, channel {tbs.chan[row]}  {' '.join(peers)}", 11)
-    for place, step in enumerate(range(int(tbs.first[row]), int(tbs.first[row + 1]))):
-        x = _LABEL + place * _CELL
-        kind = Kind(int(program.steps.kind[step]))
-        border = "#000" if program.steps.hasdep[step] else "#999"
-        box = f'width="{_CELL - 3}" height="{_ROW - 4}" fill="{COLORS[kind]}" stroke="{border}"'
-        yield f'<g><rect x="{x}" y="{y}" {box}/><title>{escape(_describe(program, step))}</title>'
-        yield f"{_text(x + 3, y + 13, _short(program, step, kind), 9)}</g>"
+def _box(program: FileProgram, step: int) -> Box:
+    kind = Kind(int(program.steps.kind[step]))
+    awaited = bool(program.steps.hasdep[step])
+    return Box(_short(program, step, kind), kind.name.lower(), awaited, _describe(program, step))
 
 
 def _short(program: FileProgram, step: int, kind: Kind) -> str:
@@ -241,7 +240,3 @@ def _describe(program: FileProgram, step: int) -> str:
     if steps.depid[step] >= 0:
         parts.append(f"waits for tb {steps.depid[step]} step {steps.deps[step]}")
     return ", ".join(parts)
-
-
-def _text(x: int, y: int, text: str, size: int) -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}">{escape(text)}</text>'

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from collc.diagnostics import SourceError
 from collc.msccl.assign import Policy, assign
 from collc.msccl.dependencies import depend
 from collc.msccl.limits import MOST_CHUNKS, Excess
@@ -24,7 +23,8 @@ from collc.ten.module import Module
 
 _OPERATIONS: Final = 64
 _SEMAPHORES: Final = 16
-_MOST_LANES: Final = 32
+_COLORS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Shares of the chunks, each with threadblocks of its own: more of them need fewer operations and more semaphores."""
 
 _COPIES: Final = frozenset({Op.RECEIVE, Op.RECEIVE_COPY_SEND})
 """Operations that keep what they receive as it is."""
@@ -87,17 +87,18 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> _Json:
     options = options or MscclOptions()
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
-    start = merge(selected(module, options), MOST_CHUNKS if options.instances == 1 else 1)
-    problem: SourceError | None = None
-    colors = 1
-    while colors <= _MOST_LANES:
-        program = depend(repeat(assign(start, Policy(colors=colors), 1 << 20, 1 << 20)))
-        plan, excess = _plan(program, options)
-        if excess is None:
-            return plan
-        problem = problem or excess.error()
-        colors *= 2
-    raise problem or ValueError("no plan was tried")
+    start = selected(module, options)
+    closest: Excess | None = None
+    for most in (MOST_CHUNKS, 1) if options.instances == 1 else (1,):
+        merged = merge(start, most)
+        for colors in _COLORS:
+            program = depend(repeat(assign(merged, Policy(colors=colors), 1 << 20, 1 << 20)))
+            plan, excess = _plan(program, options)
+            if excess is None:
+                return plan
+            if closest is None or excess.needed * closest.limit < closest.needed * excess.limit:
+                closest = excess
+    raise closest.error() if closest else ValueError("no plan was tried")
 
 
 def _plan(program: Program, options: MscclOptions) -> tuple[_Json, Excess | None]:
@@ -121,7 +122,7 @@ def _plan(program: Program, options: MscclOptions) -> tuple[_Json, Excess | None
 def _excess(gpus: list[_Json]) -> Excess | None:
     longest = max((len(tb["ops"]) for gpu in gpus for tb in gpu["threadblocks"]), default=0)
     semaphores = max((len(gpu["semaphores"]) for gpu in gpus), default=0)
-    hint = "use fewer chunks per block, or emit msccl"
+    hint = "use fewer chunks, or emit msccl"
     for excess in (
         Excess("operations in one threadblock", longest, _OPERATIONS, hint),
         Excess("semaphores on one GPU", semaphores, _SEMAPHORES, hint),
@@ -200,12 +201,7 @@ def _threadblock(
     if tb.send >= 0:
         target = writer.channel(tb.send, numbers[rank, tb.send, tb.channel])
     for position, step in enumerate(tb.steps):
-        for point in step.waits:
-            block.add("sem_acquire", semaphore_ids=[writer.semaphores[point.threadblock, number]])
-            block.add("nop")
-        if step.receive >= 0:
-            block.add("wait", **block.over(source))
-            block.add("nop")
+        _await(writer, block, number, step, source, target)
         _act(writer, block, tb, step, landing, target)
         _release(writer, block, number, position)
     return {
@@ -218,14 +214,25 @@ def _threadblock(
     }
 
 
+def _await(writer: _Writer, block: _Block, number: int, step: Step, source: int, target: int) -> None:
+    """Wait for all that a step needs, and once for the receiver to have begun."""
+    acquired = [writer.semaphores[point.threadblock, number] for point in step.waits]
+    if acquired:
+        block.add("sem_acquire", semaphore_ids=acquired)
+    if step.receive >= 0:
+        block.add("wait", **block.over(source))
+    greet = step.send >= 0 and not block.greeted
+    if greet:
+        block.add("wait", **block.over(target))
+        block.greeted = True
+    if acquired or step.receive >= 0 or greet:
+        block.add("nop")
+
+
 def _act(writer: _Writer, block: _Block, tb: Threadblock, step: Step, landing: dict[int, Slot], target: int) -> None:
     """Move the data of a step, and tell the receiver if there is one."""
     far: list[_Json] = []
     if step.send >= 0:
-        if not block.greeted:
-            block.add("wait", **block.over(target))
-            block.add("nop")
-            block.greeted = True
         far = [_remote(writer, block, tb.send, landing[step.send], step.count)]
     if step.op in _COPIES and landing[step.receive] != step.dst:
         here = [_local(landing[step.receive], step.count)]

@@ -25,9 +25,9 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, TOTAL, Layout, canonica
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import merge_factor
-from collc.msccl.check.findings import Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Findings, mistakes
 from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Kind
-from collc.msccl.check.reader import Profile, Reader
+from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import Task, place
@@ -109,17 +109,12 @@ def run_file(
 
 def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, Waits, str]:
     findings = Findings()
-    try:
-        program = Reader(profile, findings).read(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if program is None:
-        raise CheckFailed(*diagnostics(findings, path))
+    program = read_file(path, profile, findings)
     coll = canonical(collective or program.coll)
     connections = connect(program)
     check_contract(program, connections, findings, coll)
     if findings.broken:
-        raise CheckFailed(*(told for told in diagnostics(findings, path) if not told.warning))
+        raise CheckFailed(*mistakes(findings, path))
     if coll not in KNOWN:
         text = f'the result of coll "{program.coll}" is not known'
         raise UsageError(Diagnostic("X0202", text, hint=f"name the collective: {', '.join(KNOWN)}"))

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import SourceError
+from collc.diagnostics import SourceError, SourceFile, Span
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
-from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.options import MscclOptions, Placement, plan_options_of
 from collc.msccl.plan import plan_of
+from collc.options import OptionValue
 from collc.ten.module import Module
 from tests import support
 from tests.msccl.lowering import COLLECTIVES, direct_all_to_all, ring_all_reduce, scheduled
+
+
+def option(value: object) -> OptionValue:
+    return OptionValue("string", value, Span(SourceFile("f.coll", ""), 0, 0))
 
 
 def assert_right(module: Module, folder: Path, options: MscclOptions) -> None:
@@ -54,10 +59,29 @@ def test_long_threadblocks_are_split(tmp_path):
     assert_right(ring_all_reduce(8), tmp_path, MscclOptions())
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_all_reduce_on_a_mesh_takes_more_threadblocks(tmp_path, chunks):
+    module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=chunks))
+    assert_right(module, tmp_path, MscclOptions())
+    assert max(len(gpu["threadblocks"]) for gpu in plan_of(module)["gpus"]) == 4 * chunks
+
+
 def test_a_plan_that_does_not_fit_is_refused():
-    module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=2))
-    with pytest.raises(SourceError, match=r"operations in one threadblock, .* more than the 64"):
+    module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=8))
+    with pytest.raises(SourceError, match=r"the MSCCL program has \d+ .* more than the \d+ that the runtime takes"):
         plan_of(module)
+
+
+@pytest.mark.parametrize(("name", "value"), [("protocol", "LL"), ("profile", "old"), ("channels", 4)])
+def test_options_that_plans_do_not_have(name, value):
+    with pytest.raises(SourceError, match=f"'emit mscclpp' has no option '{name}'"):
+        plan_options_of({name: option(value)})
+
+
+def test_a_plan_has_one_placement():
+    assert plan_options_of({"placement": option("in")}).placement is Placement.IN
+    with pytest.raises(SourceError, match="either in place or out of place"):
+        plan_options_of({"placement": option("both")})
 
 
 def test_the_smallest_plan():

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from collc.diagnostics import CheckFailed, UsageError
-from collc.msccl.inspect import inspect_file, svg
+from collc.msccl.inspect import inspect_file, inspection_of
+from collc.msccl.inspect_plan import PlanInspection
+from collc.msccl.lower import lower
+from collc.msccl.picture import ranges
+from collc.msccl.plan import plan_of
+from tests import support
 
+from .lowering import ring_all_reduce as ring_module
+from .lowering import scheduled, xml_of
 from .programs import all_to_all, direct_all_reduce, ring_all_reduce, write
 
 
@@ -42,14 +50,14 @@ def test_the_picture_is_xml_with_a_box_for_every_step(tmp_path):
     file = all_to_all(4)
     file.name = "a<b"
     text = file.text().replace("a<b", "a>b")
-    picture = ElementTree.fromstring(svg(inspect_file(write(tmp_path / "f.xml", text))))
+    picture = ElementTree.fromstring(inspect_file(write(tmp_path / "f.xml", text)).svg())
     groups = picture.findall("{http://www.w3.org/2000/svg}g")
     assert len(groups) == 4 * 7
     assert any("waits" in (node.text or "") or "reads" in (node.text or "") for node in picture.iter())
 
 
 def test_large_files_are_drawn_in_part(tmp_path):
-    picture = svg(inspect_file(write(tmp_path / "f.xml", all_to_all(20))))
+    picture = inspect_file(write(tmp_path / "f.xml", all_to_all(20))).svg()
     assert "GPUs 0 .. 15 of 20" in picture
     assert "GPU 16" not in picture
 
@@ -59,3 +67,33 @@ def test_errors(tmp_path):
         inspect_file(tmp_path / "none.xml")
     with pytest.raises(CheckFailed):
         inspect_file(write(tmp_path / "f.xml", "<algo"))
+
+
+def test_numbers_in_few_letters():
+    assert ranges(()) == ""
+    assert ranges((0, 1, 2, 5, 8, 9)) == "0-2 5 8-9"
+
+
+def test_plans(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan_of(ring_module(4))))
+    found = inspection_of(path)
+    assert isinstance(found, PlanInspection)
+    columns, rows = found.table()
+    assert all(len(row) == len(columns) for row in rows)
+    assert rows[1][:4] == ("1", "1", "0 2", "0 2")
+    assert found.totals()["coll"] == "allreduce"
+    # 6 hops of 4 chunks, and each receiver says once that it has begun
+    assert found.totals()["signals"] == 4 * 6 + 4
+    boxes = ElementTree.fromstring(found.svg()).findall("{http://www.w3.org/2000/svg}g")
+    assert len(boxes) == found.totals()["operations"]
+    with pytest.raises(CheckFailed):
+        inspection_of(write(path, '{"name": 3}'))
+
+
+def test_the_table_fits_80_columns(tmp_path):
+    program = lower(scheduled(support.dgx1(), support.all_reduce(list(range(8)), chunks=2)))
+    path = tmp_path / "f.xml"
+    path.write_bytes(xml_of(program))
+    columns, rows = inspection_of(path).table()
+    assert sum(max(map(len, column)) + 3 for column in zip(columns, *rows, strict=True)) <= 80

@@ -89,6 +89,11 @@ def unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))
 
 
+def mistakes(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
+    """The findings that are no mere warnings, as messages for users."""
+    return tuple(told for told in diagnostics(findings, path) if not told.warning)
+
+
 def locate(finding: Finding, path: Path) -> tuple[int, int]:
     """Line and column of a finding, pointing at its attribute where it has one."""
     return _Lines(path, None).point(finding.place)[:2]

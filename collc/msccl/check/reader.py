@@ -11,7 +11,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.msccl.check.findings import Finding, Findings, Place
+from collc.diagnostics import CheckFailed
+from collc.msccl.check.findings import Finding, Findings, Place, mistakes, unreadable
 from collc.msccl.check.model import BUFFERS, CAPACITY, KINDS, FileProgram, Kind, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 
@@ -55,6 +56,20 @@ class _Rows:
     tbs: dict[str, array[int]] = field(default_factory=lambda: {name: array("i") for name in TB_COLUMNS})
     first: array[int] = field(default_factory=lambda: array("q"))
     steps: dict[str, array[int]] = field(default_factory=lambda: {name: array("i") for name in STEP_COLUMNS})
+
+
+def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
+    """The program of a file.
+
+    Raises UsageError where it can't be opened, CheckFailed with all mistakes where it can't be understood.
+    """
+    try:
+        program = Reader(profile, findings).read(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if program is None:
+        raise CheckFailed(*mistakes(findings, path))
+    return program
 
 
 class Reader:

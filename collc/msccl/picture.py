@@ -1,0 +1,103 @@
+"""A picture of threadblocks as rows of boxes, one box a step, in SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from xml.sax.saxutils import escape
+
+DRAWN_GPUS: Final = 16
+"""GPUs of a large file that are drawn."""
+_CELL: Final = 46
+_ROW: Final = 22
+_LABEL: Final = 210
+_LEGEND: Final = 34
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step: what it touches in a few letters, its kind, whether others wait for it, and all of it in words."""
+
+    text: str
+    kind: str
+    awaited: bool
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A GPU: its heading, and its threadblocks as (label, boxes)."""
+
+    heading: str
+    rows: Sequence[tuple[str, Sequence[Box]]]
+
+
+def draw(title: str, colors: Mapping[str, str], groups: Sequence[Group]) -> str:
+    """The picture; colors: fill by kind, in order of the legend (kinds that share a colour share its entry)."""
+    longest = max((len(boxes) for group in groups for _, boxes in group.rows), default=0)
+    legend = list(_legend(colors))
+    top = _LEGEND + 20 * len(legend) + 10
+    width = max(_LABEL + longest * _CELL + 20, 640)
+    height = top + sum(26 + _ROW * len(group.rows) for group in groups) + 20
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        _text(10, 22, title, 15),
+        *(line for row in legend for line in row),
+        *_groups(groups, colors, top),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _legend(colors: Mapping[str, str]) -> Iterator[list[str]]:
+    """Rows of entries that fit into the smallest width."""
+    names: dict[str, list[str]] = {}
+    for kind, color in colors.items():
+        names.setdefault(color, []).append(kind)
+    entries = [(color, ", ".join(kinds)) for color, kinds in names.items()]
+    x, y, row = 10, _LEGEND, list[str]()
+    for color, label in [*entries, ("none", "black border: others wait for it")]:
+        needed = 32 + 7 * len(label)
+        if x + needed > 640:
+            yield row
+            x, y, row = 10, y + 20, []
+        stroke = "#000" if color == "none" else "#555"
+        row.append(f'<rect x="{x}" y="{y}" width="14" height="14" fill="{color}" stroke="{stroke}"/>')
+        row.append(_text(x + 18, y + 12, label, 12))
+        x += needed
+    yield row
+
+
+def _groups(groups: Sequence[Group], colors: Mapping[str, str], y: int) -> Iterator[str]:
+    for group in groups:
+        yield _text(10, y + 15, group.heading, 13)
+        y += 26
+        for label, boxes in group.rows:
+            yield _text(24, y + 14, label, 11)
+            for place, box in enumerate(boxes):
+                yield _box(_LABEL + place * _CELL, y, box, colors[box.kind])
+            y += _ROW
+
+
+def _box(x: int, y: int, box: Box, color: str) -> str:
+    border = "#000" if box.awaited else "#bbb"
+    shape = f'width="{_CELL - 3}" height="{_ROW - 4}" fill="{color}" stroke="{border}"'
+    text = _text(x + 3, y + 13, box.text, 9)
+    return f'<g><rect x="{x}" y="{y}" {shape}/><title>{escape(box.tip)}</title>{text}</g>'
+
+
+def _text(x: int, y: int, text: str, size: int) -> str:
+    return f'<text x="{x}" y="{y}" font-size="{size}">{escape(text)}</text>'
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few letters: `0-3 5 8-9`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return " ".join("-".join(map(str, part)) for part in parts)
