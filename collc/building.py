@@ -256,3 +256,7 @@ class Build:
         texts = [text for answer in answers.values() for text in answer.certificates.values()]
         if path is not None and texts:
             write_file(path, "(reset)\n".join(texts))
+        elif path is not None:
+            message = f"{path} was not written: nothing had to be asked of Z3"
+            hint = "add --prove, or 'verify optimal' where no bound is met"
+            self._note({}, [Diagnostic("C0207", message, hint=hint, warning=True)])

@@ -11,6 +11,7 @@ from collc.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageE
 from collc.reading import read_text
 from collc.report import Outcome
 from collc.ten.module import Module
+from collc.units import format_time
 
 Profile = Literal["executor", "old"]
 
@@ -109,9 +110,27 @@ def _verify_ten(path: Path, against: Against) -> FileReport:
         "link_model": module.model.value,
         "transfers": None if module.schedule is None else len(module.schedule),
     }
-    if module.schedule is not None and "failed" not in verdict.checks.values():
-        summary["time_ps"] = module.schedule.collective_time(module.network, module.demand)
-    return FileReport(path, "ten", verdict.checks, summary, verdict.diagnostics)
+    warnings: list[Diagnostic] = []
+    if module.schedule is None:
+        warnings.append(Diagnostic("C0205", f"{path} has no schedule: there was nothing to check", warning=True))
+    elif verdict.ok:
+        warnings += _measured(module, summary)
+    return FileReport(path, "ten", verdict.checks, summary, (*verdict.diagnostics, *warnings))
+
+
+def _measured(module: Module, summary: dict[str, object]) -> list[Diagnostic]:
+    """Add time and bound to a summary; warns where the file says another bound."""
+    from collc.synthesis.bounds import lower_bound
+
+    assert module.schedule is not None
+    bound = lower_bound(module.network, module.demand, module.model)
+    summary["time_ps"] = module.schedule.collective_time(module.network, module.demand)
+    summary |= {"bound_ps": bound.time, "bound": bound.name}
+    if module.bound is None or module.bound.time <= bound.time:
+        return []
+    said, found = format_time(module.bound.time), format_time(bound.time)
+    message = f"the file says that no schedule takes less than {said}, but collc can only show {found}"
+    return [Diagnostic("C0206", message, warning=True)]
 
 
 def _as_in(module: Module, program: Path, schedule: str | None) -> Module:

@@ -66,3 +66,29 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["verify", path, "--collective", "all_gather"]) == 0
     assert main(["verify", path, "--collective", "all_reduce"]) == 4
     assert "this is no all_reduce" in capsys.readouterr().err
+
+
+def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path, capsys) -> None:
+    from dataclasses import replace
+
+    from collc.cli import main
+    from collc.passes import Context, Invert, Tacos
+    from collc.ten.module import Bound
+    from collc.ten.text import write_module
+
+    module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
+    solved = Invert().run(Tacos().run(module, Context()), Context())
+    path = tmp_path / "a.ten"
+    told = {}
+    for name, what in (
+        ("none", module),
+        ("false", replace(solved, bound=Bound(10**9, "wishful thinking"))),
+        ("good", solved),
+    ):
+        with path.open("w") as file:
+            write_module(what, file)
+        assert main(["verify", str(path)]) == 0
+        told[name] = capsys.readouterr().err
+    assert "nothing to check" in told["none"]
+    assert "can only show" in told["false"]
+    assert told["good"] == ""
