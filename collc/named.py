@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Final
 
 from collc.diagnostics import CheckFailed, Diagnostic, Note, UsageError
 from collc.ten.demand import Op
 from collc.ten.module import Module
+from collc.wording import did_you_mean, listed
 
 Holders = Callable[[int, int, int], list[int]]
 """Members that hold block b at the start or end, of n members with a root."""
@@ -56,8 +56,7 @@ def check_named(module: Module, name: str, root: int) -> None:
     plain = {known.replace("_", ""): known for known in _NAMED}
     kind = plain.get(name.replace("_", "").lower())
     if kind is None:
-        near = get_close_matches(name, _NAMED, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "there are " + ", ".join(_NAMED)
+        hint = did_you_mean(name, _NAMED, f"there are {listed(_NAMED)}")
         raise UsageError(Diagnostic("U0111", f"there is no collective named '{name}'", hint=hint))
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
