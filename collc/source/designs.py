@@ -11,7 +11,7 @@ from collc.source.context import Context
 from collc.source.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
 from collc.source.frames import Frame
 from collc.source.options import Catalogue
-from collc.source.problems import Poisoned, fail
+from collc.source.problems import Poisoned, Problems, fail
 from collc.source.program import DesignRequest, EmitRequest, Trained
 from collc.source.schedules import emit_request
 from collc.source.shapes import Topology
@@ -39,20 +39,32 @@ class _Draft:
 class DesignBuilder:
     """One design."""
 
-    def __init__(self, node: Design, context: Context, catalogue: Catalogue, workloads: dict[str, Workload]) -> None:
+    def __init__(
+        self,
+        node: Design,
+        context: Context,
+        catalogue: Catalogue,
+        workloads: dict[str, Workload],
+        problems: Problems,
+    ) -> None:
         self.node = node
         self.context = context
         self.catalogue = catalogue
         self.workloads = workloads
+        self.problems = problems
+        self.poisoned = False
 
     def build(self) -> DesignRequest:
-        """The request. Raises SourceError."""
+        """The request. Raises SourceError; more than one mistake goes to `problems`."""
         node = self.node
+        before = len(self.problems.found)
         value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a design")
         topology: Topology = value.data
         self.draft = _Draft(topology)
         self.dimensions = max(1, len(topology.network.axes))
-        unroll(node.body, self.context.root.inner(), self.context, self.statement)
+        unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
+        if len(self.problems.found) > before or self.poisoned:
+            raise Poisoned
         if not self.draft.train:
             raise fail("E0909", f"design '{node.name.name}' trains nothing", node.name.span, hint="add: train gpt3")
         if self.draft.objective is None:
@@ -96,6 +108,7 @@ class DesignBuilder:
         self.context.file.get("workload", node.workload)
         workload = self.workloads.get(node.workload.name)
         if workload is None:
+            self.poisoned = True
             raise Poisoned
         npus = self.draft.topology.network.npu_count
         if workload.tensor * workload.data != npus:

@@ -73,12 +73,12 @@ def _training(
     for node in context.file.declared("workload"):
         if isinstance(node, Workload):
             with problems.collect():
-                workloads[node.name.name] = WorkloadBuilder(node, context).build()
+                workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
     designs: list[DesignRequest] = []
     for node in context.file.declared("design"):
         if isinstance(node, Design):
             with problems.collect():
-                designs.append(DesignBuilder(node, context, catalogue, workloads).build())
+                designs.append(DesignBuilder(node, context, catalogue, workloads, problems).build())
     return workloads, designs
 
 

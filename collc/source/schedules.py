@@ -280,6 +280,7 @@ class ScheduleBuilder:
         what = f"algorithm '{algorithm.name.name}'"
         arguments = match_algorithm(algorithm, collective, bound, given)
         free = [p for p in algorithm.parameters if p.name.name not in arguments]
+        _check_tied(arguments, node)
         matched = match(free, node.arguments, what, node.using.span if node.using else node.span)
         arguments |= evaluated(free, matched, self.context.evaluator, frame)
         inner = frame_of(algorithm.parameters, arguments, owner.evaluator, owner.root)
@@ -304,6 +305,15 @@ def match_algorithm(
             span = given[name].span if name in given else argument.span
             found[parameter.name.name] = Given(fitted(bound.names[name], parameter, span), span)
     return found
+
+
+def _check_tied(tied: Mapping[str, Given], node: RunStatement) -> None:
+    """Raise SourceError where `using` gives what the run gives already."""
+    for argument in node.arguments:
+        if argument.name is not None and argument.name.name in tied:
+            name, collective = argument.name.name, node.collective.function.name
+            hint = f"give it there: run {collective}(..., {name}: ...) using {node.using.name if node.using else ''}"
+            raise fail("E0212", f"'{name}' is given by the run of {collective}", argument.name.span, hint=hint)
 
 
 def _check_fixed(

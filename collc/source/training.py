@@ -14,7 +14,7 @@ from collc.source.expressions import Argument, Identifier
 from collc.source.frames import Frame
 from collc.source.limits import check_count
 from collc.source.parse import MAX_BYTES
-from collc.source.problems import fail
+from collc.source.problems import Poisoned, Problems, fail
 from collc.source.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
 from collc.source.types import BYTES, TIME
 from collc.ten import training
@@ -31,38 +31,48 @@ _KINDS: Final = {
 
 
 def unroll(
-    nodes: Sequence[Statement], frame: Frame, context: Context, handle: Callable[[Statement, Frame], None]
+    nodes: Sequence[Statement],
+    frame: Frame,
+    context: Context,
+    problems: Problems,
+    handle: Callable[[Statement, Frame], None],
 ) -> None:
-    """Do statements one after another; loops are unrolled, and the branches that hold are taken."""
+    """Do statements one after another; loops are unrolled, and the branches that hold are taken.
+
+    The mistakes of a statement go to `problems`, and the next one is read.
+    """
     evaluator = context.evaluator
     for node in nodes:
-        match node:
-            case Let():
-                frame.names[node.name.name] = evaluator.value(node.value, frame)
-            case For():
-                rows = evaluator.loop(node.clauses, node.condition, frame)
-                check_count("statements of a schedule", rows.rows or 0, node.span)
-                for row in range(rows.rows or 0):
-                    unroll(node.body, rows.row(row), context, handle)
-            case If():
-                chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
-                unroll(chosen, frame.inner(), context, handle)
-            case _:
-                handle(node, frame)
+        with problems.collect():
+            match node:
+                case Let():
+                    frame.names[node.name.name] = evaluator.value(node.value, frame)
+                case For():
+                    rows = evaluator.loop(node.clauses, node.condition, frame)
+                    check_count("statements of a schedule", rows.rows or 0, node.span)
+                    for row in range(rows.rows or 0):
+                        unroll(node.body, rows.row(row), context, problems, handle)
+                case If():
+                    chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
+                    unroll(chosen, frame.inner(), context, problems, handle)
+                case _:
+                    handle(node, frame)
 
 
 class WorkloadBuilder:
     """One workload."""
 
-    def __init__(self, node: Workload, context: Context) -> None:
+    def __init__(self, node: Workload, context: Context, problems: Problems) -> None:
         self.node = node
         self.context = context
+        self.problems = problems
         self.layers: list[training.TrainingLayer] = []
         self.loop: Loop | None = None
 
     def build(self) -> training.Workload:
-        """The workload. Raises SourceError."""
+        """The workload. Raises SourceError; more than one mistake goes to `problems`."""
         node, root = self.node, self.context.root
+        before = len(self.problems.found)
         tensor, data = (self.degree(name, root) for name in training.GROUPS)
         for argument in node.arguments:
             if argument.name is None or argument.name.name not in training.GROUPS:
@@ -71,7 +81,9 @@ class WorkloadBuilder:
                 raise fail("E0902", "a workload takes tensor: and data:", argument.span, hint=hint)
         if node.path is not None:
             self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
-        unroll(node.body, root.inner(), self.context, self.statement)
+        unroll(node.body, root.inner(), self.context, self.problems, self.statement)
+        if len(self.problems.found) > before:
+            raise Poisoned
         if not self.layers:
             raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
         loop = self.loop.kind.name if self.loop is not None else LOOPS[0]
@@ -98,7 +110,7 @@ class WorkloadBuilder:
                 if count < 0:
                     raise fail("E0904", f"{count} repetitions", node.count.span)
                 before = len(self.layers)
-                unroll(node.body, frame.inner(), self.context, self.statement)
+                unroll(node.body, frame.inner(), self.context, self.problems, self.statement)
                 added = self.layers[before:]
                 check_count("statements of a schedule", before + count * len(added), node.span)
                 self.layers = self.layers[:before] + added * count
@@ -123,9 +135,12 @@ class WorkloadBuilder:
             if value < 0:
                 raise fail("E0904", "a time is not negative", argument.value.span)
             times[name] = value
-        traffic = tuple(self.collective(c, frame) for c in node.collectives)
+        traffic: list[training.LayerTraffic] = []
+        for collective in node.collectives:
+            with self.problems.collect():
+                traffic.append(self.collective(collective, frame))
         forward, inputs, weights = (times[name] for name in training.PHASES)
-        return training.TrainingLayer(f"layer{len(self.layers)}", (forward, inputs, weights), traffic)
+        return training.TrainingLayer(f"layer{len(self.layers)}", (forward, inputs, weights), tuple(traffic))
 
     def collective(self, node: LayerCollective, frame: Frame) -> training.LayerTraffic:
         """`forward tensor all_reduce 64MiB`."""
