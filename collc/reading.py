@@ -35,5 +35,3 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
     except OSError as error:
         message = f"cannot read {told}: {error.strerror or error}"
         raise SourceError(Diagnostic("E0701", message, at, hint=_HINT)) from error
-    except ValueError as error:
-        raise SourceError(Diagnostic("E0701", f"{told!r} is no name of a file", at, hint=_HINT)) from error
