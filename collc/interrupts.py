@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def stopping_at_interrupt() -> Iterator[Callable[[], bool]]:
+def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
     """Yields what tells whether there was a first Ctrl-C; the second raises KeyboardInterrupt.
 
     The handler that was there is put back. Outside the main thread, where signals cannot be caught, nothing changes.

@@ -172,6 +172,32 @@ class Exact(Way):
 
 
 @dataclass(frozen=True, slots=True)
+class Hierarchical(Way):
+    """One dimension of a network after another."""
+
+    name: ClassVar[str] = "hierarchical"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.hierarchical import hierarchical
+
+        return hierarchical(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Themis(Way):
+    """One dimension after another, in an order of each chunk's own."""
+
+    name: ClassVar[str] = "themis"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.themis import themis
+
+        return themis(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
 class Auto(Synthesis):
     """Picks among the other ways by demand and network."""
 
@@ -250,7 +276,7 @@ class Verify:
         return module
 
 
-_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Symmetric, Exact, Overlapped, Invert, Verify)
+_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Symmetric, Exact, Hierarchical, Themis, Overlapped, Invert, Verify)
 
 PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in _KINDS}
 """All passes by name."""

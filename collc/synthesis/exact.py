@@ -48,8 +48,8 @@ def exact(task: Task, effort: Effort, timeout: float | None = None, most: int | 
     steps = max(1, -(-task_bound(task).time // step))
     while most is None or steps <= most:
         effort.progress(0.0, f"exact: looking for {steps} steps")
-        question = _Encoding(conditions, hops.tolist(), steps)
-        answer = question.ask(end, effort)
+        question = _Encoding(conditions, hops.tolist(), steps, effort)
+        answer = question.ask(end)
         if answer:
             rows = question.transfers()
             return RowSchedule(task.model, replace(rows, start=rows.start * step))
@@ -81,20 +81,22 @@ class _Encoding:
     The unknowns: has[k, v, t], row k's chunk is at v after t steps; sends[k, l, t], it enters link l in step t.
     """
 
-    def __init__(self, conditions: Conditions, hops: list[list[int]], steps: int) -> None:
+    def __init__(self, conditions: Conditions, hops: list[list[int]], steps: int, effort: Effort) -> None:
         # Z3 has no types to check.
         self._z3: Any = importlib.import_module("z3")
         network = conditions.task.network
         sources: list[int] = network.source.tolist()
         targets: list[int] = network.target.tolist()
         self._links = list(zip(sources, targets, strict=True))
-        self._conditions, self._hops, self._steps = conditions, hops, steps
+        self._conditions, self._hops, self._steps, self._effort = conditions, hops, steps, effort
         self._sends: dict[tuple[int, int, int], Any] = {}
         self._rows: list[tuple[list[int], list[int]]] = [
             (conditions.row(k)[0].tolist(), conditions.row(k)[1].tolist()) for k in range(len(conditions))
         ]
         self.solver: Any = self._z3.SolverFor("QF_FD")
         for k in range(len(self._rows)):
+            if effort.stop():
+                return  # `ask` asks for nothing then, either
             self._spread(k)
         for t in range(steps):
             for link in range(len(self._links)):
@@ -130,15 +132,15 @@ class _Encoding:
                     self.solver.add(z3.Implies(has[v, t + 1], z3.Or(has[v, t], *into.get(v, []))))
         self.solver.add(*(has[w, self._steps] for w in wanting))
 
-    def ask(self, end: float, effort: Effort) -> bool | None:
+    def ask(self, end: float) -> bool | None:
         """Whether a schedule exists; None where the time is over, `effort.stop` says so, or on Ctrl-C.
 
         Z3 takes the signal itself while it works, so that nobody waits for the end of a slice.
         """
         slice_ms = SLICE_MS
-        while (left := end - monotonic()) > 0 and not effort.stop():
+        while (left := end - monotonic()) > 0 and not self._effort.stop():
             self.solver.set("timeout", max(1, min(slice_ms, int(left * 1000))))
-            self.solver.set("random_seed", effort.seed)
+            self.solver.set("random_seed", self._effort.seed)
             answer = self.solver.check()
             if answer != self._z3.unknown:
                 return answer == self._z3.sat

@@ -1,0 +1,158 @@
+"""Synthesis by dimensions; every result is checked by collc.verification."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.diagnostics import NoSchedule, SourceError
+from collc.passes import Context, Hierarchical, Invert, Themis, Way
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.conditions import conditions_of
+from collc.synthesis.dimensions import find_dimensions
+from collc.synthesis.task import Effort, Task
+from collc.synthesis.themis import choose_orders
+from collc.ten.demand import Demand
+from collc.ten.module import Module
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from collc.ten.transform import product, unwound, without
+from collc.verification import verify_schedule
+from tests.support import (
+    GiB,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    fully_connected,
+    grid,
+    network,
+    reduce_scatter,
+    ring,
+    switched,
+)
+
+
+def kind(rate: int, latency: int = 500_000) -> LinkKind:
+    return LinkKind(latency, Fraction(rate * GiB))
+
+
+def times(*factors: Network) -> Network:
+    whole = factors[0]
+    for factor in factors[1:]:
+        whole = product(whole, factor, "product", (whole.name, factor.name))
+    return whole
+
+
+def pod(nodes: int, per_node: int, buffer: int = -1) -> Network:
+    """GPUs with a switch in each node and one that joins all, as in a DGX pod."""
+    count = nodes * per_node
+    links: list[tuple[int, int, LinkKind]] = []
+    for gpu in range(count):
+        for switch, link in ((count + gpu // per_node, kind(300)), (count + nodes, kind(25))):
+            links += [(gpu, switch, link), (switch, gpu, link)]
+    return network(count, links, switches=nodes + 1, buffers=[buffer] * (nodes + 1), shape=(nodes, per_node))
+
+
+def built(way: Way, net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, relays: bool = False) -> Module:
+    result = Invert().run(way.run(Module("m", net, demand, model, relays=relays), Context()), Context())
+    verdict = verify_schedule(result)
+    assert "failed" not in verdict.checks.values(), verdict.diagnostics
+    return result
+
+
+def taken(module: Module) -> int:
+    assert module.schedule is not None
+    return module.schedule.collective_time(module.network, module.demand)
+
+
+RING_FC_SWITCH = times(ring(2, kind(200)), fully_connected(4, kind(100)), switched(4, kind(50, 250_000)))
+NETWORKS = [
+    times(ring(4, kind(200)), switched(3, kind(50))),
+    RING_FC_SWITCH,
+    unwound(RING_FC_SWITCH),
+    grid(3, 4),
+    grid(3, 3, wrap=True),
+    pod(2, 4),
+    pod(3, 2, buffer=3),
+    times(switched(4, kind(300), buffer=1), switched(3, kind(50), buffer=2)),
+    times(ring(3, one_way=True), ring(3)),
+]
+
+
+@pytest.mark.parametrize("way", [Hierarchical(), Themis()])
+@pytest.mark.parametrize("model", list(LinkModel))
+@pytest.mark.parametrize("net", NETWORKS)
+@pytest.mark.parametrize("pattern", [all_gather, reduce_scatter, all_reduce, all_to_all, broadcast])
+def test_verified_and_never_below_the_bound(
+    way: Way, model: LinkModel, net: Network, pattern: Callable[..., Demand]
+) -> None:
+    demand = pattern(net.npus.tolist(), chunks=2)
+    result = built(way, net, demand, model)
+    assert taken(result) >= lower_bound(net, demand, model).time
+    assert result.algorithm == way.name
+
+
+@pytest.mark.parametrize("way", [Hierarchical(), Themis()])
+def test_switches_relay_once_where_the_runtime_wants_it(way: Way) -> None:
+    for pattern in (all_gather, all_reduce):
+        built(way, pod(2, 4), pattern(list(range(8)), chunks=2), relays=True)
+
+
+def test_a_group_goes_over_npus_outside_it() -> None:
+    built(Themis(), grid(3, 3), all_gather([0, 4, 8]))
+
+
+def test_a_torus_takes_as_long_as_its_last_dimension() -> None:
+    """9 NPUs: along the lines of the second dimension each link carries one of two copies of 3 chunks, the NPU's own
+    in the first step."""
+    result = built(Hierarchical(), grid(3, 3, wrap=True), all_gather(list(range(9))))
+    assert taken(result) == 3 * 20_031_250
+
+
+def test_themis_balances_equal_dimensions() -> None:
+    net = grid(4, 4, wrap=True)
+    demand = all_gather(list(range(16)), chunks=4)
+    assert taken(built(Themis(), net, demand)) < taken(built(Hierarchical(), net, demand))
+    task = Task(net, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
+    conditions, dimensions = conditions_of(task), find_dimensions(net)
+    assert dimensions is not None
+    orders = [tuple(order) for order in choose_orders(conditions, dimensions)]
+    assert orders.count((0, 1)) == orders.count((1, 0)) == 32
+
+
+def test_all_links_are_busy_in_an_all_to_all_over_a_switch() -> None:
+    net = times(switched(4, kind(300)), switched(8, kind(25)))
+    demand = all_to_all(list(range(32)))
+    assert taken(built(Hierarchical(), net, demand)) <= 1.05 * lower_bound(net, demand, LinkModel.STORE).time
+
+
+@pytest.mark.parametrize(
+    ("net", "sizes"),
+    [
+        (RING_FC_SWITCH, (2, 4, 4)),
+        (grid(3, 4), (3, 4)),
+        (grid(1, 3, 2), (3, 2)),
+        (pod(2, 4), (2, 4)),
+        (ring(6), None),
+        (switched(4), None),
+        (network(4, [(0, 3), (3, 0), (1, 2), (2, 1)], shape=(2, 2)), None),
+    ],
+)
+def test_dimensions(net: Network, sizes: tuple[int, ...] | None) -> None:
+    found = find_dimensions(net)
+    assert (found.sizes if found else None) == sizes
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    demand = all_gather(list(range(6)))
+    with pytest.raises(SourceError, match="two dimensions"):
+        Hierarchical().run(Module("m", ring(6), demand), Context())
+    broken = without(grid(3, 2), [], np.array([0, 1]))
+    with pytest.raises(SourceError, match="no links of their dimension"):
+        Themis().run(Module("m", broken, demand), Context())
+    stopped = replace(Effort(), stop=lambda: True)
+    with pytest.raises(NoSchedule, match="stopped"):
+        Hierarchical().run(Module("m", grid(3, 2), demand), Context(effort=stopped))
