@@ -175,10 +175,41 @@ def test_the_file_is_for_another_collective(tmp_path):
     assert check(tmp_path, ring_all_gather(), collective="all_gather").ok
 
 
-def test_send_and_receive_have_no_known_result(tmp_path):
-    file = all_to_all(2)
-    file.coll = "send"
-    assert check(tmp_path, file).checks["result"] == "skipped"
+def test_all_to_all_of_equal_blocks(tmp_path):
+    file = all_to_all(3)
+    file.coll = "alltoallv"
+    assert set(check(tmp_path, file).checks.values()) == {"ok"}
+    step = next(step for step in file.gpus[1].tbs[0].steps if step["type"] == "r")
+    step["dstoff"] = 1
+    assert check(tmp_path, file).checks["result"] == "failed"
+
+
+def test_ragged_blocks_are_no_all_to_allv(tmp_path):
+    file = all_to_all(3)
+    file.coll = "alltoallv"
+    file.gpus[2].chunks = (4, 3, 0)
+    verdict = check(tmp_path, file)
+    assert verdict.checks["contract"] == "failed"
+    assert any("ragged alltoallv: 4 input and 3 output chunks" in f.message for f in verdict.findings)
+
+
+@pytest.mark.parametrize("coll", ["send", "recv"])
+def test_sends_and_receives_are_told_by_what_arrives(tmp_path, coll):
+    """GPU 0 sends both chunks over GPU 1, which keeps them in scratch, to GPU 2."""
+    first = Block(send=1).add("s", ("i", 0), ("i", 0), 2)
+    relay = Block(send=2, recv=0).add("rcs", ("s", 0), ("s", 0), 2)
+    last = Block(recv=1).add("r", ("o", 0), ("o", 0), 2)
+    file = chain_broadcast()
+    file.coll, file.nchunksperloop, file.inplace = coll, 2, 0
+    file.gpus = [Gpu((2, 2, 0), [first]), Gpu((2, 2, 2), [relay]), Gpu((2, 2, 0), [last])]
+    assert set(check(tmp_path, file).checks.values()) == {"ok"}
+    last.steps[0]["dstoff"], file.gpus[2].chunks = 1, (2, 3, 0)
+    verdict = check(tmp_path, file)
+    assert [f.message for f in verdict.findings if f.check == "result"] == [
+        "no rank ends with the first input chunk of another one"
+    ]
+    last.steps[0]["dstoff"], last.steps[0]["cnt"], relay.steps[0]["cnt"], first.steps[0]["cnt"] = 0, 1, 1, 1
+    assert "output chunk 1 of rank 2" in next(f.message for f in check(tmp_path, file).findings if f.check == "result")
 
 
 def test_profiles_differ(tmp_path):

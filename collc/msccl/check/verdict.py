@@ -14,6 +14,7 @@ from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
+from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Profile, Reader
@@ -141,6 +142,9 @@ class _Checker:
         order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
         if halted:
             return
+        if coll in IMPLIED and expected is None:
+            self.ran.add("result")
+            expected = implied(program, program_waits, order, coll, self.findings)
         self.root = self._root(program, program_waits, order, coll, root, expected)
         self._placements(program, program_waits, order, coll, expected)
 

@@ -1,0 +1,63 @@
+"""Results of send, recv and alltoallv, of which a file does not say who sends what to whom.
+
+An alltoallv of equal blocks is an All-to-All; sends and receives are told by what the program does:
+whoever ends with the first chunk of another rank must end with all of that rank's chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from collc.msccl.check.collectives import Expected, Want, wanted_copy
+from collc.msccl.check.findings import Finding, Findings, Place
+from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
+from collc.msccl.check.replay import Waits
+from collc.msccl.check.symbolic import Task, execute
+
+IMPLIED: Final = ("send", "recv", "alltoallv")
+"""Collectives whose result is implied."""
+
+
+def implied(program: FileProgram, waits: Waits, order: Sequence[int], coll: str, findings: Findings) -> Expected | None:
+    """The result that the program must mean; None, with a finding, where there is none that it can mean."""
+    if coll == "alltoallv":
+        return _equal_blocks(program, findings)
+    return _pairs(program, waits, order, coll, findings)
+
+
+def _equal_blocks(program: FileProgram, findings: Findings) -> Expected | None:
+    ranks, total = program.ngpus, program.nchunksperloop
+    uneven = (program.chunks[:, (INPUT, OUTPUT)] != total).any(axis=1)
+    if uneven.any() or total % ranks:
+        gpu = int(uneven.argmax())
+        sizes = f"{program.chunks[gpu, INPUT]} input and {program.chunks[gpu, OUTPUT]} output chunks"
+        text = f"ragged alltoallv: {sizes}, and the sizes of the blocks are not in the file"
+        rule = f"nchunksperloop = {total} of each, the same number for each of the {ranks} ranks"
+        findings.add(Finding("contract", "X0116", text, program.gpu_place(gpu), rule))
+        return None
+    wants: dict[tuple[int, int], Want] = {}
+    for rank in range(ranks):
+        copies = wanted_copy("alltoall", rank, ranks, total, -1) or ()
+        wants.update({(rank, slot): Want(frozenset((copy,))) for slot, copy in enumerate(copies)})
+    return Expected(wants)
+
+
+def _pairs(program: FileProgram, waits: Waits, order: Sequence[int], coll: str, findings: Findings) -> Expected | None:
+    values, memory, where = execute(program, waits, order, Task(coll, -1, not program.outofplace))
+    firsts = {values.input(rank, 0): rank for rank in range(program.ngpus) if program.chunks[rank, INPUT]}
+    wants: dict[tuple[int, int], Want] = {}
+    for target in range(program.ngpus):
+        if not program.chunks[target, OUTPUT]:
+            continue
+        source = firsts.get(memory[int(where.base[target, OUTPUT])], target)
+        if source != target:
+            count = min(int(program.chunks[source, INPUT]), int(program.chunks[target, OUTPUT]))
+            wants.update({(target, slot): Want(frozenset(((source, slot),))) for slot in range(count)})
+    if wants:
+        return Expected(wants)
+    text = "no rank ends with the first input chunk of another one"
+    where_to = program.algo_place
+    place = Place(where_to.line, where_to.column, attribute="coll")
+    findings.add(Finding("result", "X0131", text, place, f"data of one rank at another ({coll})"))
+    return None
