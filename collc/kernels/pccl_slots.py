@@ -20,7 +20,7 @@ DEPTH_BITS = 10
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _next_free(busy: Words, link: int, slot: int) -> int:
     words = busy.shape[1]
     word = slot >> 6
@@ -35,7 +35,7 @@ def _next_free(busy: Words, link: int, slot: int) -> int:
     return (word << 6) + np.int64(trailing_zeros(free))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
     words = busy.shape[1] + busy.shape[1] // 8 + 1
     wider = np.zeros((busy.shape[0], words), np.uint64)
@@ -45,7 +45,7 @@ def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
     return wider, longer
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _search(
     left: Times, seeds: Times, count: int, target: int, row: int, salt: int, release_of: Times, in_tree: Times,
     found: Times, stamp: Times, mark: int, via_link: Ints, via_slot: Times, busy: Words, offsets: Ints, links: Ints,
@@ -94,7 +94,7 @@ def _search(
                 heapq.heappush(heap, ((arrival + there) << depth) | ((there >> shift) << bits) | (v ^ salt))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _nearest_first(wanted: Ints, holders: Times, to: Times, target_row: Ints) -> Ints:
     near = np.full(len(wanted), np.int64(1) << 62)
     for i in range(len(wanted)):
@@ -103,24 +103,18 @@ def _nearest_first(wanted: Ints, holders: Times, to: Times, target_row: Ints) ->
     return wanted[np.argsort(near, kind="mergesort")]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def search_slots(
     order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints,
     release: Times, to: Times, target_row: Ints, offsets: Ints, links: Ints, tails: Ints, heads: Ints,
-    slot_of: Times, total_of: Times, taken_link: Ints, taken_slot: Ints, shift: int, bits: int, nearer: bool,
-    words: int,
-) -> Ints:  # fmt: skip
-    """int32[slots, links]: the row whose chunk each slot of a link takes, -1 for none.
+    slot_of: Times, total_of: Times, shift: int, bits: int, nearer: bool, busy: Words, grid: Ints,
+) -> tuple[Words, Ints]:  # fmt: skip
+    """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
 
-    words: slots to begin with, by 64. The rest is as in SlotProblem.
+    busy: uint64[links, words], a bit a slot. grid: int32[words * 64, links], the row whose chunk each
+    slot of a link takes, -1 for none. The rest is as in SlotProblem.
     """
     devices = len(offsets) - 1
-    busy = np.zeros((len(heads), words), np.uint64)
-    grid = np.full((words * 64, len(heads)), -1, np.int32)
-    for i in range(len(taken_link)):
-        while taken_slot[i] >= grid.shape[0]:
-            busy, grid = _grown(busy, grid)
-        busy[taken_link[i], taken_slot[i] >> 6] |= np.uint64(1) << np.uint64(taken_slot[i] & 63)
     found = np.zeros(devices, np.int64)
     stamp = np.full(devices, -1, np.int64)
     in_tree = np.full(devices, -1, np.int64)
@@ -145,8 +139,9 @@ def search_slots(
             if in_tree[target] == k:
                 continue
             mark += 1
+            tie = salt[k] & ((np.int64(1) << bits) - 1)
             _search(
-                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, found, stamp, mark,
+                to[target_row[target]], seeds, count, target, k, tie, since, in_tree, found, stamp, mark,
                 via_link, via_slot, busy, offsets, links, heads, slot_of, total_of, shift, bits, nearer,
             )  # fmt: skip
             v = np.int64(target)
@@ -161,4 +156,14 @@ def search_slots(
                 seeds[count] = v
                 count += 1
                 v = np.int64(tails[link])
-    return grid
+    return busy, grid
+
+
+@njit(cache=True, nogil=True)
+def reserve(busy: Words, grid: Ints, taken_link: Ints, taken_slot: Ints) -> tuple[Words, Ints]:
+    """Takes slots of links that are planned already; busy and grid, which may have grown."""
+    for i in range(len(taken_link)):
+        while taken_slot[i] >= grid.shape[0]:
+            busy, grid = _grown(busy, grid)
+        busy[taken_link[i], taken_slot[i] >> 6] |= np.uint64(1) << np.uint64(taken_slot[i] & 63)
+    return busy, grid

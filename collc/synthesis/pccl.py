@@ -8,25 +8,31 @@ come nearer" and "any hop" are tried.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis import pccl_slots, pccl_steps
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, conditions_of
-from collc.synthesis.pccl_slots import DEPTH_BITS, SlotProblem, search_slots
+from collc.synthesis.pccl_slots import DEPTH_BITS, SlotProblem
 from collc.synthesis.pccl_times import search_times
 from collc.synthesis.routing import FAR
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Times = NDArray[np.int64]
+Stop = Callable[[], bool]
 
 PLAIN_WORK = 60_000
-"""Hops up to which plain Python is faster than loading the compiled search."""
+"""Hops of all trials up to which plain Python is faster than loading the compiled search."""
 
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is worked out to know when to stop."""
@@ -43,10 +49,10 @@ TINY, TINY_TRIALS = 2_000, 8
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One search: what it is called, and the search itself."""
+    """One search: what it is called, and the search itself, which gives None where asked to stop."""
 
     name: str
-    plan: Callable[[], Schedule]
+    plan: Callable[[Stop], Schedule | None]
 
 
 def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
@@ -62,14 +68,11 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
     content = goal * 101 // 100 if len(conditions) >= LARGE and effort.trials == 1 else goal
     best: tuple[int, Schedule] | None = None
-    for attempt in _attempts(conditions, effort):
-        if effort.stop():
-            break
-        schedule = attempt.plan()
-        time = schedule.collective_time(task.network, task.demand)
+    for name, schedule in _planned(_attempts(conditions, effort), effort):
+        time = _time(schedule, task)
         if best is None or time < best[0]:
             best = time, schedule
-            effort.progress(min(1.0, goal / max(1, time)), f"pccl {attempt.name}")
+            effort.progress(min(1.0, goal / max(1, time)), f"pccl {name}")
         if best[0] <= content:
             break
     if best is None:
@@ -77,8 +80,45 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     return best[1]
 
 
+def _planned(attempts: Iterator[_Attempt], effort: Effort) -> Iterator[tuple[str, Schedule]]:
+    """The schedules of the attempts in their order, up to `effort.threads` planned at once, until asked to stop."""
+    if effort.threads == 1:
+        for attempt in attempts:
+            schedule = None if effort.stop() else attempt.plan(effort.stop)
+            if schedule is None:
+                return
+            yield attempt.name, schedule
+        return
+    enough = Event()
+
+    def stop() -> bool:
+        return enough.is_set() or effort.stop()
+
+    with ThreadPoolExecutor(effort.threads) as pool:
+        running: deque[tuple[str, Future[Schedule | None]]] = deque()
+        try:
+            while True:
+                for attempt in islice(attempts, effort.threads - len(running)):
+                    running.append((attempt.name, pool.submit(attempt.plan, stop)))
+                if not running or stop():
+                    return
+                name, future = running.popleft()
+                schedule = future.result()
+                if schedule is None:
+                    return
+                yield name, schedule
+        finally:
+            enough.set()
+
+
+def _time(schedule: Schedule, task: Task) -> int:
+    if isinstance(schedule, StepSchedule):
+        return len(schedule.chunk) * schedule.step
+    return schedule.collective_time(task.network, task.demand)
+
+
 def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
-    """Both searches of each trial, by slots where chunks are of one size and by intervals where that can differ."""
+    """Both searches of each trial: by steps where all transfers are alike, by slots where chunks are, else by times."""
     rng = np.random.default_rng(effort.seed)
     columns = np.unique(conditions.column).tolist()
     to = {column: conditions.times_to(column) for column in columns}
@@ -88,7 +128,9 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
     by_slots = len(columns) == 1 and not _switches_matter(conditions)
     uniform = by_slots and alike(conditions) and _on_grid(conditions)
     hops = int(far.sum()) // int(conditions.clock.total.max())
+    problem, unit = _slot_problem(conditions, to[columns[0]], uniform) if by_slots else (None, 0)
     trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
+    plain = hops * trials <= PLAIN_WORK
     for trial in range(trials):
         for rotated in (False, True):
             if rotated and (hops > ENOUGH or not conditions.single):
@@ -97,10 +139,11 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
             salt = rng.integers(0, 1 << 62, len(conditions))
             for nearer in (True, False):
                 words = f"{'rotated' if rotated else 'random'} order, {'nearer hops' if nearer else 'any hop'}"
-                if by_slots and (nearer or trial or hops < ENOUGH):
-                    problem, unit = _slot_problem(conditions, to[columns[0]], order, salt, uniform)
-                    yield _Attempt(f"{words}, slots", _by_slots(conditions, problem, unit, nearer, hops, uniform))
-                if not uniform and (not by_slots or hops < PLAIN_WORK):
+                if problem is not None and (nearer or trial or hops < ENOUGH):
+                    search = _Search(conditions, replace(problem, order=order, salt=salt), unit, nearer, hops, plain)
+                    plan = search.by_steps if uniform else search.by_slots
+                    yield _Attempt(f"{words}, {'steps' if uniform else 'slots'}", plan)
+                if not uniform and (problem is None or hops < PLAIN_WORK):
                     yield _Attempt(f"{words}, intervals", _by_times(conditions, to, order, salt, nearer))
 
 
@@ -135,10 +178,8 @@ def _on_grid(conditions: Conditions) -> bool:
     return not conditions.release.any() and (task.reserved is None or not len(task.reserved))
 
 
-def _slot_problem(
-    conditions: Conditions, to: Times, order: NDArray[np.int32], salt: Times, uniform: bool
-) -> tuple[SlotProblem, int]:
-    """The problem in units of time that divide all it counts in, and the unit in picoseconds."""
+def _slot_problem(conditions: Conditions, to: Times, uniform: bool) -> tuple[SlotProblem, int]:
+    """The problem in units of time that divide all it counts in, and the unit in picoseconds; its order is open."""
     network, clock = conditions.task.network, conditions.clock
     column = int(conditions.column[0])
     slot, total = clock.busy[network.kind, column], clock.total[network.kind, column]
@@ -149,8 +190,8 @@ def _slot_problem(
     offsets, links = network.out_links
     taken = (np.empty(0, np.int32), np.empty(0, np.int32)) if uniform else _taken_slots(conditions, slot)
     problem = SlotProblem(
-        order=order,
-        salt=salt & ((1 << bits) - 1),
+        order=np.empty(0, np.int32),
+        salt=np.empty(0, np.int64),
         holder_offsets=conditions.holder_offsets,
         holders=conditions.holders,
         wanting_offsets=conditions.wanting_offsets,
@@ -184,54 +225,50 @@ def _taken_slots(conditions: Conditions, slot: Times) -> tuple[NDArray[np.int32]
     return np.array(links, np.int32), np.array(slots, np.int32)
 
 
-def _by_slots(
-    conditions: Conditions, problem: SlotProblem, unit: int, nearer: bool, hops: int, uniform: bool
-) -> Callable[[], Schedule]:
-    network, model = conditions.task.network, conditions.task.model
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A search by steps or slots. hops: of all conditions together. plain: whether in plain Python."""
 
-    def compiled() -> Schedule:
-        from collc.kernels.pccl_slots import search_slots as kernel
+    conditions: Conditions
+    problem: SlotProblem
+    unit: int
+    nearer: bool
+    hops: int
+    plain: bool
 
-        p = problem
-        words = max(2, int(hops / max(1, network.link_count) * 1.1) // 64 + 1)
-        grid = kernel(
-            p.order, p.salt, p.holder_offsets, p.holders, p.wanting_offsets, p.wanting, p.release, p.to,
-            p.target_row, p.offsets, p.links, network.source, p.target, p.slot, p.total, *p.taken, p.shift,
-            p.node_bits, nearer, words,
-        )  # fmt: skip
-        if uniform:
-            return _grid(conditions, grid, int(problem.slot[0]) * unit)
-        slot, link = np.nonzero(grid >= 0)
-        return rows(grid[slot, link], link.astype(np.int32), slot.astype(np.int64))
+    @property
+    def words(self) -> int:
+        """Slots that each link will need, by 64."""
+        return max(2, int(self.hops / max(1, len(self.problem.target)) * 1.1) // 64 + 1)
 
-    def rows(row: NDArray[np.int32], link: NDArray[np.int32], slot: Times) -> Schedule:
-        start = slot * problem.slot[link] * unit
-        return RowSchedule(model, Transfers.of(conditions.chunk[row], link, start))
+    def by_steps(self, stop: Stop) -> Schedule | None:
+        """A grid, where all transfers are alike."""
+        chunk, chunks = self.conditions.chunk, len(self.conditions.task.demand.chunks)
+        if self.plain:
+            grid = pccl_steps.search_plain(self.problem, chunk, chunks, self.nearer, stop)
+        else:
+            grid = pccl_steps.search_compiled(self.problem, chunk, chunks, self.words, self.nearer, stop)
+        step = int(self.problem.slot[0]) * self.unit
+        return None if grid is None else StepSchedule(self.conditions.task.model, grid, step)
 
-    def plain() -> Schedule:
-        row, link, slot = search_slots(problem, nearer)
-        return rows(np.array(row, np.int32), np.array(link, np.int32), np.array(slot, np.int64))
-
-    return plain if hops <= PLAIN_WORK else compiled
-
-
-def _grid(conditions: Conditions, grid: NDArray[np.int32], step: int) -> StepSchedule:
-    """Rows of conditions to chunk numbers, in place."""
-    used = np.flatnonzero((grid >= 0).any(axis=1))
-    grid = grid[: int(used[-1]) + 1]
-    for row in grid:
-        taken = row >= 0
-        row[taken] = conditions.chunk[row[taken]]
-    chunks = len(conditions.task.demand.chunks)
-    return StepSchedule(
-        conditions.task.model, grid.astype(np.uint16) if chunks < 1 << 16 else grid.view(np.uint32), step
-    )
+    def by_slots(self, stop: Stop) -> Schedule | None:
+        """Rows, where chunks are alike but not links."""
+        if self.plain:
+            found = pccl_slots.search_plain(self.problem, self.nearer, stop)
+        else:
+            found = pccl_slots.search_compiled(self.problem, self.words, self.nearer, stop)
+        if found is None:
+            return None
+        row, link, slot = found
+        start = slot * self.problem.slot[link] * self.unit
+        return RowSchedule(self.conditions.task.model, Transfers.of(self.conditions.chunk[row], link, start))
 
 
 def _by_times(
     conditions: Conditions, to: dict[int, Times], order: NDArray[np.int32], salt: Times, nearer: bool
-) -> Callable[[], Schedule]:
-    def plan() -> Schedule:
-        return RowSchedule(conditions.task.model, search_times(conditions, to, order, salt, nearer))
+) -> Callable[[Stop], Schedule | None]:
+    def plan(stop: Stop) -> Schedule | None:
+        found = search_times(conditions, to, order, salt, nearer, stop)
+        return None if found is None else RowSchedule(conditions.task.model, found)
 
     return plan

@@ -1,11 +1,12 @@
-"""Earliest-arrival search where every link has slots of its own length, in plain Python; small problems.
+"""Earliest-arrival search where every link has slots of its own length: in plain Python, and by the compiled kernel.
 
-The same steps as collc/kernels/pccl_slots.py takes, and the same result; integers serve as bitmaps.
+Both take the same steps and give the same result; here integers serve as bitmaps.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ Times = NDArray[np.int64]
 
 DEPTH_BITS = 10
 """Bits of a search key that tell how far it still is, so that among equals the nearest goes first."""
+
+BATCH = 4096
+"""Rows between two questions whether to stop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +52,49 @@ class SlotProblem:
     node_bits: int
 
 
-Rows = tuple[list[int], list[int], list[int]]
+Rows = tuple[Ints, Ints, Times]
 """Row, link and slot of each transfer."""
 
 
-def search_slots(problem: SlotProblem, nearer: bool) -> Rows:
-    """Plans the rows one after another.
+def search_plain(problem: SlotProblem, nearer: bool, stop: Callable[[], bool]) -> Rows | None:
+    """Plans the rows one after another; None where stopped.
 
     nearer: whether only hops that come nearer to the target are taken.
     """
     engine = _Engine(problem, nearer)
-    for k in problem.order.tolist():
+    for number, k in enumerate(problem.order.tolist()):
+        if number % BATCH == 0 and stop():
+            return None
         engine.plan(k)
-    return engine.rows
+    row, link, slot = engine.rows
+    return np.array(row, np.int32), np.array(link, np.int32), np.array(slot, np.int64)
+
+
+def search_compiled(problem: SlotProblem, words: int, nearer: bool, stop: Callable[[], bool]) -> Rows | None:
+    """What `search_plain` finds, by the compiled kernel, in another order. words: slots to begin with, by 64."""
+    from collc.kernels.pccl_slots import reserve, search_slots
+
+    p = problem
+    tails = np.zeros(len(p.target), np.int32)
+    tails[p.links] = np.repeat(np.arange(len(p.offsets) - 1, dtype=np.int32), np.diff(p.offsets))
+    busy = np.zeros((len(p.target), words), np.uint64)
+    grid = np.full((words * 64, len(p.target)), -1, np.int32)
+    busy, grid = reserve(busy, grid, *p.taken)
+    for low in range(0, len(p.order), BATCH):
+        if stop():
+            return None
+        busy, grid = search_slots(
+            p.order[low : low + BATCH], p.salt, p.holder_offsets, p.holders, p.wanting_offsets, p.wanting, p.release,
+            p.to, p.target_row, p.offsets, p.links, tails, p.target, p.slot, p.total, p.shift, p.node_bits, nearer,
+            busy, grid,
+        )  # fmt: skip
+    slot, link = np.nonzero(grid >= 0)
+    return grid[slot, link], link.astype(np.int32), slot.astype(np.int64)
 
 
 class _Engine:
     def __init__(self, problem: SlotProblem, nearer: bool) -> None:
-        self.rows: Rows = ([], [], [])
+        self.rows: tuple[list[int], list[int], list[int]] = ([], [], [])
         self._p, self._nearer = problem, nearer
         out: list[list[int]] = [part.tolist() for part in np.split(problem.links, problem.offsets[1:-1])]
         target: list[int] = problem.target.tolist()
@@ -83,7 +112,7 @@ class _Engine:
         self._holder_offsets: list[int] = problem.holder_offsets.tolist()
         self._wanting_offsets: list[int] = problem.wanting_offsets.tolist()
         self._release: list[int] = problem.release.tolist()
-        self._salt: list[int] = problem.salt.tolist()
+        self._salt: list[int] = (problem.salt & ((1 << problem.node_bits) - 1)).tolist()
 
     def plan(self, k: int) -> None:
         """Brings one row's chunk to all who want it, the nearest first."""

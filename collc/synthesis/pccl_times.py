@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from collc.ten.schedule import Transfers
 Times = NDArray[np.int64]
 Hop = tuple[int, int]
 """Link and start."""
+
+BATCH = 64
+"""Rows between two questions whether to stop."""
 
 
 class Busy:
@@ -98,16 +102,23 @@ class _Visit:
 
 
 def search_times(
-    conditions: Conditions, to: dict[int, Times], order: NDArray[np.int32], salt: Times, nearer: bool
-) -> Transfers:
-    """Plans the rows one after another in the order given.
+    conditions: Conditions,
+    to: dict[int, Times],
+    order: NDArray[np.int32],
+    salt: Times,
+    nearer: bool,
+    stop: Callable[[], bool],
+) -> Transfers | None:
+    """Plans the rows one after another in the order given; None where stopped.
 
     to: distances to the targets by column of the clock. nearer: whether only hops that come nearer are taken.
     """
     engine = _Engine(conditions, to, nearer)
     ties: list[int] = salt.tolist()
     numbers: list[int] = order.tolist()
-    for k in numbers:
+    for number, k in enumerate(numbers):
+        if number % BATCH == 0 and stop():
+            return None
         engine.plan(k, ties[k])
     rows = np.array(engine.rows, np.int64).reshape(-1, 3)
     return Transfers.of(rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32), rows[:, 2])

@@ -1,0 +1,212 @@
+"""Earliest-arrival search where every link and chunk takes one step, compiled.
+
+The same steps as collc/synthesis/pccl_steps.py takes, and the same result. Links are numbered by
+source, so that those out of device u are offsets[u] .. offsets[u + 1].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
+NEVER = 1 << 29
+STAMP, FOUND, VIA, SLOT = 0, 1, 2, 3
+"""Columns of the table of devices: search that reached it, when, over which link, and in which slot of it."""
+
+
+@njit(cache=True, nogil=True)
+def _next_free(busy: Words, low: Ints, link: int, slot: int) -> int:
+    words = busy.shape[1]
+    word = slot >> 6
+    first = low[link]
+    if word < first:
+        word = first
+        slot = word << 6
+    if word >= words:
+        return slot
+    free = ~busy[link, word] & (FULL << np.uint64(slot & 63))
+    while free == 0:
+        word += 1
+        if word >= words:
+            return word << 6
+        free = ~busy[link, word]
+    return (word << 6) + np.int64(trailing_zeros(free))
+
+
+@njit(cache=True, nogil=True)
+def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
+    words = busy.shape[1] + busy.shape[1] // 8 + 1
+    wider = np.zeros((busy.shape[0], words), np.uint64)
+    wider[:, : busy.shape[1]] = busy
+    longer = np.full((grid.shape[0], words * 64), -1, np.int32)
+    longer[:, : grid.shape[1]] = grid
+    return wider, longer
+
+
+@njit(cache=True, nogil=True)
+def _search(
+    left: Ints, seeds: Ints, count: int, target: int, row: int, salt: int, since: Ints, in_tree: Ints, at: Ints,
+    mark: int, busy: Words, low: Ints, offsets: Ints, heads: Ints, first: Ints, filled: Words, node: Ints,
+    after: Ints, nearer: bool,
+) -> None:  # fmt: skip
+    """A* where devices of equal least arrival lie on one stack; `filled` tells which stacks have any."""
+    base, top, used = _seed(left, seeds, count, since, at, mark, first, filled, node, after)
+    arrived = np.int64(NEVER)
+    word = np.int64(0)
+    while word <= top >> 6:
+        bits = filled[word]
+        if bits == 0:
+            word += 1
+            continue
+        d = (word << 6) + np.int64(trailing_zeros(bits))
+        if base + d >= arrived:
+            break
+        entry = first[d]
+        u = node[entry]
+        first[d] = after[entry]
+        if after[entry] < 0:
+            filled[word] = bits & (bits - np.uint64(1))
+        time = np.int64(at[u, FOUND])
+        here = left[u]
+        if time + here != base + d:
+            continue
+        low_link, degree = np.int64(offsets[u]), np.int64(offsets[u + 1]) - offsets[u]
+        turn = ((salt >> (u & 31)) & 0xFFFF) % degree
+        for _ in range(degree):
+            link = low_link + turn
+            turn = turn + 1 if turn + 1 < degree else 0
+            v = heads[link]
+            there = left[v]
+            if (nearer and there >= here) or in_tree[v] == row:
+                continue
+            slot = _next_free(busy, low, link, time)
+            arrival = slot + 1
+            if arrival + there >= arrived or (at[v, STAMP] == mark and arrival >= at[v, FOUND]):
+                continue
+            at[v, STAMP], at[v, FOUND], at[v, VIA], at[v, SLOT] = mark, arrival, link, slot
+            if v == target:
+                arrived = arrival
+            else:
+                used = _push(v, arrival + there - base, used, first, filled, node, after)
+                top = max(top, arrival + there - base)
+        if arrived <= base + d:
+            break
+    filled[word : (top >> 6) + 1] = 0
+
+
+@njit(cache=True, nogil=True)
+def _seed(
+    left: Ints, seeds: Ints, count: int, since: Ints, at: Ints, mark: int, first: Ints, filled: Words, node: Ints,
+    after: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Puts those that have the chunk on their stacks: the least arrival of all, the last stack, entries used."""
+    base = np.int64(NEVER)
+    for k in range(count):
+        base = min(base, np.int64(since[seeds[k]]) + left[seeds[k]])
+    used = 0
+    top = np.int64(0)
+    for k in range(count):
+        v = seeds[k]
+        at[v, STAMP], at[v, FOUND] = mark, since[v]
+        if left[v] < NEVER:
+            d = np.int64(since[v]) + left[v] - base
+            used = _push(v, d, used, first, filled, node, after)
+            top = max(top, d)
+    return base, top, used
+
+
+@njit(cache=True, nogil=True)
+def _push(v: int, d: int, used: int, first: Ints, filled: Words, node: Ints, after: Ints) -> int:
+    bit = np.uint64(1) << np.uint64(d & 63)
+    node[used] = v
+    after[used] = first[d] if filled[d >> 6] & bit else -1
+    first[d] = used
+    filled[d >> 6] |= bit
+    return used + 1
+
+
+@njit(cache=True, nogil=True)
+def _nearest_first(wanted: Ints, holders: Ints, to: Ints, target_row: Ints) -> Ints:
+    near = np.full(len(wanted), np.int64(1) << 62)
+    for i in range(len(wanted)):
+        for holder in holders:
+            near[i] = min(near[i], np.int64(to[target_row[wanted[i]], holder]))
+    return wanted[np.argsort(near, kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)
+def search_steps(
+    order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints, to: Ints,
+    target_row: Ints, offsets: Ints, heads: Ints, tails: Ints, nearer: bool, busy: Words, grid: Ints, low: Ints,
+) -> tuple[Words, Ints]:  # fmt: skip
+    """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
+
+    busy: uint64[links, words], a bit a slot. grid: int32[links, words * 64], the row whose chunk each slot takes,
+    -1 for none. low: int32[links], words that are full. The rest is as in SlotProblem.
+    """
+    devices = len(offsets) - 1
+    at = np.full((devices, 4), -1, np.int32)
+    in_tree = np.full(devices, -1, np.int32)
+    since = np.zeros(devices, np.int32)
+    seeds = np.zeros(devices, np.int32)
+    node = np.zeros(devices + len(heads), np.int32)
+    after = np.zeros(devices + len(heads), np.int32)
+    room = 0
+    mark = 0
+    for position in range(len(order)):
+        k = order[position]
+        count = 0
+        for i in range(holder_offsets[k], holder_offsets[k + 1]):
+            seeds[count] = holders[i]
+            count += 1
+            in_tree[holders[i]] = k
+            since[holders[i]] = 0
+        wanted = wanting[wanting_offsets[k] : wanting_offsets[k + 1]]
+        if len(wanted) > 1:
+            wanted = _nearest_first(wanted, seeds[:count], to, target_row)
+        for i in range(len(wanted)):
+            target = wanted[i]
+            if in_tree[target] == k:
+                continue
+            mark += 1
+            if room < busy.shape[1]:
+                room = busy.shape[1]
+                first = np.zeros((room + 1) * 64 + 4 * devices, np.int32)
+                filled = np.zeros(len(first) // 64 + 1, np.uint64)
+            _search(
+                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, at, mark, busy, low,
+                offsets, heads, first, filled, node, after, nearer,
+            )  # fmt: skip
+            v = target
+            while in_tree[v] != k:
+                link, slot = np.int64(at[v, VIA]), np.int64(at[v, SLOT])
+                while slot >= grid.shape[1]:
+                    busy, grid = _grown(busy, grid)
+                busy[link, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+                while low[link] < busy.shape[1] and busy[link, low[link]] == FULL:
+                    low[link] += 1
+                grid[link, slot] = k
+                in_tree[v] = k
+                since[v] = at[v, FOUND]
+                seeds[count] = v
+                count += 1
+                v = tails[link]
+    return busy, grid
+
+
+@njit(cache=True, nogil=True)
+def lay_out(grid: Ints, links: Ints, chunk: Ints, steps: NDArray[np.generic]) -> None:
+    """Turns grid[link by source, slot] of rows into steps[slot, link] of chunks; what is free is left as it is."""
+    count = steps.shape[0]
+    for low in range(0, len(links), 16):
+        for slot in range(count):
+            for i in range(low, min(low + 16, len(links))):
+                if grid[i, slot] >= 0:
+                    steps[slot, links[i]] = chunk[grid[i, slot]]
