@@ -49,7 +49,7 @@ def std_source(name: str) -> str:
     chosen = [e for e in entries if e.name == short and module in ("", e.module)]
     if not chosen:
         hint = did_you_mean(short, (e.name for e in entries), "'collc std' lists what there is")
-        raise UsageError(Diagnostic("E0607", f"the standard library has no '{name}'", hint=hint))
+        raise UsageError(Diagnostic("U0114", f"the standard library has no '{name}'", hint=hint))
     blocks: list[str] = []
     for number, entry in enumerate(chosen):
         if number == 0 or chosen[number - 1].module != entry.module:

@@ -168,6 +168,16 @@ def test_numbers() -> None:
     assert plain(value('"a\\"b\\\\"')) == ("StringLiteral", 'a"b\\')
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-3", Fraction(1, 1000)), ("1E+3", Fraction(1000)), ("1.5e-3", Fraction(3, 2000))]
+)
+def test_an_exponent_may_have_a_sign(text: str, value: Fraction) -> None:
+    statement = tree(f"let a = {text}").statements[0]
+    assert isinstance(statement, s.Let)
+    assert isinstance(statement.value, ex.FloatLiteral)
+    assert statement.value.value == value
+
+
 def test_places() -> None:
     text = "let a = (b + c) * f(1, x: 2)"
     node = value(text.removeprefix("let a = "))

@@ -49,6 +49,7 @@ def test_the_sources_of_a_machine_are_shown_with_it() -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(UsageError) as caught:
         std_source("rng")
+    assert caught.value.diagnostics[0].code == "U0114"
     assert caught.value.diagnostics[0].hint == "did you mean 'ring'?"
     with pytest.raises(UsageError):
         std_source("std.clusters.ring")
