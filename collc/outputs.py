@@ -37,7 +37,7 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.msccl.check import check_file, expected_of
     from collc.msccl.lower import lower
     from collc.msccl.options import options_of
-    from collc.msccl.quality import quality
+    from collc.msccl.quality import quality, slowness
 
     options = options_of(request.options)
     program = lower(module, options)
@@ -52,7 +52,9 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
         profile=options.profile.value,
         expected=expected_of(module.network, module.demand, options.instances) if custom else None,
     )
-    notes = (*program.notes, f"MSCCL: {quality(program, module)}")
+    measured = quality(program, module)
+    slower = slowness(program, measured)
+    notes = (*program.notes, f"MSCCL: {measured}", *([slower] if slower else ()))
     return Output({**verdict.checks}, notes, verdict.diagnostics)
 
 

@@ -154,7 +154,9 @@ def _unnamed(network: Network, demand: Demand, named: bool) -> SourceError:
     custom = "write 'emit msccl(profile: \"old\")' for a custom collective of the old runtime"
     if len(demand.runs) > 1:
         message = f"an MSCCL file does one collective, and this schedule has {len(demand.runs)} runs"
-        return SourceError(Diagnostic("M0105", message, hint=f"give each group a schedule of its own, or {custom}"))
+        return SourceError(
+            Diagnostic("M0105", message, hint=f"give each run a schedule and a topology of its own, or {custom}")
+        )
     if named:
         message = f"an MSCCL file needs all {len(network.npus)} NPUs of {network.name} in their order as its group"
         hint = f"run it over all NPUs, make a topology of the group alone, or {custom}"

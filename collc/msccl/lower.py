@@ -86,11 +86,10 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
                 break
             continue
         blocked = blocked or _narrowed(program, sizes[-1])
-    if best is not None:
-        return replace(best[1], notes=(*best[1].notes, *_remarks(best[1])))
-    if blocked is not None:
-        return blocked
-    raise problem or _blocks()
+    found = best[1] if best is not None else blocked
+    if found is None:
+        raise problem or _blocks()
+    return replace(found, notes=(*found.notes, *_remarks(found)))
 
 
 def selected(module: Module, options: MscclOptions) -> Program:

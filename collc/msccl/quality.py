@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from collc.msccl.fuse import relays
 from collc.msccl.program import FUSED, Point, Program
+from collc.msccl.progress import CAPACITY
 from collc.msccl.replay import replay_time
 from collc.ten.module import Module
 from collc.units import decimal, format_time
@@ -41,6 +43,28 @@ class Quality:
             f"replayed {format_time(self.replay)} for {format_time(self.schedule)}",
         ]
         return ", ".join(parts)
+
+
+_TOLERATED: Final = Fraction(105, 100)
+"""A program's time over its schedule's up to which nothing is said."""
+
+
+def slowness(program: Program, found: Quality) -> str:
+    """What to say where the program's own time is more than 5 % above its schedule's, with the likely cause; or ""."""
+    if found.replay <= _TOLERATED * found.schedule:
+        return ""
+    more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
+    if program.instances > 1:
+        cause = "each of the instances pays the latency of every link; use fewer 'instances' or larger chunks"
+    elif any(len(message.path) > 1 for message in program.messages):
+        cause = "a connection over switches takes turns that the schedule does not need; try larger chunks"
+    else:
+        in_flight = CAPACITY[program.protocol]
+        cause = (
+            f"messages wait for each other's threadblocks, and a connection holds {in_flight}; "
+            "allow more 'channels', or use larger chunks"
+        )
+    return f"MSCCL: the program takes {more} % longer than its schedule: {cause}"
 
 
 def quality(program: Program, module: Module) -> Quality:

@@ -1,6 +1,7 @@
 """Lowering, judged by the checker of the written file, which shares no code with it."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
-from collc.msccl.quality import quality
+from collc.msccl.quality import quality, slowness
 from collc.ten.demand import Op as Reduction
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -310,3 +311,21 @@ def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypa
     assert_right(program, tmp_path)
     with pytest.raises(CheckFailed, match="wait for one another for ever"):
         lower(direct_all_to_all(2, 8), MscclOptions(sizes=(1 << 30, 1 << 30)))
+
+
+def test_a_program_that_takes_longer_says_why():
+    module = ring_all_reduce(8)
+    lean = lower(module)
+    assert slowness(lean, quality(lean, module)) == ""
+    four = lower(module, MscclOptions(instances=4))
+    measured = replace(quality(four, module), replay=106, schedule=100)
+    told = "MSCCL: the program takes 6 % longer than its schedule: "
+    assert slowness(four, measured).startswith(told + "each of the instances pays")
+    assert slowness(lean, measured).startswith(told + "messages wait for each other's threadblocks")
+    assert slowness(lean, replace(measured, replay=105)) == ""
+
+
+def test_too_many_threadblocks_for_an_h100_are_remarked(monkeypatch):
+    assert not any("multiprocessors" in note for note in lower(direct_all_to_all(4)).notes)
+    monkeypatch.setattr(lowering, "_PROCESSORS", 2)
+    assert any("3 threadblocks must run on a GPU at once" in note for note in lower(direct_all_to_all(4)).notes)
