@@ -1,5 +1,7 @@
 """Matching driven by events, for links, sizes or link models that differ: plain Python, for small networks.
 
+matching_compiled.py does the same for large ones.
+
 Whenever a link becomes free or a chunk arrives, the destinations concerned share out what their idle
 links could bring. A link takes only what its source holds at that very time, so every schedule is
 causal.
@@ -18,10 +20,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.synthesis.matching import CopyProblem
 
 T = TypeVar("T")
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,9 @@ class Levels:
 class Rows:
     """Transfers in the order in which they were planned (chunks as the problem numbers them), and their end."""
 
-    chunk: list[int]
-    link: list[int]
-    start: list[int]
+    chunk: list[int] | Ints
+    link: list[int] | Ints
+    start: list[int] | Times
     end: int
 
 
@@ -190,7 +195,7 @@ class _Engine:
 
     def run(self, limit: int | None) -> Rows | None:
         """Lets time go on until every device has what it wants."""
-        rows = Rows([], [], [], 0)
+        rows: list[tuple[int, int, int]] = []
         end = now = 0
         while self._left:
             if self._times:
@@ -206,7 +211,8 @@ class _Engine:
                     end = max(end, self._share_out(device, now, rows))
             if limit is not None and end > limit:
                 return None
-        return Rows([self._back[c] for c in rows.chunk], rows.link, rows.start, end)
+        chunk, link, start = ([row[k] for row in rows] for k in range(3))
+        return Rows([self._back[c] for c in chunk], link, start, end)
 
     def _settle(self, now: int) -> set[int]:
         """Books what arrives and becomes free now; the destinations that this concerns."""
@@ -222,7 +228,7 @@ class _Engine:
             concerned.update(self._targets[device])
         return concerned
 
-    def _share_out(self, device: int, now: int, rows: Rows) -> int:
+    def _share_out(self, device: int, now: int, rows: list[tuple[int, int, int]]) -> int:
         """Gives the idle links into a device chunks to bring; when the last of them will have come."""
         sources = self._sources[device]
         exact = [] if self._rule.fifo else self._alternatives(device)
@@ -247,9 +253,7 @@ class _Engine:
             arrival = now + self._total[link][self._size[chunk]]
             self._at(self._freed, now + busy, device)
             self._at(self._arrivals, arrival, (device, chunk))
-            rows.chunk.append(chunk)
-            rows.link.append(link)
-            rows.start.append(now)
+            rows.append((chunk, link, now))
             end = max(end, arrival)
         return end
 

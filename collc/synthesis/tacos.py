@@ -16,6 +16,7 @@ from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.invert import as_trees
 from collc.synthesis.matching import CopyProblem, copy_problem
+from collc.synthesis.matching_compiled import compiled_rows
 from collc.synthesis.matching_events import EventRule, Rows, event_rows, levels_of
 from collc.synthesis.matching_grid import grid_steps
 from collc.synthesis.matching_steps import (
@@ -36,6 +37,9 @@ WINDOWS = (8, 32)
 
 LOOKING = 4_000_000
 """Transfers up to which that rule is tried."""
+
+NEAR = 100
+"""Where times differ, large problems are content within one part in so many of the bound."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -61,6 +65,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     goal = task_bound(task).time if bound is None else bound
     if not problem.missing:
         return RowSchedule(task.model, Transfers.joined([]))
+    content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
     best: tuple[Schedule, int] | None = None
     for attempt in _attempts(problem, goal, effort):
         if effort.stop():
@@ -69,7 +74,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         if found is not None and (best is None or found[1] < best[1]):
             best = found
             effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
-            if found[1] <= goal:
+            if found[1] <= content:
                 break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "tacos was stopped before it had a schedule", hint="give it more time"))
@@ -141,10 +146,11 @@ def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio where times differ."""
     levels = levels_of(problem)
+    plan_rows = event_rows if problem.devices <= SMALL else compiled_rows
 
     def attempt(rule: EventRule) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = event_rows(problem, levels, rule, None if best is None else best - 1)
+            rows = plan_rows(problem, levels, rule, None if best is None else best - 1)
             return None if rows is None else (_rows(problem, rows), rows.end)
 
         return _Attempt("fifo" if rule.fifo else "fewest alternatives", plan)
@@ -153,7 +159,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     for trial in range(max(1, effort.trials)):
         seed = effort.seed * 1_000_003 + trial if trial else None
         for slack in slacks:
-            for fifo in (False, True) if seed is None else (False,):
+            for fifo in ((False, True) if problem.devices <= SMALL else (True, False)) if seed is None else (False,):
                 yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed))
 
 

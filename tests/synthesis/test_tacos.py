@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from collc.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.matching import copy_problem
+from collc.synthesis.matching_compiled import compiled_rows
+from collc.synthesis.matching_events import EventRule, event_rows, levels_of
 from collc.synthesis.matching_grid import grid_steps
 from collc.synthesis.matching_steps import fifo_steps
 from collc.synthesis.tacos import tacos
@@ -228,3 +230,39 @@ def test_sparse_demands_work_too(make):
     net = grid(3, 3)
     demand = make(net.npus.tolist())
     check(net, demand, tacos(task_of(net, demand), Effort()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    problems(),
+    st.sampled_from(LinkModel),
+    st.booleans(),
+    st.sampled_from([0, 10**8, 10**10]),
+    st.sampled_from([None, 1, 2]),
+    st.booleans(),
+)
+def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadline, seed, busy):
+    net, demand = problem
+    task = task_of(net, demand, model)
+    if busy:
+        taken = Transfers.of(np.zeros(2, np.int32), np.arange(2, dtype=np.int32), np.array([0, 10**7]))
+        release = np.arange(len(demand.chunks)) * 10**7
+        task = replace(task, reserved=taken, release=release)
+    problem = copy_problem(task)
+    levels, rule = levels_of(problem), EventRule(fifo, deadline, seed)
+    plain, compiled = event_rows(problem, levels, rule), compiled_rows(problem, levels, rule)
+    assert plain is not None
+    assert compiled is not None
+    assert plain.end == compiled.end
+    for a, b in ((plain.chunk, compiled.chunk), (plain.link, compiled.link), (plain.start, compiled.start)):
+        assert np.array_equal(a, b)
+    if plain.end:
+        assert compiled_rows(problem, levels, rule, plain.end - 1) is None
+
+
+def test_large_networks_take_the_compiled_events():
+    """1.01 x the cut bound needs 128 pods (benchmarks/synthesis.py); 24 need one slow step more than the cut."""
+    net = ring_fc_switch(24, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
+    demand = all_gather(net.npus.tolist())
+    time = check(net, demand, tacos(task_of(net, demand), Effort()))
+    assert lower_bound(net, demand, LinkModel.STORE).time <= time <= 1.05 * (23 * STEP + 5_382_813)
