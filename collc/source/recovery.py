@@ -193,7 +193,7 @@ class Recovery:
         name = unit.text
         if len(after) == 2 and after[0].kind == "/" and after[1].text == "s":
             size, name = 3, f"{name}/s"
-        if name in self._keywords:
+        if name in self._keywords or (name not in UNITS and after[0].kind == ":"):
             return None
         span = Span(self._source, number.start, self._tokens[position + size - 1].end)
         if name in UNITS:
@@ -399,6 +399,10 @@ class Recovery:
         after = self._tokens[min(position + 1, len(self._tokens) - 1)].kind
         if token.kind in {"//", "/"} and (self._first_on_line(position) or before == "/"):
             return "a comment begins with '#'"
+        if "," in possible and token.kind in {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING}:
+            parameter, value = "=" in possible, token.kind != t.NAME
+            missing = "':'" if ":" in possible and (parameter or value) else "','"
+            return f"a {missing} is missing before this"
         if token.kind == "{" and possible == frozenset({t.NAME}):
             return "a name is missing before this"
         if token.kind == "." and before == "..":

@@ -134,7 +134,8 @@ class FileScope:
         module = MODULE_OF_HINT.get(space)
         if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
             hint = f"the standard library's are there after: import std.{module}"
-        return fail(CODES[space], f"no {space} is called '{name}'", span, hint=hint)
+        what = f"{space} or function" if more else space
+        return fail(CODES[space], f"no {what} is called '{name}'", span, hint=hint)
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:
