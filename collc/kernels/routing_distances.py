@@ -12,7 +12,7 @@ Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def all_distances(targets: Ints, offsets: Ints, order: Ints, source: Ints, weight: Times, far: int) -> Times:
     """int64[targets, devices]: Dijkstra on the links into each device (offsets, order: CSR of link numbers)."""
     devices = len(offsets) - 1
@@ -31,4 +31,27 @@ def all_distances(targets: Ints, offsets: Ints, order: Ints, source: Ints, weigh
                 if cost + weight[link] < row[u]:
                     row[u] = cost + weight[link]
                     heapq.heappush(queue, (row[u], np.int64(u)))
+    return found
+
+
+@njit(cache=True, nogil=True)
+def all_hops(targets: Ints, offsets: Ints, order: Ints, source: Ints, weight: int, far: int) -> Times:
+    """int64[targets, devices]: as `all_distances`, where all links have the same weight; breadth first."""
+    devices = len(offsets) - 1
+    found = np.full((len(targets), devices), far, np.int64)
+    queue = np.zeros(devices, np.int32)
+    for k in range(len(targets)):
+        row = found[k]
+        row[targets[k]] = 0
+        queue[0] = targets[k]
+        head, tail = 0, 1
+        while head < tail:
+            v = queue[head]
+            head += 1
+            for i in range(offsets[v], offsets[v + 1]):
+                u = source[order[i]]
+                if row[u] == far:
+                    row[u] = row[v] + weight
+                    queue[tail] = u
+                    tail += 1
     return found

@@ -8,6 +8,7 @@ come nearer" and "any hop" are tried.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -130,7 +131,7 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
     hops = int(far.sum()) // int(conditions.clock.total.max())
     problem, unit = _slot_problem(conditions, to[columns[0]], uniform) if by_slots else (None, 0)
     trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
-    plain = hops * trials <= PLAIN_WORK
+    plain = hops * trials <= PLAIN_WORK and not _compiled_is_loaded(uniform)
     for trial in range(trials):
         for rotated in (False, True):
             if rotated and (hops > ENOUGH or not conditions.single):
@@ -145,6 +146,11 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
                     yield _Attempt(f"{words}, {'steps' if uniform else 'slots'}", plan)
                 if not uniform and (problem is None or hops < PLAIN_WORK):
                     yield _Attempt(f"{words}, intervals", _by_times(conditions, to, order, salt, nearer))
+
+
+def _compiled_is_loaded(uniform: bool) -> bool:
+    """Whether something before has loaded the compiled search, so that even a small problem need not wait for it."""
+    return f"collc.kernels.{'pccl_steps' if uniform else 'pccl_slots'}" in sys.modules
 
 
 def _order(conditions: Conditions, far: Times, rng: np.random.Generator, rotated: bool) -> NDArray[np.int32]:

@@ -16,7 +16,7 @@ Times = NDArray[np.int64]
 FAR: Final = 1 << 60
 """The distance where no path leads to the target."""
 
-_KERNEL_WORK: Final = 4_000_000
+_KERNEL_WORK: Final = 400_000
 """Targets x links from which the compiled kernel is worth its start-up."""
 
 
@@ -82,9 +82,11 @@ def distances(network: Network, weight: Times, targets: Ints) -> Times:
     weight: int64[links], each > 0.
     """
     if len(targets) * network.link_count >= _KERNEL_WORK:
-        from collc.kernels.routing_distances import all_distances
+        from collc.kernels.routing_distances import all_distances, all_hops
 
         offsets, order = network.in_links
+        if bool((weight == weight[0]).all()):
+            return all_hops(targets, offsets, order, network.source, int(weight[0]), FAR)
         return all_distances(targets, offsets, order, network.source, weight, FAR)
     found = np.full((len(targets), network.device_count), FAR, np.int64)
     found[np.arange(len(targets)), targets] = 0

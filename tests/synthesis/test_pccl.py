@@ -141,10 +141,58 @@ def test_kernel_is_equal(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):
     group = list(range(net.npu_count))
     triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
     for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
+        monkeypatch.setattr(module, "_compiled_is_loaded", lambda uniform: False)
         plain = plan(net, demand, Effort(seed))
-        monkeypatch.setattr(module, "PLAIN_WORK", -1)
+        monkeypatch.setattr(module, "_compiled_is_loaded", lambda uniform: True)
         assert same(plan(net, demand, Effort(seed)), plain)
-        monkeypatch.undo()
+        assert same(plan(net, demand, Effort(seed, threads=3)), plain)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_steps_of_any_network_are_equal(data: st.DataObject):
+    n = data.draw(st.integers(2, 7))
+    device = st.integers(0, n - 1)
+    pairs = st.tuples(device, device).filter(lambda x: x[0] != x[1])
+    links = [(i, (i + 1) % n) for i in range(n)] + data.draw(st.lists(pairs, max_size=8))
+    sets = st.lists(device, min_size=1, max_size=n)
+    row = st.tuples(st.just(MiB), sets, sets, st.just(Op.COPY))
+    demand = demand_of([*data.draw(st.lists(row, min_size=1, max_size=9)), (MiB, [0], [n - 1], Op.COPY)])
+    effort = Effort(data.draw(st.integers(0, 9)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_compiled_is_loaded", lambda uniform: False)
+        plain = plan(network(n, links), demand, effort)
+        patch.setattr(module, "_compiled_is_loaded", lambda uniform: True)
+        assert same(plan(network(n, links), demand, effort), plain)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("net", [grid(4, 4), switched(6), switched(6, buffer=2)])
+def test_stopped_in_time_keeps_the_best(threads: int, net: Network):
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 12
+
+    demand = all_to_all(net.npus.tolist())
+    plan(net, demand, Effort(trials=1000, threads=threads, stop=stop))
+    assert asked < 1000
+
+
+def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch):
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    monkeypatch.setattr("collc.synthesis.pccl_steps.BATCH", 8)
+    with pytest.raises(NoSchedule):
+        plan(grid(4, 4), all_to_all(list(range(16))), Effort(stop=stop))
+    assert asked == 4
 
 
 def mixed_links() -> list[tuple[int, int, LinkKind]]:

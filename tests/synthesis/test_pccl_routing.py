@@ -17,6 +17,10 @@ def test_distances_agree(monkeypatch: pytest.MonkeyPatch, net):
     assert swept.tolist() == [router.distances(v) for v in targets.tolist()]
     monkeypatch.setattr(routing, "_KERNEL_WORK", 0)
     assert np.array_equal(distances(net, weight, targets), swept)
+    even = np.full(net.link_count, 7)
+    hops = distances(net, even, targets)
+    monkeypatch.undo()
+    assert np.array_equal(distances(net, even, targets), hops)
 
 
 def test_no_way():
