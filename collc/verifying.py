@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from collc.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.reading import read_text
 from collc.report import Outcome
 from collc.ten.module import Module
 from collc.units import format_time
+
+if TYPE_CHECKING:
+    from collc.source.program import ScheduleRequest
 
 Profile = Literal["executor", "old"]
 
@@ -50,7 +53,7 @@ class Against:
     """What a file is to be checked against; None: what it says itself.
 
     collective, root: what it should do, over all NPUs. profile: for MSCCL files. program, schedule: a
-    schedule of a `.coll` file, whose network and demand then count; for `.ten` files.
+    schedule of a `.coll` file, whose network and demand then count.
     """
 
     collective: str | None = None
@@ -135,31 +138,53 @@ def _measured(module: Module, summary: dict[str, object]) -> list[Diagnostic]:
 
 def _as_in(module: Module, program: Path, schedule: str | None) -> Module:
     """The module's schedule with the network and demand of a program."""
-    from collc.source.elaborate import load_program
-
-    requests = load_program(program, {}, schedule).schedules
-    if len(requests) != 1:
-        message = f"{program} has {len(requests)} schedules"
-        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
-    theirs, ours = requests[0].network, module.network
+    request = _request(program, schedule)
+    theirs, ours = request.network, module.network
     names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
     if names[0] != names[1]:
         message = f"the links of '{module.name}' are not those of '{theirs.name}' in {program}"
         other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
         told = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
         raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {told}"),)))
-    return replace(module, network=theirs, demand=requests[0].demand)
+    return replace(module, network=theirs, demand=request.demand)
+
+
+def _request(program: Path, schedule: str | None) -> ScheduleRequest:
+    """The schedule of a program that a file is to be checked against."""
+    from collc.source.elaborate import load_program
+
+    requests = load_program(program, {}, schedule).schedules
+    if len(requests) != 1:
+        message = f"{program} has {len(requests)} schedules"
+        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+    return requests[0]
+
+
+def _named_by(against: Against) -> tuple[Against, ScheduleRequest | None]:
+    """What a file for a runtime must do: a named collective, or the schedule of a program that is none."""
+    if against.program is None:
+        return against, None
+    request = _request(against.program, against.schedule)
+    standard = request.demand.runs[0].standard if len(request.demand.runs) == 1 else None
+    if standard is None or request.demand.runs[0].group.tolist() != request.network.npus.tolist():
+        return against, request
+    root = standard.root if standard.root >= 0 else None
+    return replace(against, collective=against.collective or standard.kind, root=root), None
 
 
 def _verify_msccl(path: Path, against: Against) -> FileReport:
     from dataclasses import asdict
 
-    from collc.msccl.check import check_file
+    from collc.msccl.check import check_file, expected_of
 
-    if against.program is not None:
-        message = "--program is for .ten files; an MSCCL file says its collective, or use --collective NAME"
-        raise UsageError(Diagnostic("U0105", message))
-    verdict = check_file(path, collective=against.collective, root=against.root, profile=against.profile)
+    against, custom = _named_by(against)
+    collective = against.collective if custom is None else "custom"
+    verdict = check_file(path, collective=collective, root=against.root, profile=against.profile)
+    if custom is not None and verdict.summary is not None:
+        once = expected_of(custom.network, custom.demand)
+        instances = max(1, verdict.summary.nchunksperloop // max(1, once.width))
+        expected = expected_of(custom.network, custom.demand, instances)
+        verdict = check_file(path, collective="custom", profile=against.profile, expected=expected)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
@@ -170,8 +195,10 @@ def _verify_plan(path: Path, against: Against) -> FileReport:
 
     from collc.msccl.check_plan import check_plan
 
-    if against.program is not None:
-        raise UsageError(Diagnostic("U0105", "--program is for .ten files; a plan says its collective"))
+    against, custom = _named_by(against)
+    if custom is not None:
+        message = f"'{custom.name}' is no collective over all NPUs, and plans are checked against nothing else"
+        raise UsageError(Diagnostic("U0105", message))
     verdict = check_plan(path, collective=against.collective, root=against.root)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}

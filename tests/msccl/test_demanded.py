@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collc.diagnostics import SourceError
+from collc.diagnostics import SourceError, UsageError
+from collc.driver import Settings, compile_file
 from collc.msccl.check import Expected, Want, check_file, expected_of
 from collc.msccl.lower import lower
 from collc.msccl.options import MscclOptions, Profile
 from collc.ten.demand import Op
 from collc.ten.module import Module
+from collc.verifying import Against, verify_file
 from tests import support
 
 from .lowering import scheduled, xml_of
@@ -65,3 +67,48 @@ def test_two_kinds_of_reduction_are_no_single_call():
     module = scheduled(support.ring(2), support.demand_of(rows, None, [0, 1]))
     with pytest.raises(SourceError, match="one kind of reduction, and this schedule has sum and max"):
         lower(module, MscclOptions(profile=Profile.OLD))
+
+
+PROGRAM = """
+import std.topologies
+import std.collectives
+topology t = mesh2d(2, 3, bandwidth: 50GiB/s, latency: 0.5us)
+group top = t.npu[0, *]
+group bottom = t.npu[1, *]
+schedule two on t {
+    run all_gather(top, size: 3MiB)
+    run all_reduce(bottom, size: 3MiB)
+    emit msccl("two.xml", profile: "old", instances: 2)
+}
+schedule other on t {
+    run all_gather(bottom, size: 3MiB)
+    run all_reduce(top, size: 3MiB)
+}
+schedule whole on t {
+    run broadcast(t.npus, size: 3MiB, root: 4)
+    emit msccl("whole.xml")
+    emit mscclpp("whole.json")
+}
+schedule otherwise on t {
+    run broadcast(t.npus, size: 3MiB, root: 1)
+}
+"""
+
+
+def test_files_against_the_schedules_of_a_program(tmp_path):
+    program = tmp_path / "p.coll"
+    program.write_text(PROGRAM)
+    report = compile_file(program, Settings(output=tmp_path))
+    assert all(set(schedule.checks.values()) == {"ok"} for schedule in report.schedules)
+
+    def result(name: str, schedule: str) -> str:
+        profile = "old" if name == "two.xml" else "executor"
+        against = Against(program=program, schedule=schedule, profile=profile)
+        return verify_file(tmp_path / name, against).checks["result"]
+
+    assert result("two.xml", "two") == result("whole.xml", "whole") == result("whole.json", "whole") == "ok"
+    assert (
+        result("two.xml", "other") == result("whole.xml", "otherwise") == result("whole.json", "otherwise") == "failed"
+    )
+    with pytest.raises(UsageError, match="'two' is no collective over all NPUs"):
+        result("whole.json", "two")

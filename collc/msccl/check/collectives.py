@@ -54,6 +54,13 @@ class Expected:
         """Output chunks of a rank that something is wanted of, ascending."""
         return sorted(slot for owner, slot in self.outputs if owner == rank)
 
+    @property
+    def width(self) -> int:
+        """Chunks of the longest buffer that it needs, of any rank."""
+        used = [slot for _, slot in self.outputs]
+        used += [slot for want in self.outputs.values() for _, slot in want.contributions]
+        return 1 + max(used, default=-1)
+
 
 def canonical(coll: str) -> str:
     """One name for one collective: `all_gather`, `AllGather` and `allgather` are the same."""
