@@ -4,25 +4,36 @@
   does not meet the bound and the problem is small, the other is tried too.
 - All-Reduces also by balanced trees with both phases pipelined (overlapped).
 - Networks with switches: search with the switches as they are, and matching with them unwound.
+- Rings, tori, hypercubes and the like: the translations of one NPU's schedule, first of all (symmetric).
+- Networks of several dimensions: one after another (hierarchical, themis).
+- Tiny problems that are above the bound: whether Z3 finds a shorter schedule (exact).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import monotonic
+
+import numpy as np
 
 from collc.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.compose import has_reductions, join, solve
+from collc.synthesis.compose import has_reductions, join, solve, split
+from collc.synthesis.dimensions import find_dimensions
+from collc.synthesis.exact import exact
+from collc.synthesis.hierarchical import hierarchical
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.pccl import pccl
+from collc.synthesis.symmetric import find_group, symmetric
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task
+from collc.synthesis.themis import themis
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Schedule
+from collc.ten.schedule import Clock, LinkModel, Schedule
 from collc.ten.transform import unwound
 from collc.units import format_time
 
@@ -31,6 +42,13 @@ FEW = 2.0
 
 SMALL = 30_000
 """Chunks x NPUs that want them up to which a second way is tried."""
+
+
+TINY_NPUS, TINY = 9, 6_000
+"""NPUs, and chunks x links x steps, up to which Z3 is asked for something shorter."""
+
+PROOF = 1_000_000
+"""What Z3 may spend on each number of steps, about half a second; counted so that all machines find the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,33 +66,49 @@ def auto(module: Module, effort: Effort) -> Module:
     one where that is better; the notes say so.
     Raises what the ways raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
-    best: tuple[int, _Candidate, Module] | None = None
-    notes: list[str] = []
-    failure: CollcError | None = None
-    for candidate in _candidates(module, effort):
-        if effort.stop() or (best is not None and best[0] <= _bound(best[2])):
+    tried = _Tried()
+    for candidate in chain(_candidates(module, effort, tried), _shorter(module, effort, tried)):
+        if effort.stop() or tried.is_optimal():
             break
         began = monotonic()
+        tried.take(candidate)
+        effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
+    if tried.best is None:
+        stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
+        raise tried.failure or stopped
+    name, built = tried.best
+    why = "meets the bound" if tried.is_optimal() else "is the best of those tried"
+    notes = [*module.notes, *tried.notes, f"auto: chose {name}, which {why}"]
+    if built.network.unwound and not module.network.unwound:
+        notes.append("the switches are unwound: links, schedule and bound are those of the unwound network")
+    algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
+
+
+@dataclass
+class _Tried:
+    """What has been tried: the best so far with its name, notes on all, and the first error."""
+
+    best: tuple[str, Module] | None = None
+    notes: list[str] = field(default_factory=list[str])
+    failure: CollcError | None = None
+
+    def take(self, candidate: _Candidate) -> None:
+        """Builds a candidate and keeps it if it is better."""
         try:
             built = candidate.build()
         except CollcError as error:
-            failure = failure or error
-            notes.append(f"auto: {candidate.name} found none: {error.diagnostics[0].message}")
-            continue
+            self.failure = self.failure or error
+            self.notes.append(f"auto: {candidate.name} found none: {error.diagnostics[0].message}")
+            return
         time = _time(built)
-        effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
-        notes.append(f"auto: {candidate.name} takes {format_time(time)}")
-        if best is None or time < best[0]:
-            best = time, candidate, built
-    if best is None:
-        stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
-        raise failure or stopped
-    why = "meets the bound" if best[0] <= _bound(best[2]) else "is the best of those tried"
-    notes.append(f"auto: chose {best[1].name}, which {why}")
-    if best[2].network.unwound and not module.network.unwound:
-        notes.append("the switches are unwound: links, schedule and bound are those of the unwound network")
-    name = f"{module.algorithm}+{best[1].name}" if module.algorithm else best[1].name
-    return replace(best[2], algorithm=name, seed=effort.seed, notes=(*module.notes, *notes))
+        self.notes.append(f"auto: {candidate.name} takes {format_time(time)}")
+        if self.best is None or time < _time(self.best[1]):
+            self.best = candidate.name, built
+
+    def is_optimal(self) -> bool:
+        """Whether the best meets the bound."""
+        return self.best is not None and _time(self.best[1]) <= _bound(self.best[1])
 
 
 def _bound(module: Module) -> int:
@@ -87,23 +121,46 @@ def _time(module: Module) -> int:
     return module.schedule.collective_time(module.network, module.demand)
 
 
-def _candidates(module: Module, effort: Effort) -> Iterator[_Candidate]:
+def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Candidate]:
     switches = _has_switches(module.network)
     search_first = switches or _average_wanting(module) <= FEW
     work = _work(module)
+    free = module.schedule is None
+    if free and _is_symmetric(module):
+        yield _Candidate("symmetric", lambda: join(solve(module, lambda task: symmetric(task, effort))))
     ways = [("pccl", _way(pccl, effort)), ("tacos", _way(tacos, effort))]
     for name, way in ways if search_first else reversed(ways):
         heavy = work > SMALL and (name == "pccl") != search_first
         if not heavy and not (switches and name == "tacos"):
             yield _Candidate(name, lambda way=way: join(solve(module, way)))
-    free = module.schedule is None
+    if work <= SMALL and find_dimensions(module.network) is not None:
+        for name, way in (("hierarchical", hierarchical), ("themis", themis)):
+            yield _Candidate(name, lambda way=way: join(solve(module, lambda task: way(task, effort))))
     if switches and free:
         with suppress(ValueError):  # not all switches can be unwound
             flat = replace(module, network=unwound(module.network))
-            for candidate in _candidates(flat, effort):
+            within = tried.best is None or _bound(flat) < _time(tried.best[1])
+            for candidate in _candidates(flat, effort, tried) if within else ():
                 yield replace(candidate, name=f"{candidate.name} on unwound switches")
     elif has_reductions(module.demand) and free and _is_all_reduce(module):
         yield _Candidate("overlapped", lambda: _overlapped(module, effort))
+
+
+def _shorter(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Candidate]:
+    """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
+    network, sizes = module.network, np.unique(module.demand.chunks.size)
+    steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
+    if module.schedule is not None or not steps_alike or _has_switches(network) or len(network.npus) > TINY_NPUS:
+        return
+    if tried.best is None:
+        return
+    time = _time(tried.best[1])
+    step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
+    if len(module.demand.chunks) * network.link_count * (time // step) > TINY:
+        return
+    if len(split(module)) == 1:
+        most = time // step - 1
+        yield _Candidate("exact", lambda: join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF))))
 
 
 def _way(solver: Callable[[Task, Effort, int | None], Schedule], effort: Effort) -> Callable[[Task], Schedule]:
@@ -140,6 +197,15 @@ def _spread(module: Module) -> list[int]:
         reduced = table.op != 0
         result.append(int(post.sum()) + int(pre[reduced].sum()))
     return result
+
+
+def _is_symmetric(module: Module) -> bool:
+    """Whether one collective over all NPUs runs on a Cayley graph."""
+    runs = module.demand.runs
+    standard = runs[0].standard if len(runs) == 1 else None
+    kinds = ("all_gather", "all_to_all", "reduce_scatter", "all_reduce")
+    whole = len(runs) == 1 and len(runs[0].group) == module.network.npu_count
+    return whole and standard is not None and standard.kind in kinds and find_group(module.network) is not None
 
 
 def _is_all_reduce(module: Module) -> bool:

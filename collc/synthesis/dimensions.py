@@ -143,7 +143,7 @@ class Lines:
     dimensions: Dimensions
     cost: list[int]
     _load: list[int] = field(init=False)
-    _ahead: list[list[list[tuple[int, int]]]] = field(init=False)
+    _ahead: list[list[list[tuple[int, int]]]] = field(init=False, default_factory=list[list[list[tuple[int, int]]]])
     _trees: dict[tuple[int, int], list[list[Move]]] = field(
         init=False, default_factory=dict[tuple[int, int], list[list[Move]]]
     )
@@ -152,11 +152,11 @@ class Lines:
     def __post_init__(self) -> None:
         network = self.dimensions.network
         self._load = [0] * network.link_count
-        self._ahead = []
-        ends = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
+        ends: list[tuple[int, int]] = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
         for axis in range(len(self.dimensions)):
             ahead: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
-            for link in np.flatnonzero(self.dimensions.usable[axis]).tolist():
+            links: list[int] = np.flatnonzero(self.dimensions.usable[axis]).tolist()
+            for link in links:
                 ahead[ends[link][0]].append((ends[link][1], link))
             self._ahead.append(ahead)
 

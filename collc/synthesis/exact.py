@@ -27,11 +27,14 @@ SLICE_MS = 500
 """How long Z3 works before it is asked whether to stop, at first; it doubles."""
 
 
-def exact(task: Task, effort: Effort, timeout: float | None = None, most: int | None = None) -> Schedule:
+def exact(
+    task: Task, effort: Effort, timeout: float | None = None, most: int | None = None, work: int | None = None
+) -> Schedule:
     """A schedule of as few steps as possible, proved.
 
     timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it
-    may have. Raises SourceError where links or chunks differ, links or chunks are planned already, or the network
+    may have. work: what Z3 may spend on each number of steps, in its own unit, which is the same on every machine (a
+    million takes about a second); None for no limit. Raises SourceError where links or chunks differ, links or chunks are planned already, or the network
     has switches; NoSchedule where the time is over, or where more than `most` steps are needed.
     """
     conditions = conditions_of(task)
@@ -49,7 +52,7 @@ def exact(task: Task, effort: Effort, timeout: float | None = None, most: int | 
     while most is None or steps <= most:
         effort.progress(0.0, f"exact: looking for {steps} steps")
         question = _Encoding(conditions, hops.tolist(), steps, effort)
-        answer = question.ask(end)
+        answer = question.ask(end, work)
         if answer:
             rows = question.transfers()
             return RowSchedule(task.model, replace(rows, start=rows.start * step))
@@ -132,19 +135,22 @@ class _Encoding:
                     self.solver.add(z3.Implies(has[v, t + 1], z3.Or(has[v, t], *into.get(v, []))))
         self.solver.add(*(has[w, self._steps] for w in wanting))
 
-    def ask(self, end: float) -> bool | None:
-        """Whether a schedule exists; None where the time is over, `effort.stop` says so, or on Ctrl-C.
+    def ask(self, end: float, work: int | None) -> bool | None:
+        """Whether a schedule exists; None where the time or the work is over, `effort.stop` says so, or on Ctrl-C.
 
         Z3 takes the signal itself while it works, so that nobody waits for the end of a slice.
         """
         slice_ms = SLICE_MS
+        if work is not None:
+            self.solver.set("rlimit", work)
         while (left := end - monotonic()) > 0 and not self._effort.stop():
             self.solver.set("timeout", max(1, min(slice_ms, int(left * 1000))))
             self.solver.set("random_seed", self._effort.seed)
             answer = self.solver.check()
             if answer != self._z3.unknown:
                 return answer == self._z3.sat
-            if "interrupted" in self.solver.reason_unknown():
+            reason: str = self.solver.reason_unknown()
+            if "interrupted" in reason or (work is not None and "timeout" not in reason):
                 return None
             slice_ms *= 2
         return None
