@@ -109,7 +109,29 @@ def _note(
 
 
 @njit(cache=True)
-def _reduced(  # noqa: C901, PLR0912
+def _in_order(
+    rows: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints, total: Times, kind: Ints,
+    npus: int, held: Times, into: Times, out: Times, first: Times, last: Times, root: int,
+) -> bool:  # fmt: skip
+    """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
+    for row in rows:
+        on = link[row]
+        a, b = source[on], target[on]
+        for device in (a, b):
+            if device >= npus and (into[device] != 1 or out[device] != 1):
+                return False
+        if reduce[row]:
+            if first[a] > start[row] or last[a] > start[row] or held[a] <= start[row]:
+                return False
+            if held[b] <= start[row] + total[kind[on]]:
+                return False
+        elif held[a] > start[row] and not (a == root and last[root] <= start[row]):
+            return False
+    return True
+
+
+@njit(cache=True)
+def _reduced(
     rows: Ints,
     link: Ints,
     start: Times,
@@ -171,19 +193,8 @@ def _reduced(  # noqa: C901, PLR0912
     if nodes - senders != 1 or total_id >= npus:
         return False
     root = total_id
-    for row in rows:
-        on = link[row]
-        a, b = source[on], target[on]
-        for device in (a, b):
-            if device >= npus and (into[device] != 1 or out[device] != 1):
-                return False
-        if reduce[row]:
-            if first[a] > start[row] or last[a] > start[row] or held[a] <= start[row]:
-                return False
-            if held[b] <= start[row] + total[kind[on]]:
-                return False
-        elif held[a] > start[row] and not (a == root and last[root] <= start[row]):
-            return False
+    if not _in_order(rows, link, start, reduce, source, target, total, kind, npus, held, into, out, first, last, root):
+        return False
     missing = 0
     for device in post:
         missing += device != root and (seen[device] != tag or held[device] == NEVER)
@@ -227,23 +238,9 @@ def screen(
         column = total[:, size_of[chunk]]
         if op[chunk] == 0:
             right = _copied(
-                rows,
-                link,
-                start,
-                reduce,
-                source,
-                target,
-                column,
-                kind,
-                npus,
-                before,
-                after,
-                seen,
-                held,
-                into,
-                out,
+                rows, link, start, reduce, source, target, column, kind, npus, before, after, seen, held, into, out,
                 chunk,
-            )
+            )  # fmt: skip
         else:
             right = _reduced(
                 rows, link, start, reduce, source, target, column, kind, npus, before, after, seen, held, into, out,
