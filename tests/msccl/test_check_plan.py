@@ -283,3 +283,36 @@ def test_packets_are_only_read(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError):
         check_plan(tmp_path / "none.json")
+
+
+def by_get(shift=0):
+    """Out of place All-to-All of 2 GPUs by reads: rank r gets chunk r of its peer, which belongs into slot `peer`."""
+    gpus = []
+    for rank in range(2):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        both = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+        get = {
+            "name": "get",
+            "src_buff": [far(0, rank)],
+            "dst_buff": [buff("s", rank + shift)],
+            "channel_type": "memory",
+        }
+        copies = [
+            {"name": "copy", "src_buff": [buff("s", rank + shift)], "dst_buff": [buff("o", 1 - rank)]},
+            {"name": "copy", "src_buff": [buff("i", rank)], "dst_buff": [buff("o", rank)]},
+        ]
+        gpus.append(gpu(rank, 2, (2, 2, 3), [[*both, get, {"name": "nop"}, *copies, *both]], ["i"]))
+    return plan("alltoall", gpus)
+
+
+def test_a_get_with_different_indices_is_a_trap(tmp_path):
+    assert set(check(tmp_path, by_get()).checks.values()) == {"ok"}
+    verdict = check(tmp_path, by_get(1))
+    assert [finding.code for finding in verdict.findings] == ["X0404"]
+    assert "get with different indices" in verdict.findings[0].message
+
+
+def test_a_put_from_two_kinds_of_buffers_is_a_trap(tmp_path):
+    found = all_gather()
+    ops(found)[1]["src_buff"][1] = buff("o", 0)
+    assert "put from buffers of several types" in check(tmp_path, found).findings[0].message

@@ -212,6 +212,7 @@ class _Reader:
             raise _Bad(
                 "X0404", f"{op.name} over {len(op.over)} channels to {len(targets)} buffers", op.place, "one each"
             )
+        _traps(op, [slots for slots, _ in sources], [slots for slots, _ in targets])
         first = [slots for slots, _ in sources]
         to = tuple(slots for slots, _ in targets)
         if op.name in ("put", "pws", "get", "copy"):
@@ -222,6 +223,16 @@ class _Reader:
     def _limit(self, count: int, limit: int, what: str, place: Place) -> None:
         if count > limit:
             self.findings.add(Finding("contract", "X0406", f"{count} {what}", place, f"at most {limit}"))
+
+
+def _traps(op: Operation, sources: list[Slots], targets: list[Slots]) -> None:
+    """What the runtime does otherwise than the file says (mscclpp, execution_kernel.hpp: handleGet, handlePut)."""
+    if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
+        text = "get with different indices: the runtime takes the one of src for dst and the other way round"
+        raise _Bad("X0404", text, op.place, "the same index on both sides, or a put of the other gpu")
+    if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
+        text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
+        raise _Bad("X0404", text, op.place, "one put for each type")
 
 
 def _object(value: object, what: str, place: Place) -> Object:
