@@ -34,7 +34,8 @@ def exact(
 
     timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it
     may have. work: what Z3 may spend on each number of steps, in its own unit, which is the same on every machine (a
-    million takes about a second); None for no limit. Raises SourceError where links or chunks differ, links or chunks are planned already, or the network
+    million takes about a second); None for no limit. Raises SourceError where links or chunks differ, links or
+    chunks are planned already, or the network
     has switches; NoSchedule where the time is over, or where more than `most` steps are needed.
     """
     conditions = conditions_of(task)
