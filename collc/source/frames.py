@@ -11,7 +11,7 @@ from collc.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.problems import fail
 from collc.source.types import NPU, Kind, item_type
-from collc.source.values import INT64, Column, Interval, Lists, Rows, Value
+from collc.source.values import INT64, Column, Interval, Lists, Rows, Value, is_column
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     kind = item_type(iterable.type) or NPU
     data = iterable.data
     if isinstance(data, Interval):
-        first, counts = data.low, np.maximum(np.asarray(data.high) - np.asarray(data.low), 0)
+        first, counts = data.low, _lengths(data)
     else:
         first, counts = data.start, data.lengths
     uniform = not iterable.varies
@@ -107,12 +107,22 @@ def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
         take = np.repeat(np.arange(rows, dtype=np.int64), counts)
         within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
         base = first if isinstance(first, int) else first[take]
-    place = within + base
+    place = within + base if total else within  # the ends of an empty range may be beyond 64 bits
     content = place if isinstance(data, Interval) else data.content
     if isinstance(data, Lists):
         content = data.content.take(place) if isinstance(data.content, Lists) else data.content[place]
     variable = Value(kind, content, iterable.home)
     return Frame(total, frame, take, {name: variable}, loop=name, depth=frame.depth + 1)
+
+
+def _lengths(ranges: Interval) -> Column:
+    """How many numbers are in each range, 0-dimensional for one."""
+    low, high = ranges.low, ranges.high
+    if not (is_column(low) or is_column(high)):
+        return np.asarray(max(0, high - low), object)
+    large = max(size_of(low), size_of(high)) > INT64 // 2
+    low, high = (np.asarray(end, object if large else np.int64) for end in (low, high))
+    return np.where(high > low, high - low, 0)
 
 
 def size_of(data: int | Column) -> int:

@@ -204,6 +204,11 @@ def test_endpoints_are_kept(tmp_path: Path) -> None:
     assert net.device_name(4) == "n[1].a[1]"
 
 
+@pytest.mark.parametrize("ends", ["2 ** 80..3", "-(2 ** 80)..-(2 ** 80)", "2 ** 63..0", "i + 2 ** 80..i"])
+def test_a_range_beyond_64_bits_may_be_empty(ends: str, tmp_path: Path) -> None:
+    assert value(tmp_path, f"1 + len([j for i in 0..2, j in {ends}])") == 1
+
+
 def test_all_mistakes_are_told_and_none_twice(tmp_path: Path) -> None:
     text = """import std.topologies import std.collectives
         let a = 1MiB + 1us
