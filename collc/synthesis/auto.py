@@ -44,6 +44,9 @@ SMALL = 30_000
 """Chunks x NPUs that want them up to which a second way is tried."""
 
 
+DENSE = 2_000
+"""The same from which chunks that many want are not searched for one by one where a network has dimensions."""
+
 TINY_NPUS, TINY = 9, 6_000
 """NPUs, and chunks x links x steps, up to which Z3 is asked for something shorter."""
 
@@ -123,17 +126,19 @@ def _time(module: Module) -> int:
 
 def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Candidate]:
     switches = _has_switches(module.network)
-    search_first = switches or _average_wanting(module) <= FEW
-    work = _work(module)
+    wanting, work = _average_wanting(module), _work(module)
+    search_first = switches or wanting <= FEW
+    lines = work <= SMALL and find_dimensions(module.network) is not None
     free = module.schedule is None
     if free and _is_symmetric(module):
         yield _Candidate("symmetric", lambda: join(solve(module, lambda task: symmetric(task, effort))))
     ways = [("pccl", _way(pccl, effort)), ("tacos", _way(tacos, effort))]
     for name, way in ways if search_first else reversed(ways):
         heavy = work > SMALL and (name == "pccl") != search_first
+        heavy |= lines and name == "pccl" and work > DENSE and wanting > FEW
         if not heavy and not (switches and name == "tacos"):
             yield _Candidate(name, lambda way=way: join(solve(module, way)))
-    if work <= SMALL and find_dimensions(module.network) is not None:
+    if lines:
         for name, way in (("hierarchical", hierarchical), ("themis", themis)):
             yield _Candidate(name, lambda way=way: join(solve(module, lambda task: way(task, effort))))
     if switches and free:
