@@ -1,41 +1,39 @@
-"""Elaboration of large programs: seconds to load and to expand, and peak memory; run this file."""
+"""Elaboration of large programs: load, and expand the chunks."""
 
 from __future__ import annotations
 
-import resource
 import tempfile
-import time
 from pathlib import Path
 
-from collc.source import load_program
+from benchmarks.case import Case, Result, Watch
 
 HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
-CASES = {
-    "a small one first": (f"ring(4, {LINK})", "all_gather(t.npus, size: 4MiB)", True),
-    "all_gather, mesh2d(200, 200)": (f"mesh2d(200, 200, {LINK})", "all_gather(t.npus, size: 40000MiB)", True),
-    "all_to_all, 1,000 NPUs": (f"ring(1000, {LINK})", "all_to_all(t.npus, size: 1000MiB)", True),
-    "all_to_all, 10,000 NPUs, not expanded": (f"ring(10000, {LINK})", "all_to_all(t.npus, size: 10000MiB)", False),
-}
 
 
-def main() -> None:
-    """Print a line for each case."""
+def elaborated(topology: str, run: str, expand: bool) -> Result:
+    from collc.source import load_program
+
     with tempfile.TemporaryDirectory() as folder:
-        for name, (topology, run, expand) in CASES.items():
-            path = Path(folder) / "program.coll"
-            path.write_text(f"{HEAD}topology t = {topology}\nschedule s on t {{ run {run} }}\n")
-            start = time.perf_counter()
-            request = load_program(path).schedules[0]
-            loaded = time.perf_counter()
-            chunks = len(request.demand.chunks) if expand else int(request.demand.first_chunk[-1])
-            expanded = time.perf_counter()
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            print(
-                f"{name:40} {request.network.link_count:>8,} links {chunks:>12,} chunks   "
-                f"load {loaded - start:6.3f} s   expand {expanded - loaded:6.3f} s   peak {memory} MB"
-            )
+        path = Path(folder) / "program.coll"
+        path.write_text(
+            f"{HEAD}topology t = ring(4, {LINK})\nschedule s on t {{ run all_gather(t.npus, size: 4MiB) }}\n"
+        )
+        load_program(path)
+        path.write_text(f"{HEAD}topology t = {topology}\nschedule s on t {{ run {run} }}\n")
+        watch = Watch()
+        request = load_program(path).schedules[0]
+        chunks = len(request.demand.chunks) if expand else int(request.demand.first_chunk[-1])
+        wall, cpu, mib = watch.read()
+    return Result(wall, cpu, mib, note=f"{request.network.link_count:,} links, {chunks:,} chunks")
 
 
-if __name__ == "__main__":
-    main()
+def cases() -> list[Case]:
+    programs = {
+        "All-Gather, mesh2d(200, 200)": (f"mesh2d(200, 200, {LINK})", "all_gather(t.npus, size: 40000MiB)", True),
+        "All-to-All, 1,000 NPUs": (f"ring(1000, {LINK})", "all_to_all(t.npus, size: 1000MiB)", True),
+        "All-to-All, 10,000 NPUs, not expanded": (
+            f"ring(10000, {LINK})", "all_to_all(t.npus, size: 10000MiB)", False,
+        ),
+    }  # fmt: skip
+    return [Case(name, lambda p=program: elaborated(*p)) for name, program in programs.items()]

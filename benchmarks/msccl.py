@@ -1,20 +1,22 @@
-"""Lowering to MSCCL: time, memory and quality. Run: python -m benchmarks.msccl"""
+"""Lowering to MSCCL and writing the XML: time and quality; the ratio is of the program's time to the schedule's."""
 
 from __future__ import annotations
 
 import io
-import resource
-import time
+from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.case import Case, Result, Watch
 from collc.emit.msccl import write_xml
 from collc.msccl.lower import lower
 from collc.msccl.quality import quality
 from collc.synthesis.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
+from collc.ten.demand import Demand
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from tests import support
 
@@ -27,33 +29,31 @@ def direct(n: int) -> Module:
     return Module(f"direct{n}", network, demand).with_schedule(RowSchedule(LinkModel.STORE, rows), "direct")
 
 
-def synthesized() -> list[Module]:
-    """Standard collectives on small networks."""
-    made: list[Module] = []
+def synthesized(network: Network, demand: Demand) -> Module:
+    return join(solve(Module("case", network, demand), lambda task: tacos(task, Effort())))
+
+
+def lowered(build: Callable[[], Module]) -> Result:
+    module = build()
+    watch = Watch()
+    program = lower(module)
+    out = io.BytesIO()
+    write_xml(program, out)
+    wall, cpu, mib = watch.read()
+    q = quality(program, module)
+    return Result(
+        wall, cpu, mib, q.replay / 1e6, q.schedule / 1e6, "us",
+        note=f"{len(out.getvalue())} B, steps {q.steps}, tbs {q.threadblocks}, channels {q.channels}, "
+        f"scratch {q.scratch}, fused {q.fused / 10:.1f} %",
+    )  # fmt: skip
+
+
+def cases() -> list[Case]:
+    found: list[Case] = []
     for network in (support.ring(8), support.grid(4, 4, wrap=True), support.dgx1(), support.hypercube(4)):
         for collective in (support.all_gather, support.reduce_scatter, support.all_reduce, support.all_to_all):
             demand = collective(list(range(network.npu_count)), chunks=2)
-            module = Module(f"{network.name} {collective.__name__}", network, demand)
-            made.append(join(solve(module, lambda task: tacos(task, Effort()))))
-    return made
-
-
-def main() -> None:
-    """Print one line a module."""
-    for module in [*synthesized(), direct(64), direct(256)]:
-        start = time.perf_counter()
-        program = lower(module)
-        out = io.BytesIO()
-        write_xml(program, out)
-        seconds = time.perf_counter() - start
-        q = quality(program, module)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        print(
-            f"{module.name:24} {seconds:7.2f} s {len(out.getvalue()):9} B {peak:5} MiB  steps {q.steps:3} "
-            f"tbs {q.threadblocks:3} channels {q.channels:2} scratch {q.scratch:3} (saved {q.scratch_saved:4}) "
-            f"fused {q.fused / 10:5.1f} % chain {q.chain:3} time {q.replay / max(1, q.schedule):.3f}"
-        )
-
-
-if __name__ == "__main__":
-    main()
+            name = f"{network.name} {collective.__name__}"
+            found.append(Case(name, lambda n=network, d=demand: lowered(lambda: synthesized(n, d))))
+    found += [Case(f"direct {n}", lambda k=n: lowered(lambda: direct(k))) for n in (64, 256)]
+    return found

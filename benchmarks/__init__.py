@@ -1,0 +1,1 @@
+"""What collc takes and reaches, measured: `python -m benchmarks`."""

@@ -1,0 +1,53 @@
+"""All-to-All and groups by pccl."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from benchmarks.case import Case, Result, Target, measured, task_of
+from benchmarks.worlds import exchanged, two_switches
+from collc.synthesis.pccl import pccl
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+from tests.support import all_to_all, grid
+
+ROW_TRIALS = 48
+"""Few enough for a second, and enough to come upon what the best known schedules have."""
+
+
+def searched(net: Network, demand: Demand, trials: int = 1) -> Result:
+    for kernel in ("pccl_slots", "pccl_steps"):
+        import_module(f"collc.kernels.{kernel}")  # once loaded, they plan even what is small
+    effort = Effort(trials=trials, threads=2)
+    for small in (grid(8, 16), two_switches(2, 4)):
+        pccl(task_of(small, exchanged(small.npu_count)), effort)
+    return measured(lambda: pccl(task_of(net, demand), effort), net, demand)
+
+
+def cases() -> list[Case]:
+    found: list[Case] = []
+    targets = {
+        (8, 8): Target(0.05, 130),
+        (16, 16): Target(0.5, ratio=1.01),
+        (32, 32): Target(15, ratio=1.01),
+        (8, 8, 8): Target(2, ratio=1.01),
+        (10, 10, 10): Target(12, ratio=1.01),
+        (12, 12, 12): Target(60, ratio=1.01, mib=1000),
+    }
+    for sizes, target in targets.items():
+        name = f"All-to-All {'x'.join(map(str, sizes))}"
+        net = grid(*sizes)
+        found.append(Case(name, lambda n=net: searched(n, exchanged(n.npu_count)), target, sizes == (12, 12, 12)))
+    net = grid(8, 8)
+    found.append(Case("All-to-All 8x8, 16 trials", lambda: searched(net, exchanged(64), 16), Target(0.5, 129)))
+    pods = two_switches(8, 32)
+    found.append(
+        Case("All-to-All switched(8) * switched(32)", lambda: searched(pods, exchanged(256)), Target(1, ratio=1.05))
+    )
+    best = {(3,): 57, (2, 5): 73, (0, 2, 5, 7): 131, tuple(range(8)): 256, (0,): 85, (0, 1): 119, (0, 1, 2, 3): 155}
+    for rows, steps in best.items():
+        runs = tuple(all_to_all([8 * r + i for i in range(8)], chunks=16).runs[0] for r in rows)
+        name = f"8x8, rows {', '.join(map(str, rows))}, 16 chunks"
+        found.append(Case(name, lambda r=runs: searched(net, Demand(r), ROW_TRIALS), Target(1, steps)))
+    return found
