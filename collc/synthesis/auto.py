@@ -141,6 +141,8 @@ def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Cand
     if lines:
         for name, way in (("hierarchical", hierarchical), ("themis", themis)):
             yield _Candidate(name, lambda way=way: join(solve(module, lambda task: way(task, effort))))
+        if tried.best is None:  # lines may be broken
+            yield _Candidate("pccl", lambda: join(solve(module, _way(pccl, effort))))
     if switches and free:
         with suppress(ValueError):  # not all switches can be unwound
             flat = replace(module, network=unwound(module.network))

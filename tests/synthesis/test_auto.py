@@ -78,3 +78,12 @@ def test_exact_finds_or_refutes_what_is_shorter():
     met = any("meets the bound" in note for note in result.notes)
     assert met or any("exact" in note for note in result.notes)
     assert steps == 6
+
+
+def test_broken_lines_are_gone_round():
+    """A pod whose first GPU has lost its way out of the node; the demand is dense."""
+    links = [pair for gpu in range(12) for s in (12 + gpu // 6, 14) for pair in ((gpu, s), (s, gpu))]
+    net = network(12, [link for link in links if link not in ((0, 14), (14, 0))], switches=3, shape=(2, 6))
+    result = auto(Module("m", net, all_gather(list(range(12)), chunks=20)), Effort())
+    assert "failed" not in verify_schedule(result).checks.values()
+    assert any("hierarchical found none" in note for note in result.notes)
