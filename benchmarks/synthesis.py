@@ -89,7 +89,7 @@ def _gathers() -> list[Case]:
     rates = [kind(200, HALF), kind(100, HALF), kind(50, HALF)]
     for pods, ratio in ((4, 1.26), (8, 1.13), (16, 1.06), (128, 1.01)):
         nets[f"ring-FC-switch 2x4x{pods}"] = (
-            ring_fc_switch(pods, rates),
+            partial(ring_fc_switch, pods, rates),
             Target(2 if pods == 128 else None, None, ratio),
         )
     return [

@@ -147,6 +147,16 @@ def _general(task: Task, chunks: Ints) -> tuple[Ints, tuple[Times, Ints, Times, 
 
 def alike(conditions: Conditions) -> bool:
     """Whether all links and chunks take equal time, in the model where a link is busy until arrival."""
-    used = np.unique(conditions.column)
-    total = conditions.clock.total[np.unique(conditions.task.network.kind)][:, used]
-    return conditions.task.model is LinkModel.STORE and total.size > 0 and bool((total == total.flat[0]).all())
+    return conditions.task.model is LinkModel.STORE and _equal(conditions, conditions.clock.total)
+
+
+def alike_pipelined(conditions: Conditions) -> bool:
+    """Whether all links and chunks take equal time, in the model where a chunk arrives after the link is free."""
+    clock = conditions.clock
+    pipelined = conditions.task.model is LinkModel.PIPELINED
+    return pipelined and _equal(conditions, clock.total) and _equal(conditions, clock.busy)
+
+
+def _equal(conditions: Conditions, times: Times) -> bool:
+    used = times[np.unique(conditions.task.network.kind)][:, np.unique(conditions.column)]
+    return used.size > 0 and bool((used == used.flat[0]).all())

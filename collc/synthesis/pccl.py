@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis import pccl_slots, pccl_steps
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.conditions import Conditions, alike, conditions_of
+from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
 from collc.synthesis.pccl_slots import DEPTH_BITS, SlotProblem
 from collc.synthesis.pccl_times import search_times
 from collc.synthesis.routing import FAR
@@ -40,6 +40,9 @@ BOUND_WORK = 300_000
 
 LARGE = 20_000
 """Conditions from which 1 % above the bound is good enough, unless more trials are asked for."""
+
+PLENTY = 100_000
+"""Hops from which a trial takes only the order that suits: rotated where there are switches, else random."""
 
 ENOUGH = 1_000_000
 """Hops from which a second attempt is made only where asked for by `trials`."""
@@ -130,12 +133,11 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
     uniform = by_slots and alike(conditions) and _on_grid(conditions)
     hops = int(far.sum()) // int(conditions.clock.total.max())
     problem, unit = _slot_problem(conditions, to[columns[0]], uniform) if by_slots else (None, 0)
+    stored = _stored(conditions) if by_slots else None
     trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
     plain = hops * trials <= PLAIN_WORK and not _compiled_is_loaded(uniform)
     for trial in range(trials):
-        for rotated in (False, True):
-            if rotated and (hops > ENOUGH or not conditions.single):
-                continue
+        for rotated in _orders(conditions, hops):
             order = _order(conditions, far, rng, rotated)
             salt = rng.integers(0, 1 << 62, len(conditions))
             for nearer in (True, False):
@@ -144,8 +146,22 @@ def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
                     search = _Search(conditions, replace(problem, order=order, salt=salt), unit, nearer, hops, plain)
                     plan = search.by_steps if uniform else search.by_slots
                     yield _Attempt(f"{words}, {'steps' if uniform else 'slots'}", plan)
+                if stored is not None and (nearer or trial or hops < ENOUGH):
+                    again, step = _slot_problem(stored, to[columns[0]], uniform=True)
+                    search = _Search(conditions, replace(again, order=order, salt=salt), step, nearer, hops, plain)
+                    yield _Attempt(f"{words}, steps retimed", search.by_steps_retimed)
                 if not uniform and (problem is None or hops < PLAIN_WORK):
                     yield _Attempt(f"{words}, intervals", _by_times(conditions, to, order, salt, nearer))
+
+
+def _orders(conditions: Conditions, hops: int) -> tuple[bool, ...]:
+    """Whether rotated, for each order that a trial takes."""
+    if not conditions.single:
+        return (False,)
+    if hops < PLENTY:
+        return False, True
+    network = conditions.task.network
+    return (bool((network.target >= network.npu_count).any()) and hops < ENOUGH,)
 
 
 def _compiled_is_loaded(uniform: bool) -> bool:
@@ -177,6 +193,16 @@ def _switches_matter(conditions: Conditions) -> bool:
     used = np.isin(np.arange(network.npu_count, network.device_count), network.target)
     limited = bool((network.buffers[used] >= 0).any())
     return bool(used.any()) and (limited or not (conditions.single or bool(network.multicast[used].all())))
+
+
+def _stored(conditions: Conditions) -> Conditions | None:
+    """The conditions as if links were busy until arrival, where such a grid can be retimed; else None."""
+    if not (conditions.single and alike_pipelined(conditions) and _on_grid(conditions)):
+        return None
+    if len(conditions.holders) > len(conditions):
+        return None
+    clock = conditions.clock
+    return replace(conditions, clock=replace(clock, busy=clock.total))
 
 
 def _on_grid(conditions: Conditions) -> bool:
@@ -256,6 +282,16 @@ class _Search:
             grid = pccl_steps.search_compiled(self.problem, chunk, chunks, self.words, self.nearer, stop)
         step = int(self.problem.slot[0]) * self.unit
         return None if grid is None else StepSchedule(self.conditions.task.model, grid, step)
+
+    def by_steps_retimed(self, stop: Stop) -> Schedule | None:
+        """Rows, where all transfers are alike and links pipelined: the grid, each transfer as soon as it can go."""
+        stored = self.by_steps(stop)
+        if not isinstance(stored, StepSchedule):
+            return None
+        clock, network = self.conditions.clock, self.conditions.task.network
+        kind, column = int(network.kind[0]), int(self.conditions.column[0])
+        rows = pccl_steps.retimed(stored.chunk, int(clock.busy[kind, column]), int(clock.total[kind, column]))
+        return RowSchedule(self.conditions.task.model, Transfers.of(*rows))
 
     def by_slots(self, stop: Stop) -> Schedule | None:
         """Rows, where chunks are alike but not links."""

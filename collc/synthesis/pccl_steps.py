@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collc.synthesis.pccl_slots import BATCH, SlotProblem
 
 Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
 Grid = NDArray[np.uint16] | NDArray[np.uint32]
 
 NEVER = 1 << 29
@@ -155,3 +156,24 @@ def search_compiled(
     steps = _free(length, len(heads), chunks)
     lay_out(grid, p.links, chunk, steps)
     return steps
+
+
+def retimed(grid: Grid, busy: int, total: int) -> tuple[Ints, Ints, Times]:
+    """Chunk, link and start, in order of step, of a grid, where links are busy for `busy` only.
+
+    busy, total: picoseconds. Every transfer starts as soon as its link has done with what it carries before,
+    and its chunk is there. No chunk may be in two places: each has one holder, and one who wants it.
+    """
+    none = np.iinfo(grid.dtype).max
+    free = np.zeros(grid.shape[1], np.int64)
+    there = np.zeros(int(grid[grid != none].max(initial=0)) + 1, np.int64)
+    start = np.zeros(grid.shape, np.int64)
+    for step, row in enumerate(grid):
+        links = np.flatnonzero(row != none)
+        chunks = row[links]
+        now = np.maximum(free[links], there[chunks])
+        start[step, links] = now
+        free[links] = now + busy
+        there[chunks] = now + total
+    step, link = np.nonzero(grid != none)
+    return grid[step, link].astype(np.int32), link.astype(np.int32), start[step, link]

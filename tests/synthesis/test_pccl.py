@@ -166,6 +166,14 @@ def test_steps_of_any_network_are_equal(data: st.DataObject):
         assert same(plan(network(n, links), demand, effort), plain)
 
 
+@pytest.mark.parametrize("size", [1024, MiB, 16 * MiB])
+def test_pipelined_is_never_longer(size: int):
+    net = grid(4, 5)
+    demand = all_to_all(list(range(20)), chunk=size)
+    stored = plan(net, demand).collective_time(net, demand)
+    assert plan(net, demand, model=LinkModel.PIPELINED).collective_time(net, demand) < stored
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("net", [grid(4, 4), switched(6), switched(6, buffer=2)])
 def test_stopped_in_time_keeps_the_best(threads: int, net: Network):
