@@ -12,7 +12,7 @@ from collc.source.containers import coerced
 from collc.source.evaluate import Evaluator
 from collc.source.expressions import Argument
 from collc.source.frames import Frame
-from collc.source.members import label
+from collc.source.members import check_npus, label
 from collc.source.problems import fail
 from collc.source.syntax import Parameter
 from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
@@ -96,10 +96,11 @@ def fitted(value: Value, parameter: Parameter, span: Span) -> Value:
 
 
 def checked_group(value: Value, span: Span) -> Value:
-    """A uniform group of different NPUs. Raises SourceError where one is in it twice, or none at all."""
+    """A uniform group of different NPUs. Raises SourceError where one is in it twice, none at all, or a switch."""
     numbers = members(value)
     if len(numbers) == 0:
         raise fail("E0402", "a group without NPUs", span)
+    check_npus(numbers, value.home, span)
     different, first = np.unique(numbers, return_index=True)
     if len(different) < len(numbers):
         again = next(k for k in range(len(numbers)) if k not in set(first.tolist()))

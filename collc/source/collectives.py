@@ -16,6 +16,7 @@ from collc.source.evaluate import Evaluator
 from collc.source.expressions import Expr
 from collc.source.flow import Emitted, block
 from collc.source.frames import Frame
+from collc.source.members import check_npus
 from collc.source.problems import fail
 from collc.source.sets import flat, made_unique
 from collc.source.syntax import (
@@ -196,26 +197,31 @@ class _Builder:
             raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, this is {value.type}", node.span)
         if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
-            first = self.pool.add(numbers, np.ones(len(numbers), np.int64))
+            first = self.pooled(numbers, np.ones(len(numbers), np.int64), value, node.span)
             return first + of.reshape(-1).astype(np.int64)
         if not isinstance(value.data, Lists):
-            return self.pool.add(np.array([value.data], np.int64), np.ones(1, np.int64))
-        return self.lists(value)
+            return self.pooled(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
+        return self.lists(value, node.span)
 
-    def lists(self, value: Value) -> int | Rows:
+    def lists(self, value: Value, span: Span) -> int | Rows:
         """Sets of several NPUs; one that is the same in all iterations is added once."""
         lists: Lists = value.data
         if lists.uniform and not isinstance(lists.content, Lists):
             key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
             if key not in self.known_sets:
                 members = np.unique(np.asarray(lists.only(), np.int64))
-                number = self.pool.add(members, np.array([len(members)], np.int64))
+                number = self.pooled(members, np.array([len(members)], np.int64), value, span)
                 self.known_sets[key] = (lists.content, number)
             return self.known_sets[key][1]
         sets = made_unique(lists)
         _, items = flat(sets)
-        first = self.pool.add(items.astype(np.int64), sets.lengths)
+        first = self.pooled(items.astype(np.int64), sets.lengths, value, span)
         return first + np.arange(len(sets.start), dtype=np.int64)
+
+    def pooled(self, numbers: Rows, lengths: Rows, value: Value, span: Span) -> int:
+        """The number of the first of several sets. Raises SourceError where a switch is in one."""
+        check_npus(numbers, value.home, span)
+        return self.pool.add(numbers, lengths)
 
     # The result
 

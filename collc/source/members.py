@@ -148,5 +148,14 @@ def is_left(topology: Topology, numbers: Data) -> Data:
 
 
 def label(topology: Topology, number: int) -> str:
-    """The name of an NPU."""
-    return topology.network.device_name(number)
+    """The name of a device; switches as -1 - number."""
+    network = topology.network
+    return network.device_name(number if number >= 0 else network.npu_count - 1 - number)
+
+
+def check_npus(numbers: Rows, home: Topology | None, span: Span) -> None:
+    """Raise SourceError where a switch is among devices that have to be NPUs."""
+    switches = numbers[numbers < 0]
+    if len(switches) and home is not None:
+        message = f"{label(home, int(switches[0]))} is a switch, not an NPU"
+        raise fail("E0322", message, span, hint="a switch holds no chunks; they go through it unsaid")
