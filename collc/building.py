@@ -10,8 +10,8 @@ from typing import cast
 
 from collc.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.files import drafting, write_file
-from collc.interrupts import stopping_at_interrupt
-from collc.outputs import FROM_NPU_TO_NPU, emits_of, write_outputs
+from collc.interrupts import stopping_at_interrupt, tidy_when_ended
+from collc.outputs import CHECKED, FROM_NPU_TO_NPU, emits_of, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
 from collc.proofs import Proved, optimality, properties
 from collc.report import OF_FILES, STRUCTURAL, Outcome, ScheduleReport
@@ -69,7 +69,7 @@ class Build:
         """The checks that will be made, so that a report has them also where it does not come to them."""
         kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
         asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
-        return [*STRUCTURAL, *(OF_FILES if kinds & set(FROM_NPU_TO_NPU) else ()), *asked]
+        return [*STRUCTURAL, *(OF_FILES if kinds & set(CHECKED) else ()), *asked]
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
@@ -84,7 +84,7 @@ class Build:
         self._verify(module)
         self._check_limits()
         self._prove(module)
-        with drafting() as draft:
+        with tidy_when_ended(), drafting() as draft:
             output = write_outputs(module, emits, self.settings.output, draft)
             self._note(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from collc.diagnostics import CollcError, Diagnostic, SourceError, Span
+from collc.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
 from collc.files import Draft, inside
 from collc.report import Outcome
 from collc.source.program import EmitRequest, ScheduleRequest
@@ -58,6 +58,16 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     return Output({**verdict.checks}, notes, verdict.diagnostics)
 
 
+def _msccl_stages(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.msccl.options import options_of
+    from collc.msccl.stages import stages_of, stages_text
+
+    stages = stages_of(module, options_of(request.options))
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(stages_text(stages))
+    return Output()
+
+
 def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check_plan import check_plan
@@ -78,12 +88,16 @@ def _asked(module: Module) -> tuple[str | None, int | None]:
     return standard.kind, standard.root if standard.root >= 0 else None
 
 
-FROM_NPU_TO_NPU: Final = ("msccl", "mscclpp")
+CHECKED: Final = ("msccl", "mscclpp")
+"""Kinds whose files are read back and checked."""
+
+FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages")
 """Kinds whose runtimes send from NPU to NPU: a switch passes each message on once."""
 
 WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
     "ten": _ten,
     "msccl": _msccl,
+    "msccl_stages": _msccl_stages,
     "mscclpp": _mscclpp,
 }
 """By the kind that `emit` names."""
@@ -103,22 +117,46 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
     diagnostics: list[Diagnostic] = []
     for request in requests:
         path = inside(folder, request.path or f"{module.name}.{request.kind}", request.span)
+        temporary = draft.new(path)
         try:
-            written = WRITERS[request.kind](module, request, draft.new(path))
+            written = WRITERS[request.kind](module, request, temporary)
         except CollcError as error:
-            placed = (d if d.span else replace(d, span=request.span) for d in error.diagnostics)
-            raise type(error)(*placed) from error
+            named = [_of_final(told, temporary, path) for told in error.diagnostics]
+            raise type(error)(*(d if d.span else replace(d, span=request.span) for d in named)) from error
         for name, outcome in written.checks.items():
             found = (outcome, checks.get(name, outcome))
             checks[name] = next(worst for worst in WORST_FIRST if worst in found)
         notes += written.notes
-        diagnostics += written.diagnostics
+        found_there = [_of_final(told, temporary, path) for told in written.diagnostics]
+        if "failed" in written.checks.values():
+            found_there = [_unwritten(found_there[0], path), *found_there[1:]] if found_there else []
+        diagnostics += found_there
     return Output(checks, tuple(notes), tuple(diagnostics))
+
+
+def _of_final(told: Diagnostic, temporary: Path, path: Path) -> Diagnostic:
+    """A message about a file under the name that it was to get."""
+
+    def words(text: str) -> str:
+        return text.replace(str(temporary), str(path))
+
+    def place(span: Span | None) -> Span | None:
+        return span and replace(span, file=replace(span.file, name=words(span.file.name)))
+
+    notes = tuple(Note(words(note.message), place(note.span)) for note in told.notes)
+    return replace(told, message=words(told.message), span=place(told.span), notes=notes, hint=words(told.hint))
+
+
+def _unwritten(told: Diagnostic, path: Path) -> Diagnostic:
+    """The first of the messages about a file of ours that is wrong."""
+    note = Note(f"collc made this file and does not keep it: {path} was not written; please report the program")
+    return replace(told, notes=(*told.notes, note))
 
 
 def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
     """The files that a program asks for, and those of the kinds that the command line adds.
 
+    The stages of an MSCCL file that the program asks for are made with its options.
     Raises SourceError for kinds of the program that collc cannot write.
     """
     for emit in request.emits:
@@ -126,6 +164,9 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
             raise SourceError(unknown_kind(emit.kind, emit.span))
     named = {emit.kind for emit in request.emits}
     added = [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
+    msccl = [emit.options for emit in request.emits if emit.kind == "msccl"]
+    if msccl:
+        added = [replace(emit, options=msccl[0]) if emit.kind == "msccl_stages" else emit for emit in added]
     return (*request.emits, *added)
 
 

@@ -26,6 +26,7 @@ _NAMES: Final[dict[str, tuple[str, str | None]]] = {
 
 _GATHERS: Final = {"all_gather", "gather"}
 _SCATTERS: Final = {"reduce_scatter", "scatter"}
+_ALIKE: Final = {"all_reduce", "broadcast", "reduce"}
 _TOTAL: Final = {"all_gather", "reduce_scatter", "all_to_all"}
 
 
@@ -51,6 +52,17 @@ class Collective:
     def has_in_place(self) -> bool:
         """Whether there is a way to run it in place."""
         return self.kind != "custom"
+
+    @property
+    def unit(self) -> int:
+        """Chunks in a row of which each instance can have a part in a row of its own, the same on all ranks.
+
+        They lie in one order wherever they are: the chunks of a rank's part, or of the whole buffer where input
+        and output are laid out alike; of a custom collective, only single chunks.
+        """
+        if self.kind == "custom":
+            return 1
+        return max(1, self.chunks_per_loop if self.kind in _ALIKE else self.block)
 
     def bases(self, rank: int) -> tuple[int, int]:
         """Where input and output of a rank begin in the memory that they share in place, in chunks.

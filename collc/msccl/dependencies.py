@@ -64,7 +64,7 @@ def _names(program: Program, gpu: Gpu) -> Iterator[_Name]:
     if program.placement.outside:
         yield lambda slot: slot
     if program.placement.inside:
-        bases = program.collective.bases(gpu.rank)
+        bases = [base * program.instances for base in program.collective.bases(gpu.rank)]
         shift = {"i": bases[0], "o": bases[1]}
         yield lambda slot: slot if slot.buffer == "s" else Slot("o", slot.offset + shift[slot.buffer])
 

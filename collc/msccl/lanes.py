@@ -52,9 +52,11 @@ def lanes_of(program: Program, colors: int, paths: bool) -> list[Lane]:
         leaves[step.send] = arrives[step.receive] = step.when
     last: dict[tuple[int, int, int], list[tuple[tuple[int, ...], Moment]]] = defaultdict(list)
     found: dict[int, Lane] = {}
-    for number in sorted(range(len(program.messages)), key=leaves.__getitem__):
+    order = sorted(range(len(program.messages)), key=leaves.__getitem__)
+    shares = _shares(program, order, colors)
+    for number in order:
         message = program.messages[number]
-        color = message.chunk % colors
+        color = shares[message.chunk]
         known = last[message.source, message.target, color]
         row = (message.path if paths else (), arrives[number])
         fitting = (k for k, (path, moment) in enumerate(known) if path == row[0] and moment < row[1])
@@ -62,6 +64,24 @@ def lanes_of(program: Program, colors: int, paths: bool) -> list[Lane]:
         known[lane : lane + 1] = [row]
         found[number] = Lane(message.source, message.target, lane, color)
     return [found[number] for number in range(len(program.messages))]
+
+
+def _shares(program: Program, order: list[int], colors: int) -> dict[int, int]:
+    """The share of each chunk, one for its whole way; the messages between two GPUs spread over all shares."""
+    ways: dict[int, list[tuple[int, int]]] = {}
+    for number in order:
+        message = program.messages[number]
+        ways.setdefault(message.chunk, []).append((message.source, message.target))
+    if colors == 1:
+        return dict.fromkeys(ways, 0)
+    load: dict[tuple[int, int], list[int]] = {}
+    found: dict[int, int] = {}
+    for chunk, pairs in ways.items():
+        loads = [load.setdefault(pair, [0] * colors) for pair in pairs]
+        found[chunk] = min(range(colors), key=lambda k: (max(one[k] for one in loads), sum(one[k] for one in loads), k))
+        for one in loads:
+            one[found[chunk]] += 1
+    return found
 
 
 def ends_of(gpu: Gpu, lanes: list[Lane]) -> Ends:

@@ -60,22 +60,55 @@ def longest(program: Program) -> int:
 def excesses(program: Program) -> list[Excess]:
     """All limits that a final program breaks, each for the GPU that breaks it most."""
     limits = LIMITS[program.profile]
-    fewer = "use fewer chunks or fewer instances"
-    other = "" if program.profile is Profile.OLD else ", or 'profile: \"old\"', which takes 256"
     nodes = max((_nodes(program, gpu) for gpu in program.gpus), default=0)
     tbs = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
-    split = fewer + ", fewer parallel links, or fewer chunks at once"
+    split = _FEWER + ", fewer parallel links, or fewer chunks at once"
     found = [
-        Excess("steps in one threadblock", longest(program), limits.steps, f"{fewer}, more 'channels'{other}"),
+        _steps(longest(program), program.profile),
         Excess("threadblocks on one GPU", tbs, limits.threadblocks, split),
-        Excess("channels", program.channels, limits.channels, fewer + " or fewer parallel links"),
-        Excess("as the last chunk of a buffer", _last_offset(program), _LAST_OFFSET, fewer),
+        Excess("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
+        _offset(_last_offset(program)),
         Excess("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
-        Excess("elements that one rank loads", nodes, _NODES, fewer),
+        _elements(nodes),
         Excess("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
         Excess("threadblocks of one channel on one GPU", _crowd(program), limits.per_channel, split),
     ]
     return [excess for excess in found if excess.needed > excess.limit]
+
+
+def foreseen(program: Program, channels: int) -> None:
+    """Raise SourceError M0111 where no way of sharing out the steps of a program after `merge` fits.
+
+    channels: that an instance may use. A step receives one message and sends one at most.
+    """
+    most = Counter[str]()
+    for gpu in program.gpus:
+        receives = Counter(program.messages[step.receive].source for step in gpu.steps if step.receive >= 0)
+        sends = Counter(program.messages[step.send].target for step in gpu.steps if step.send >= 0)
+        moving = max(receives.total(), sends.total()) * program.instances
+        busiest = max(*receives.values(), *sends.values(), 0, 0)
+        most["steps"] = max(most["steps"], -(-busiest // channels))
+        most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
+        most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
+    for excess in (_steps(most["steps"], program.profile), _offset(most["offset"]), _elements(most["nodes"])):
+        if excess.needed > excess.limit:
+            raise excess.error()
+
+
+_FEWER: Final = "use fewer chunks or fewer instances"
+
+
+def _steps(needed: int, profile: Profile) -> Excess:
+    other = "" if profile is Profile.OLD else ", or 'profile: \"old\"', which takes 256"
+    return Excess("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
+
+
+def _offset(needed: int) -> Excess:
+    return Excess("as the last chunk of a buffer", needed, _LAST_OFFSET, _FEWER)
+
+
+def _elements(needed: int) -> Excess:
+    return Excess("elements that one rank loads", needed, _NODES, _FEWER)
 
 
 def _nodes(program: Program, gpu: Gpu) -> int:

@@ -10,24 +10,26 @@ less merged, shared and fused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from typing import Final
 
 from collc.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.msccl.assign import Policy, assign
+from collc.msccl.assign import assign
+from collc.msccl.attempts import Attempt, attempts, wider
 from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
 from collc.msccl.dependencies import depend
 from collc.msccl.fuse import relays
-from collc.msccl.limits import LIMITS, MOST_CHUNKS, MOST_RANKS, excesses, longest
+from collc.msccl.limits import LIMITS, MOST_CHUNKS, MOST_RANKS, excesses, foreseen, longest
 from collc.msccl.merge import merge
 from collc.msccl.messages import messages_of
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.place import place
 from collc.msccl.program import ARRIVES, LEAVES, Program
-from collc.msccl.progress import CAPACITY, blocked_sizes, largest_size
+from collc.msccl.progress import blocked_sizes, largest_size
 from collc.msccl.repeat import repeat
-from collc.msccl.replay import replay_time
+from collc.msccl.replay import busiest_link, replay_time
 from collc.msccl.select import select
 from collc.ten.module import Module
 
@@ -44,17 +46,14 @@ _PROCESSORS: Final = 132
 _SMALL: Final = 20_000
 """Messages up to which another way to share threadblocks is tried for its own sake."""
 
+_TRIED: Final = 60_000
+"""Messages that may be lowered in all, one after another, to make a program as fast as its schedule."""
+
 _GOOD: Final = Fraction(103, 100)
 """A program's time over its schedule's with which to be content."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One way to run the stages. merged: chunks of one step at most. reuse: whether chunks share scratch slots."""
-
-    policy: Policy
-    merged: int
-    reuse: bool = True
+_GAIN: Final = Fraction(99, 100)
+"""What another way must reach of the time of the best before it is taken."""
 
 
 def lower(module: Module, options: MscclOptions | None = None, watch: Watch | None = None) -> Program:
@@ -68,28 +67,35 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     watch = watch or (lambda _stage, _program: None)
     start = selected(module, options)
     watch("select", start)
+    foreseen(merge(start, MOST_CHUNKS), _channels(options))
     problem: SourceError | None = None
     blocked: Program | None = None
     best: tuple[Fraction, Program] | None = None
-    for attempt in _attempts(options):
+    for attempt in _ways(start, options):
         try:
             program = _leanest(start, options, attempt, watch)
         except SourceError as error:
             problem = problem or error
             continue
         sizes = blocked_sizes(program)
-        if not sizes:
-            slowness = _slowness(program, module)
-            if best is None or slowness < best[0]:
-                best = (slowness, program)
-            if slowness <= _GOOD:
-                break
+        if sizes:
+            blocked = blocked or _narrowed(program, sizes[-1])
             continue
-        blocked = blocked or _narrowed(program, sizes[-1])
+        slowness, content = _slowness(program, module)
+        if best is None or slowness < best[0] * _GAIN:
+            best = (slowness, program)
+        if content:
+            break
     found = best[1] if best is not None else blocked
     if found is None:
         raise problem or _blocks()
     return replace(found, notes=(*found.notes, *_remarks(found)))
+
+
+def _ways(start: Program, options: MscclOptions) -> Iterator[Attempt]:
+    yield from attempts(options)
+    most = _TRIED // max(1, len(start.messages))
+    yield from islice(wider(options, _channels(options)), most)
 
 
 def selected(module: Module, options: MscclOptions) -> Program:
@@ -155,21 +161,11 @@ def _obstacle(program: Program, layout: Layout) -> str:
     return ""
 
 
-def _attempts(options: MscclOptions) -> Iterator[_Attempt]:
-    merged = MOST_CHUNKS if options.instances == 1 else 1
-    for most in dict.fromkeys((merged, min(merged, CAPACITY[options.protocol]), 1)):
-        yield _Attempt(Policy(), most)
-    yield _Attempt(Policy(paths=False), merged)
-    yield _Attempt(Policy(share=False), 1)
-    yield _Attempt(Policy(share=False, fuse=False), 1)
-    yield _Attempt(Policy(share=False, fuse=False), 1, reuse=False)
-
-
-def _leanest(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
+def _leanest(start: Program, options: MscclOptions, attempt: Attempt, watch: Watch) -> Program:
     """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
     program = _fitted(start, options, attempt, watch)
     block = start.collective.block
-    if attempt.merged > 1 or not 1 < block <= _MOST_SHARES or len(start.messages) > _SMALL:
+    if attempt.merged > 1 or attempt.policy.colors > 1 or not 1 < block <= _MOST_SHARES or len(start.messages) > _SMALL:
         return program
     apart = replace(attempt, policy=replace(attempt.policy, colors=block))
     try:
@@ -179,13 +175,9 @@ def _leanest(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wa
     return spread if 2 * relays(spread) < relays(program) else program
 
 
-def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Watch) -> Program:
+def _fitted(start: Program, options: MscclOptions, attempt: Attempt, watch: Watch) -> Program:
     """The program with its chunks spread over as few lanes as its limits allow."""
-    limits = LIMITS[options.profile]
-    channels = min(options.channels or limits.channels, limits.channels) // options.instances
-    if not channels:
-        message = f"{options.instances} instances need as many channels, and may use {options.channels}"
-        raise SourceError(Diagnostic("M0110", message, hint="allow more 'channels', or ask for fewer 'instances'"))
+    limits, channels = LIMITS[options.profile], _channels(options)
     merged = merge(start, attempt.merged)
     watch("merge", merged)
     colors = attempt.policy.colors
@@ -205,12 +197,25 @@ def _fitted(start: Program, options: MscclOptions, attempt: _Attempt, watch: Wat
     return program
 
 
-def _slowness(program: Program, module: Module) -> Fraction:
-    """The program's own time over its schedule's, as far as a user's wishes and its size leave a choice; else 1."""
-    if module.schedule is None or program.instances > 1 or len(program.messages) > _SMALL:
-        return Fraction(1)
-    time = module.schedule.collective_time(module.network, module.demand)
-    return Fraction(replay_time(program, module.network, module.schedule.model), max(1, time))
+def _channels(options: MscclOptions) -> int:
+    """Channels that an instance may use. Raises SourceError M0110 where there are none."""
+    limit = LIMITS[options.profile].channels
+    channels = min(options.channels or limit, limit) // options.instances
+    if not channels:
+        message = f"{options.instances} instances need as many channels, and may use {options.channels}"
+        raise SourceError(Diagnostic("M0110", message, hint="allow more 'channels', or ask for fewer 'instances'"))
+    return channels
+
+
+def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
+    """The program's own time over its schedule's, and whether no other way could do much better."""
+    if module.schedule is None or len(program.messages) > _SMALL:
+        return Fraction(1), True
+    model = module.schedule.model
+    schedule = max(1, module.schedule.collective_time(module.network, module.demand))
+    time = replay_time(program, module.network, model)
+    least = max(schedule, busiest_link(program, module.network, model))
+    return Fraction(time, schedule), time <= _GOOD * least
 
 
 def _remarks(program: Program) -> list[str]:

@@ -44,7 +44,11 @@ class _Merger:
         if "s" in (one.buffer, other.buffer) and not {(rank, one), (rank, other)} <= self.renamed.keys():
             return False
         before, after = self.renamed.get((rank, one), one), self.renamed.get((rank, other), other)
-        return after == Slot(before.buffer, before.offset + 1)
+        return after == Slot(before.buffer, before.offset + 1) and not self.parts(after)
+
+    def parts(self, slot: Slot) -> bool:
+        """Whether instances lie between a slot and the one before it."""
+        return self.program.instances > 1 and slot.buffer != "s" and slot.offset % self.program.collective.unit == 0
 
     def alias(self, rank: int, slot: Slot) -> Slot:
         """The slot by the one name that it has in place."""

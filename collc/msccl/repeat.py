@@ -1,17 +1,19 @@
-"""Instances: the program several times side by side, each with its share of every chunk and channels of its own."""
+"""Instances: the program several times side by side, each with its share of every chunk and channels of its own.
+
+The share of an instance is a row: of a unit of the collective (its chunks that lie in one row whatever happens) the
+instance has one nth, chunk after chunk, so steps move neighbouring chunks together as one instance does.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
 
 
 def repeat(program: Program) -> Program:
-    """The program with all its instances; chunk c of instance k lies in slot c * instances + k.
-
-    Steps move one chunk each, but for local copies, which one instance makes for all.
-    """
+    """The program with all its instances. Whole units are copied by the first instance for all."""
     if program.instances == 1:
         return program
     gpus = tuple(_repeated(program, gpu) for gpu in program.gpus)
@@ -25,7 +27,7 @@ def _repeated(program: Program, gpu: Gpu) -> Gpu:
         replace(tb, channel=tb.channel + k * program.channels, steps=steps)
         for k in range(n)
         for tb in gpu.threadblocks
-        if (steps := _steps(program, tb, k)) or tb.send >= 0 or tb.receive >= 0 or not k
+        if (steps := _steps(program, gpu, tb, k)) or tb.send >= 0 or tb.receive >= 0 or not k
     )
     return replace(
         gpu,
@@ -36,21 +38,41 @@ def _repeated(program: Program, gpu: Gpu) -> Gpu:
     )
 
 
-def _steps(program: Program, tb: Threadblock, instance: int) -> tuple[Step, ...]:
-    return tuple(_step(program, step, instance) for step in tb.steps if step.op is not Op.COPY or not instance)
+def _steps(program: Program, gpu: Gpu, tb: Threadblock, instance: int) -> tuple[Step, ...]:
+    return tuple(
+        _step(program, gpu, step, instance) for step in tb.steps if not instance or not _for_all(program, step)
+    )
 
 
-def _step(program: Program, step: Step, instance: int) -> Step:
-    n, shift = program.instances, instance * len(program.messages)
-    src, dst = (Slot(s.buffer, s.offset * n + instance) if s else None for s in (step.src, step.dst))
-    when = (step.when[0], step.when[1], step.when[2] + shift, step.when[3])
-    if step.op is Op.COPY:
-        return replace(step, src=src, dst=dst, count=step.count * n)
+def _for_all(program: Program, step: Step) -> bool:
+    """Whether a step copies units as a whole, which lie in a row."""
+    unit = program.collective.unit
+    src, dst = step.src, step.dst
+    if step.op is not Op.COPY or src is None or dst is None or "s" in (src.buffer, dst.buffer):
+        return False
+    whole = not (src.offset % unit or dst.offset % unit or step.count % unit)
+    return whole and step.count * program.instances <= MOST_CHUNKS
+
+
+def _step(program: Program, gpu: Gpu, step: Step, instance: int) -> Step:
+    shift = instance * len(program.messages)
     return replace(
         step,
-        src=src,
-        dst=dst,
-        when=when,
+        src=_slot(program, gpu, step.src, instance),
+        dst=_slot(program, gpu, step.dst, instance),
+        count=step.count * (program.instances if _for_all(program, step) else 1),
+        when=(step.when[0], step.when[1], step.when[2] + shift, step.when[3]),
         receive=step.receive + shift if step.receive >= 0 else -1,
         send=step.send + shift if step.send >= 0 else -1,
     )
+
+
+def _slot(program: Program, gpu: Gpu, slot: Slot | None, instance: int) -> Slot | None:
+    """Where an instance has what the program has in a slot."""
+    if slot is None:
+        return None
+    if slot.buffer == "s":
+        return Slot("s", instance * gpu.scratch_chunks + slot.offset)
+    unit = program.collective.unit
+    whole, part = divmod(slot.offset, unit)
+    return Slot(slot.buffer, (whole * program.instances + instance) * unit + part)

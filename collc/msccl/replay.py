@@ -7,7 +7,7 @@ time, as in a schedule; a threadblock that sends is busy until the message has e
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -42,15 +42,34 @@ class _Replay:
     sleeping: dict[object, list[_Name]] = field(default_factory=lambda: defaultdict[object, "list[_Name]"](list))
     end: int = 0
 
-    def times(self, message: int, link: int) -> tuple[int, int]:
+    times: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict["tuple[int, int]", "tuple[int, int]"])
+
+    def times_of(self, message: int, link: int) -> tuple[int, int]:
         """How long a message occupies a link, and how long until it is through, in picoseconds."""
-        kind = self.network.kinds[int(self.network.kind[link])]
-        if kind.bandwidth is None or kind.latency is None:
-            raise ValueError(f"links of {self.network.name} have no bandwidth or latency")
-        size = self.program.messages[message].count * self.program.chunk_bytes
-        busy = serialization_time(size, kind.bandwidth * self.program.instances)
-        total = busy + kind.latency
-        return (total if self.model is LinkModel.STORE else busy, total)
+        key = (int(self.network.kind[link]), self.program.messages[message].count)
+        if key not in self.times:
+            self.times[key] = _times(self.program, self.network, self.model, *key)
+        return self.times[key]
+
+
+def _times(program: Program, network: Network, model: LinkModel, kind: int, count: int) -> tuple[int, int]:
+    bandwidth, latency = network.kinds[kind].bandwidth, network.kinds[kind].latency
+    if bandwidth is None or latency is None:
+        raise ValueError(f"links of {network.name} have no bandwidth or latency")
+    busy = serialization_time(count * program.chunk_bytes, bandwidth * program.instances)
+    total = busy + latency
+    return (total if model is LinkModel.STORE else busy, total)
+
+
+def busiest_link(program: Program, network: Network, model: LinkModel) -> int:
+    """Picoseconds for which the link that carries most is occupied: no replay of the program takes less.
+
+    Raises ValueError where links have no bandwidth.
+    """
+    taken: dict[int, int] = defaultdict(int)
+    for (link, count), number in Counter((link, m.count) for m in program.messages for link in m.path).items():
+        taken[link] += number * _times(program, network, model, int(network.kind[link]), count)[0]
+    return max(taken.values(), default=0)
 
 
 def replay_time(program: Program, network: Network, model: LinkModel) -> int:
@@ -139,7 +158,7 @@ def _travel(replay: _Replay, time: int, message: int, hop: int) -> int:
         replay.end = max(replay.end, time)
         return time
     link = path[hop]
-    busy, total = replay.times(message, link)
+    busy, total = replay.times_of(message, link)
     begin = max(time, replay.free[link])
     replay.free[link] = begin + busy
     heappush(replay.events, (begin + total, (0, 0, message, 0), -1, -1, message, hop + 1))

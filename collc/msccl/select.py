@@ -88,9 +88,24 @@ def _copies(program: Program, state: _State) -> list[Step]:
     else:
         bases = program.collective.bases(state.rank)
         wanted = [(a, b) for a, b in missing if a.offset + bases[0] != b.offset + bases[1]]
-    most = max(1, MOST_CHUNKS // program.instances)
-    pieces = [run[k : k + most] for run in _runs(wanted) for k in range(0, len(run), most)]
-    return [_copy(state, run) for run in pieces]
+    return [_copy(state, piece) for run in _runs(wanted) for piece in _pieces(program, run)]
+
+
+def _pieces(program: Program, run: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
+    """Pairs in steps: whole units of all instances where they fit into one, else parts of a unit."""
+    if program.instances == 1:
+        return [run[k : k + MOST_CHUNKS] for k in range(0, len(run), MOST_CHUNKS)]
+    unit = program.collective.unit
+    units = max(1, MOST_CHUNKS // (unit * program.instances))
+    pieces: list[list[tuple[Slot, Slot]]] = []
+    for _, group in groupby(run, key=lambda pair: (pair[0].offset // unit, pair[1].offset // unit)):
+        part = list(group)
+        last = pieces[-1] if pieces else []
+        if last and len(part) == unit and len(last) % unit == 0 and len(last) < unit * units:
+            last += part
+        else:
+            pieces += [part[k : k + MOST_CHUNKS] for k in range(0, len(part), MOST_CHUNKS)]
+    return pieces
 
 
 def _runs(pairs: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:

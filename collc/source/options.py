@@ -72,6 +72,7 @@ MSCCL: Final[Options] = {
 KINDS: Final[dict[str, Options]] = {
     "ten": {},
     "msccl": MSCCL,
+    "msccl_stages": MSCCL,
     "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement")},
     "chakra": {},
     "trace": {},
