@@ -95,6 +95,7 @@ class _Tried:
     best: tuple[str, Module] | None = None
     notes: list[str] = field(default_factory=list[str])
     failure: CollcError | None = None
+    _bounds: dict[int, tuple[Network, int, int]] = field(default_factory=dict[int, tuple[Network, int, int]])
 
     def take(self, candidate: _Candidate) -> None:
         """Builds a candidate and keeps it if it is better."""
@@ -111,11 +112,15 @@ class _Tried:
 
     def is_optimal(self) -> bool:
         """Whether the best meets the bound."""
-        return self.best is not None and _time(self.best[1]) <= _bound(self.best[1])
+        return self.best is not None and self.meets(self.best[1].network, self.best[1], _time(self.best[1]))
 
-
-def _bound(module: Module) -> int:
-    return lower_bound(module.network, module.demand, module.model).time
+    def meets(self, network: Network, module: Module, time: int) -> bool:
+        """Whether nothing is shorter than a time on a network; what was found before is kept."""
+        _, bound, asked = self._bounds.get(id(network), (network, 0, 1 << 62))
+        if bound < time < asked:
+            bound = lower_bound(network, module.demand, module.model, time).time
+            self._bounds[id(network)] = network, bound, time
+        return time <= bound
 
 
 def _time(module: Module) -> int:
@@ -146,7 +151,7 @@ def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Cand
     if switches and free:
         with suppress(ValueError):  # not all switches can be unwound
             flat = replace(module, network=unwound(module.network))
-            within = tried.best is None or _bound(flat) < _time(tried.best[1])
+            within = tried.best is None or not tried.meets(flat.network, module, _time(tried.best[1]))
             for candidate in _candidates(flat, effort, tried) if within else ():
                 yield replace(candidate, name=f"{candidate.name} on unwound switches")
     elif has_reductions(module.demand) and free and _is_all_reduce(module):

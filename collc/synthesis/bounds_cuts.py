@@ -39,7 +39,7 @@ def cuts_of(network: Network, cost: Times) -> Iterator[Cut]:
     the cheaper links, halves along the axes of arrays, what hangs on a switch, and all of a small network.
     """
     used = np.flatnonzero(network.present)
-    if 1 < len(used) <= ALL_CUTS:
+    if tries_all(network):
         for bits in range(1, 1 << (len(used) - 1)):
             inside = np.zeros(network.device_count, np.bool_)
             inside[used[[k for k in range(len(used)) if bits >> k & 1]]] = True
@@ -49,6 +49,11 @@ def cuts_of(network: Network, cost: Times) -> Iterator[Cut]:
     yield from _component_cuts(network, cost)
     yield from _axis_cuts(network)
     yield from _switch_cuts(network)
+
+
+def tries_all(network: Network) -> bool:
+    """Whether a network is so small that every cut is tried."""
+    return 1 < int(network.present.sum()) <= ALL_CUTS
 
 
 def _component_cuts(network: Network, cost: Times) -> Iterator[Cut]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -32,6 +33,15 @@ class Crossing:
     gather: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """So many bytes that an NPU must get from one of some NPUs, or, backwards, that one of these gets from it."""
+
+    sources: tuple[int, ...]
+    target: int
+    volume: int
+
+
 class Traffic(Protocol):
     """Chunks of one run; the sizes of all traffic are numbered, ascending."""
 
@@ -42,6 +52,14 @@ class Traffic(Protocol):
 
     def crossing(self, inside: Bools) -> Crossing:
         """What must enter the devices where `inside` is true; a reduced chunk counts once."""
+        ...
+
+    def ends(self) -> tuple[Ints, Ints]:
+        """Device numbers, in any order: who holds something at the start, and who wants something."""
+        ...
+
+    def streams(self, backward: bool) -> Iterator[Stream]:
+        """What each NPU must get, or, backward, what each contributor to a reduction must get rid of."""
         ...
 
     def received(self) -> Times:
@@ -100,17 +118,18 @@ def _traffic(demand: Demand, run: int, rows: Ints | None, sizes: Times, copies: 
     standard = entry.standard
     if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
         size = standard.size // (len(entry.group) * standard.chunks)
-        return _Pairs(entry.group, standard.chunks, int(np.searchsorted(sizes, size)), len(sizes))
+        return _Pairs(entry.group, standard.chunks, size, int(np.searchsorted(sizes, size)), len(sizes))
     table = demand.tables[run]
     return _Table(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """An All-to-All: `chunks` chunks of one size from each member to each other."""
+    """An All-to-All: `chunks` chunks of some bytes from each member to each other; size: their number among sizes."""
 
     group: Ints
     chunks: int
+    bytes: int
     size: int
     sizes: int
     pairwise: bool = True
@@ -121,6 +140,18 @@ class _Pairs:
         counts = np.zeros(self.sizes, np.int64)
         counts[self.size] = within * (len(self.group) - within) * self.chunks
         return Crossing(counts, 1, 1)
+
+    def ends(self) -> tuple[Ints, Ints]:
+        """See Traffic."""
+        return self.group, self.group
+
+    def streams(self, backward: bool) -> Iterator[Stream]:
+        """See Traffic."""
+        group: list[int] = self.group.tolist()
+        for target in group if not backward else ():
+            for source in group:
+                if source != target:
+                    yield Stream((source,), target, self.chunks * self.bytes)
 
     def received(self) -> Times:
         """See Traffic."""
@@ -162,7 +193,7 @@ class _Table:
         self._pre, self._post, self._size = kinds[:, 0], kinds[:, 1], kinds[:, 3]
         self._reduced = kinds[:, 2] == 1
         self._counts = counts.astype(np.int64)
-        self._sizes = len(sizes)
+        self._sizes, self._bytes = len(sizes), sizes
         self._devices = int(table.sets.members.max(initial=-1)) + 1
         self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
 
@@ -183,6 +214,30 @@ class _Table:
         spread = int(post[crosses].min(initial=1 << 60))
         gather = int(np.where(self._reduced, outside, 1)[crosses].min(initial=1 << 60))
         return Crossing(counts, spread, gather)
+
+    def ends(self) -> tuple[Ints, Ints]:
+        """See Traffic."""
+        return self._union(self._pre), self._union(self._post)
+
+    def streams(self, backward: bool) -> Iterator[Stream]:
+        """See Traffic; of several that would do for a reduced chunk, the first."""
+        for row, reduced in enumerate(self._reduced.tolist()):
+            pre: list[int] = self._sets[int(self._pre[row])].tolist()
+            post: list[int] = self._sets[int(self._post[row])].tolist()
+            volume = int(self._counts[row]) * int(self._bytes[self._size[row]])
+            here, there = (post, pre) if backward else (pre, post)
+            if not here or (backward and not reduced):
+                continue
+            for target in there:
+                if not reduced and target not in here:
+                    yield Stream(tuple(here), target, volume)
+                elif reduced and here != [target]:
+                    yield Stream((next(npu for npu in here if npu != target),), target, volume)
+
+    def _union(self, column: Times) -> Ints:
+        used = np.zeros(len(self._sets), np.bool_)
+        used[column] = True
+        return np.unique(self._sets.members[np.repeat(used, self._sets.sizes)]).astype(np.int32)
 
     @cached_property
     def _keys(self) -> Times:

@@ -69,14 +69,29 @@ def spread(
     for turns_first in (False, True):
         if best is not None and stop():
             break
-        timing = _Timing(conditions, turns_first)
-        for k, row in enumerate(moves):
-            timing.add(k, row)
-        found = timing.run()
+        found = _timed(conditions, moves, turns_first)
         if best is None or found[0] < best[0]:
             best = found
     assert best is not None
     return RowSchedule(conditions.task.model, best[1])
+
+
+def _timed(conditions: Conditions, moves: list[list[Move]], turns_first: bool) -> tuple[int, Transfers]:
+    """The end and all transfers of a schedule.
+
+    What will run backwards must not find a chunk in a switch twice, since contributions would be mixed up there: where
+    that happens, one copy of a chunk waits for the other.
+    """
+    found: tuple[int, Transfers] | None = None
+    for apart in (False, True):
+        timing = _Timing(conditions, turns_first, apart)
+        for k, row in enumerate(moves):
+            timing.add(k, row)
+        found = timing.run()
+        if not conditions.task.inverted or not timing.meet():
+            break
+    assert found is not None
+    return found
 
 
 def _moves(conditions: Conditions, lines: Lines, k: int, order: Order) -> list[Move]:
@@ -147,11 +162,12 @@ class _Sent:
 class _Timing:
     """Transfers as early as links and switches allow, on each link the one with the longest way to go first.
 
-    turns_first: among equals the one to the nearest NPU of the line, round its end; else the first chunk.
+    turns_first: among equals the one to the nearest NPU of the line, round its end; else the first chunk. apart: a
+    switch takes a chunk only when its last copy has left.
     """
 
-    def __init__(self, conditions: Conditions, turns_first: bool) -> None:
-        self._conditions, self._turns_first = conditions, turns_first
+    def __init__(self, conditions: Conditions, turns_first: bool, apart: bool) -> None:
+        self._conditions, self._turns_first, self._apart = conditions, turns_first, apart
         network, clock = conditions.task.network, conditions.clock
         self._target: list[int] = network.target.tolist()
         self._source: list[int] = network.source.tolist()
@@ -166,6 +182,9 @@ class _Timing:
         self._taken = _reserved(conditions)
         self._room = _room(conditions)
         self._blocked: dict[int, set[int]] = {}
+        self._inside: dict[tuple[int, int], set[int]] = {}
+        self._visits: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        self._entries: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self._events: list[tuple[int, int, int, int]] = []
         self._rows: tuple[list[int], list[int], list[int]] = ([], [], [])
 
@@ -216,6 +235,8 @@ class _Timing:
         sent = self._moves[number]
         if link >= 0 and self._source[link] >= self._npus:
             self._leave(self._source[link], waiting)
+            if self._apart:
+                waiting |= self._inside.pop((self._source[link], sent.row))
         if hop < len(sent.path):
             key = (sent.turn, sent.row) if self._turns_first else (sent.row, sent.turn)
             heapq.heappush(self._queue[sent.path[hop]], (-sent.left, *key, number, hop))
@@ -239,7 +260,11 @@ class _Timing:
         if self._room.get(switch, 1) <= 0:
             self._blocked.setdefault(switch, set()).add(link)
             return
-        column = self._column[self._moves[queue[0][3]].row]
+        row = self._moves[queue[0][3]].row
+        if self._apart and (switch, row) in self._inside:
+            self._inside[switch, row].add(link)
+            return
+        column = self._column[row]
         until = self._held_until(link, now, now + self._busy[link][column])
         if until > now:
             self._free[link] = until
@@ -251,10 +276,27 @@ class _Timing:
         if switch in self._room:
             self._room[switch] -= 1
         free, there = now + self._busy[link][column], now + self._total[link][column]
+        self._visit(link, row, now, there)
         self._free[link] = free
         if free < there:
             heapq.heappush(self._events, (free, link, -1, 0))
         heapq.heappush(self._events, (there, link, number, hop + 1))
+
+    def _visit(self, link: int, row: int, leaves: int, comes: int) -> None:
+        """Notes a chunk that leaves a switch, or comes to one, and for how long its link was busy with that."""
+        here, there = self._source[link], self._target[link]
+        if here >= self._npus:
+            self._visits.setdefault((here, row), []).append((leaves, 1, -1))
+        if there >= self._npus:
+            self._visits.setdefault((there, row), []).append((comes, 0, 1))
+            busy = self._busy[link][self._column[row]]
+            self._entries.setdefault((there, row), []).extend([(comes - busy, 1, 1), (comes, 0, -1)])
+            if self._apart:
+                self._inside[there, row] = set()
+
+    def meet(self) -> bool:
+        """Whether two copies of a chunk ever are in one switch, or come to it, at the same time."""
+        return any(_overlap(events) for events in (*self._visits.values(), *self._entries.values()))
 
     def _held_until(self, link: int, start: int, end: int) -> int:
         """When the reserved transfer ends that is in the way of a transfer; its start where none is."""
@@ -264,6 +306,16 @@ class _Timing:
         while taken and taken[-1][1] <= start:
             taken.pop()
         return taken[-1][1] if taken and taken[-1][0] < end else start
+
+
+def _overlap(events: list[tuple[int, int, int]]) -> bool:
+    """Whether the sum of changes, as (time, order among equals, change), ever is above 1."""
+    held = 0
+    for _, _, change in sorted(events):
+        held += change
+        if held > 1:
+            return True
+    return False
 
 
 def _reserved(conditions: Conditions) -> dict[int, list[tuple[int, int]]]:

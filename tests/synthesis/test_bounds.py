@@ -45,7 +45,7 @@ STORE = LinkModel.STORE
         (ring(8), all_gather(list(range(8))), 4, "in-degree of npu[0]"),
         (ring(4, one_way=True), all_gather(list(range(4))), 3, "in-degree of npu[0]"),
         (grid(3, 3), all_gather([0, 8]), 4, "path from npu[0, 0] to npu[2, 2]"),
-        (switched(4), all_to_all([0, 1, 2, 3]), 3, "in-degree of npu[0]"),
+        (switched(4), all_to_all([0, 1, 2, 3]), 4, "in-degree of npu[0]"),
     ],
 )
 def test_bounds_worked_out_by_hand(net, demand, steps, name):

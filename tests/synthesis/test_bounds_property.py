@@ -1,0 +1,162 @@
+"""No schedule beats its bound, of no way, on no network; and where the optimum is known the bound is not above it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.synthesis.bounds import lower_bound
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import LinkKind
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests.support import all_gather, demand_of, network, reduce_scatter, ring
+from tests.synthesis.bound_worlds import by_hand, least_steps_of_sums, least_time, planned, random_module
+from tests.verification.worlds import random_module as random_plan
+
+WAYS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "auto"}
+SEEDS = range(60, 85)
+
+
+def hold(seed: int) -> set[str]:
+    """Asserts that all ways keep to the bound on one random problem; the ways that found a schedule."""
+    chance = random.Random(seed)
+    module = random_module(chance)
+    seen = set()
+    for way, result in planned(module, chance):
+        verdict = verify_schedule(result)
+        if way != "fixed":
+            assert "failed" not in verdict.checks.values(), (seed, way, verdict.diagnostics)
+        elif "failed" in verdict.checks.values():
+            continue  # by hand, transfers may meet on a link
+        assert result.schedule is not None
+        time = result.schedule.collective_time(result.network, result.demand)
+        bound = lower_bound(result.network, result.demand, result.model)
+        assert bound.time <= time, (seed, way, bound, time)
+        assert bool(bound.name)
+        seen.add(way.split()[0])
+    return seen
+
+
+def test_no_way_beats_the_bound() -> None:
+    seen = set.union(*(hold(seed) for seed in SEEDS))
+    assert seen >= WAYS_SEEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(8))
+def test_no_way_beats_the_bound_on_many(block: int) -> None:
+    for seed in range(1000 + 100 * block, 1100 + 100 * block):
+        hold(seed)
+
+
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize("make", [all_gather, reduce_scatter])
+def test_the_textbook_does_not_beat_the_bound(make: Callable[..., Demand], model: LinkModel) -> None:
+    """On rings, by hand; with one chunk on a ring that goes one way only, the textbook meets the bound."""
+    for n, chunks, one_way in itertools.product((2, 3, 5, 6), (1, 3), (False, True)):
+        net = ring(n, kind_of(3, 4), one_way=one_way)
+        result = by_hand(Module("m", net, make(list(range(n)), 1000, chunks), model))
+        assert result is not None
+        if "failed" in verify_schedule(result).checks.values():
+            continue  # chunks of one step meet on a link
+        time = result.schedule.collective_time(net, result.demand)
+        bound = lower_bound(net, result.demand, model)
+        assert bound.time <= time
+        if one_way and chunks == 1 and model is LinkModel.STORE:
+            assert bound.time == time
+
+
+def test_no_random_schedule_beats_the_bound() -> None:
+    """Schedules that no way of synthesis makes: greedy ones along random paths, with switches that reduce."""
+    right = 0
+    for seed in range(400):
+        module = random_plan(seed)
+        if module.planned is None and verify_schedule(module).ok:
+            right += 1
+            time = module.schedule.collective_time(module.network, module.demand)
+            assert lower_bound(module.network, module.demand, module.schedule.model).time <= time, seed
+    assert right > 100
+
+
+UNITS = [(1, 1), (2, 2), (1, 2), (1, 3)]
+"""(busy, total) in units of time: links that store, slow ones, and two that pipeline."""
+
+
+@st.composite
+def small_copies(draw: st.DrawFn):
+    """Two to four devices in a cycle with chords, some of them switches, and up to three chunks."""
+    count = draw(st.integers(2, 4))
+    switches = draw(st.integers(0, count - 2))
+    ends = st.integers(0, count - 1)
+    model = draw(st.sampled_from(LinkModel))
+    units = st.sampled_from(UNITS[:2] if model is LinkModel.STORE else [UNITS[0], *UNITS[2:]])
+    chords = draw(st.lists(st.tuples(ends, ends), max_size=2))
+    pairs = [(a, (a + 1) % count) for a in range(count)] + [(a, b) for a, b in chords if a != b]
+    links = [(a, b, *draw(units)) for a, b in pairs]
+    some = st.lists(st.integers(0, count - switches - 1), min_size=1, max_size=count - switches, unique=True)
+    chunks = draw(st.integers(1, 3))
+    return count, switches, model, links, [draw(some) for _ in range(chunks)], [draw(some) for _ in range(chunks)]
+
+
+def kind_of(busy: int, total: int) -> LinkKind:
+    """A unit of time is a microsecond, and a chunk has 1,000 bytes."""
+    return LinkKind((total - busy) * 10**6, Fraction(10**9, busy))
+
+
+@settings(max_examples=150, deadline=None)
+@given(small_copies())
+def test_never_above_the_least_time_of_copies_and_their_inverse(problem) -> None:
+    count, switches, model, links, pre, post = problem
+    best = least_time(count, links, pre, post)
+    rows = [(a, b, kind_of(busy, total)) for a, b, busy, total in links]
+    npus = count - switches
+    if best is not None:
+        demand = demand_of([(1000, a, b, Op.COPY) for a, b in zip(pre, post, strict=True)])
+        assert lower_bound(network(npus, rows, switches), demand, model).time <= best * 10**6
+    spread = least_time(count, links, [holders[:1] for holders in pre], post)
+    if spread is not None:
+        turned = [(b, a, kind) for a, b, kind in rows]
+        sums = demand_of([(1000, b, a[:1], Op.SUM) for a, b in zip(pre, post, strict=True)])
+        assert lower_bound(network(npus, turned, switches), sums, model).time <= spread * 10**6
+
+
+@st.composite
+def small_sums(draw: st.DrawFn):
+    count = draw(st.integers(2, 3))
+    ends = st.integers(0, count - 1)
+    chords = draw(st.lists(st.tuples(ends, ends), max_size=2))
+    links = [(a, (a + 1) % count) for a in range(count)] + [(a, b) for a, b in chords if a != b]
+    some = st.lists(ends, min_size=1, max_size=count, unique=True)
+    chunks = draw(st.integers(1, 2))
+    return count, links, [draw(some) for _ in range(chunks)], [draw(some) for _ in range(chunks)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(small_sums())
+def test_never_above_the_fewest_steps_of_reductions(problem) -> None:
+    """All-Reduce and the like: several who want the sum."""
+    count, links, pre, post = problem
+    best = least_steps_of_sums(count, links, pre, post)
+    demand = demand_of([(1000, a, b, Op.SUM) for a, b in zip(pre, post, strict=True)])
+    rows = [(a, b, kind_of(1, 1)) for a, b in links]
+    if best is not None:
+        assert lower_bound(network(count, rows), demand, LinkModel.STORE).time <= best * 10**6
+
+
+def test_brute_force_knows_optima() -> None:
+    """Three NPUs in a one-way ring: All-Gather takes 2 steps, All-Reduce of one chunk 2 to add and 2 to spread; where
+    all send to all, one. Two chunks over two pipelined links: each waits for the first hop."""
+    ring = [(0, 1), (1, 2), (2, 0)]
+    each = [[0], [1], [2]]
+    assert least_time(3, [(a, b, 1, 1) for a, b in ring], each, [[0, 1, 2]] * 3) == 2
+    assert least_steps_of_sums(3, ring, [[0, 1, 2]], [[0, 1, 2]]) == 4
+    assert least_steps_of_sums(3, [*ring, (1, 0), (2, 1), (0, 2)], [[0, 1, 2]], [[0, 1, 2]]) == 1
+    assert least_time(3, [(0, 2, 1, 2), (2, 1, 1, 2)], [[0], [0]], [[1], [1]]) == 5
