@@ -74,10 +74,10 @@ def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.msccl.options import plan_options_of
 
     with path.open("wb") as file:
-        write_plan(module, plan_options_of(request.options), file)
+        notes = write_plan(module, plan_options_of(request.options), file)
     collective, root = _asked(module)
     verdict = check_plan(path, collective=collective, root=root)
-    return Output({**verdict.checks}, (), verdict.diagnostics)
+    return Output({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
 
 def _asked(module: Module) -> tuple[str | None, int | None]:

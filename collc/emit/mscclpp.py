@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from collc.msccl.options import MscclOptions
-from collc.msccl.plan import plan_of
+from collc.msccl.plan import plan_of, remarks_of
+from collc.msccl.plan_ops import Json
 from collc.ten.module import Module
 
 
-def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> None:
-    """Write the plan of a module's schedule.
+def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> list[str]:
+    """Write the plan of a module's schedule, an operation a line; returns what a user should know of it.
 
     Raises SourceError where MSCCL++ cannot say it (see plan_of).
     """
-    out.write(json.dumps(plan_of(module, options), indent=1).encode("ascii"))
-    out.write(b"\n")
+    plan = plan_of(module, options)
+    out.writelines(line.encode("ascii") for line in plan_lines(plan))
+    return remarks_of(plan, options)
+
+
+def plan_lines(plan: Json) -> Iterator[str]:
+    """The lines of the file, with their ends."""
+    yield "{\n"
+    yield from (f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in plan.items() if name != "gpus")
+    yield ' "gpus": [\n'
+    for number, gpu in enumerate(plan["gpus"]):
+        yield from _gpu(gpu)
+        yield "  },\n" if number + 1 < len(plan["gpus"]) else "  }\n"
+    yield " ]\n}\n"
+
+
+def _gpu(gpu: Json) -> Iterator[str]:
+    yield "  {\n"
+    for name, value in gpu.items():
+        if name != "threadblocks":
+            yield f"   {json.dumps(name)}: {json.dumps(value)},\n"
+    yield '   "threadblocks": [\n'
+    for number, tb in enumerate(gpu["threadblocks"]):
+        rest = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in tb.items() if name != "ops")
+        yield f'    {{{rest}, "ops": [\n'
+        yield from _separated([json.dumps(op) for op in tb["ops"]])
+        yield "    ]}\n" if number + 1 == len(gpu["threadblocks"]) else "    ]},\n"
+    yield "   ]\n"
+
+
+def _separated(texts: list[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        yield f"     {text},\n" if number + 1 < len(texts) else f"     {text}\n"

@@ -10,11 +10,11 @@ from collc.diagnostics import SourceError, SourceFile, Span
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement, plan_options_of
-from collc.msccl.plan import plan_of
+from collc.msccl.plan import plan_of, remarks_of
 from collc.options import OptionValue
 from collc.ten.module import Module
 from tests import support
-from tests.msccl.lowering import COLLECTIVES, direct_all_to_all, ring_all_reduce, scheduled
+from tests.msccl.lowering import COLLECTIVES, by_hand, direct_all_to_all, ring_all_reduce, scheduled
 
 
 def option(value: object) -> OptionValue:
@@ -52,24 +52,90 @@ def test_instances(tmp_path):
     assert_right(ring_all_reduce(4), tmp_path, MscclOptions(instances=2))
 
 
+def fits(plan: dict) -> bool:
+    """The limits of the runtime, counted here once more."""
+    return all(
+        len(gpu["semaphores"]) <= 16
+        and all(len(tb["ops"]) <= 64 for tb in gpu["threadblocks"])
+        and all(len(one["channel_ids"]) <= 16 for tb in gpu["threadblocks"] for one in tb["channels"])
+        and all(len(one["remote_buffer_ids"]) <= 16 for tb in gpu["threadblocks"] for one in tb["remote_buffer_refs"])
+        and all(len(op.get("channel_ids", ())) <= 8 for tb in gpu["threadblocks"] for op in tb["ops"])
+        for gpu in plan["gpus"]
+    )
+
+
 def test_long_threadblocks_are_split(tmp_path):
-    plan = plan_of(ring_all_reduce(8))
-    assert {len(gpu["threadblocks"]) for gpu in plan["gpus"]} == {2}
-    assert max(len(tb["ops"]) for gpu in plan["gpus"] for tb in gpu["threadblocks"]) <= 64
-    assert_right(ring_all_reduce(8), tmp_path, MscclOptions())
+    plan = plan_of(ring_all_reduce(16))
+    assert {len(gpu["threadblocks"]) for gpu in plan["gpus"]} == {3}
+    assert fits(plan)
+    assert_right(ring_all_reduce(16), tmp_path, MscclOptions())
 
 
-@pytest.mark.parametrize("chunks", [1, 2])
-def test_all_reduce_on_a_mesh_takes_more_threadblocks(tmp_path, chunks):
+NETWORKS = {
+    "mesh 4x4": lambda: support.grid(4, 4),
+    "torus 4x4": lambda: support.grid(4, 4, wrap=True),
+    "mesh 2x2x2": lambda: support.grid(2, 2, 2),
+    "hypercube 4": lambda: support.hypercube(4),
+    "fully connected 24": lambda: support.fully_connected(24),
+    "ring 16": lambda: support.ring(16),
+}
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_plans_of_usual_networks_fit(name, collective, tmp_path):
+    network = NETWORKS[name]()
+    module = scheduled(network, collective(list(range(network.npu_count))))
+    assert_right(module, tmp_path, MscclOptions())
+    assert fits(plan_of(module))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", [support.all_reduce, support.all_to_all], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("network", [support.grid(8, 8), support.fully_connected(64)], ids=["mesh 8x8", "fc 64"])
+def test_plans_for_64_npus(network, collective, tmp_path):
+    assert_right(scheduled(network, collective(list(range(64)))), tmp_path, MscclOptions())
+
+
+@pytest.mark.parametrize("chunks", [2, 8])
+def test_many_chunks_take_more_threadblocks(tmp_path, chunks):
     module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=chunks))
     assert_right(module, tmp_path, MscclOptions())
-    assert max(len(gpu["threadblocks"]) for gpu in plan_of(module)["gpus"]) == 4 * chunks
+    assert fits(plan_of(module))
+
+
+def test_a_chunk_that_stays_together_needs_no_semaphores():
+    plan = plan_of(scheduled(support.grid(4, 4), support.all_reduce(list(range(16)))))
+    assert not any(gpu["semaphores"] for gpu in plan["gpus"])
+    pairs = [(gpu["id"], peer) for gpu in plan["gpus"] for peer in gpu["channels"][0]["connected_to"]]
+    assert all(pairs.count((a, b)) == pairs.count((b, a)) for a, b in pairs)
 
 
 def test_a_plan_that_does_not_fit_is_refused():
-    module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=8))
-    with pytest.raises(SourceError, match=r"the MSCCL program has \d+ .* more than the \d+ that the runtime takes"):
+    """300 GPUs add to one chunk: 19 threadblocks of 16 channels hand on the sum, with a semaphore for each hand."""
+    rows = [(0, rank, 0, rank) for rank in range(1, 300)]
+    module = by_hand(support.fully_connected(300), support.reduce(list(range(300))), rows, reduce=True)
+    with pytest.raises(SourceError, match=r"the MSCCL program has 18 semaphores on one GPU, 2 more than the 16 that"):
         plan_of(module)
+
+
+def test_offsets_have_32_bits():
+    module = scheduled(support.ring(4), support.all_reduce(list(range(4))))
+    plan = plan_of(module)
+    most = max(4, *(gpu["scratch_chunks"] for gpu in plan["gpus"]))
+    assert plan["max_message_size"] == (2**32 - 1) * 4 // most
+    small = plan_of(module, MscclOptions(sizes=(0, 1 << 20)))
+    assert small["max_message_size"] == 1 << 20
+    narrowed = MscclOptions(sizes=(0, 1 << 40))
+    assert plan_of(module, narrowed)["max_message_size"] == plan["max_message_size"]
+    assert "offsets have 32 bits" in remarks_of(plan_of(module, narrowed), narrowed)[-1]
+    with pytest.raises(SourceError, match="bytes in its longest buffer"):
+        plan_of(module, MscclOptions(sizes=(1 << 40, None)))
+
+
+def test_buffers_are_as_long_as_the_call_says_on_every_rank():
+    plan = plan_of(scheduled(support.ring(4), support.gather(list(range(4)))))
+    assert {(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]} == {(1, 4)}
 
 
 @pytest.mark.parametrize(("name", "value"), [("protocol", "LL"), ("profile", "old"), ("channels", 4)])
@@ -91,3 +157,15 @@ def test_the_smallest_plan():
     ops = [[op["name"] for op in gpu["threadblocks"][0]["ops"]] for gpu in plan["gpus"]]
     assert ops == [["wait", "nop", "put", "nop", "signal"], ["signal", "wait", "nop"]]
     assert json.dumps(plan) == json.dumps(plan_of(module, MscclOptions(placement=Placement.IN, sizes=(1024, 4096))))
+
+
+def test_a_file_has_an_operation_a_line():
+    module = scheduled(support.grid(2, 2), support.all_reduce(list(range(4))))
+    out = io.BytesIO()
+    write_plan(module, MscclOptions(), out)
+    plan = plan_of(module)
+    assert json.loads(out.getvalue()) == plan
+    lines = out.getvalue().decode().splitlines()
+    assert sum(line.startswith('     {"name": ') for line in lines) == sum(
+        len(tb["ops"]) for gpu in plan["gpus"] for tb in gpu["threadblocks"]
+    )
