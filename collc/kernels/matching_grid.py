@@ -1,132 +1,150 @@
 """Link-chunk matching in steps, where all transfers take equal time.
 
-Arrays, with D devices, L links sorted by target (and by number where that is the same), K chunks:
-first int32[D + 1]: the links into each device. source, number int32[L]. order uint[D, K]: the chunks
-that each device has, in the order in which it got them, length of them known now, grown of them with
-this step. closed, have uint8[D, ceil(K / 8)]: bits of what a device does not need any more, and of what
-it had before this step. cursor int32[L]: what lies before it in the source's order is closed for ever.
-row uint[L]: the chunk that each link takes in this step, `none` for none.
-
-Everything that a destination changes is its own, so the destinations may be split among threads.
+D devices, L links sorted by target (and by number where that is the same), K chunks in an order that keeps
+those of near holders together. A device knows what others had before a step, so the steps of one device need not
+wait for those of all others: they are done tile by tile, several steps at a time (collc/synthesis/matching_sweeps.py).
+Everything that a destination changes is its own, so the tiles of a wave may be split among threads.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 Chunks = NDArray[np.uint16] | NDArray[np.uint32]
 
 
+class Wires(NamedTuple):
+    """What does not change.
+
+    first int32[D + 1]: the links into each device. source, number int32[L]: of each link, as the network has them.
+    name uint[K]: what each chunk is called in the result. begin int64[tiles * depth + 1], device int32[D * depth]:
+    tile k does step t of a sweep for device[begin[k * depth + t] : begin[k * depth + t + 1]].
+    """
+
+    first: Ints
+    source: Ints
+    number: Ints
+    name: Chunks
+    begin: Times
+    device: Ints
+
+
+class State(NamedTuple):
+    """What changes.
+
+    order uint[D, K]: the chunks that each device has, in the order in which it got them. length int32[depth + 1, D]:
+    how many it has before step s, in row s mod (depth + 1). closed uint8[D, ceil(K / 8)]: bits of what a device does
+    not need any more; have uint8: of what it had before this step (only where the rule asks). cursor int32[L]:
+    what lies before it in the source's order is closed for ever.
+    """
+
+    order: Chunks
+    length: Ints
+    closed: Bits
+    have: Bits
+    cursor: Ints
+
+
 @njit(cache=True, nogil=True)
-def fifo_step(
-    low: int,
-    high: int,
-    first: Ints,
-    source: Ints,
-    number: Ints,
-    order: Chunks,
-    length: Ints,
-    grown: Ints,
-    closed: Bits,
-    cursor: Ints,
-    row: Chunks,
-    none: int,
-) -> int:
-    """Each link into the devices low .. high - 1 takes what its source got first of what its target lacks."""
+def fifo_tiles(wires: Wires, state: State, low: int, high: int, start: int, steps: int, grid: Chunks, none: int) -> int:
+    """Does `steps` steps of the tiles low .. high - 1: every link takes what its source got first of what its target
+    lacks. grid uint[steps, L] gets the chunk that each link takes, from row `start` on, `none` for none.
+
+    How many chunks are taken. What one device does in a step stands here, not apart: a call would cost as much.
+    """
+    first, source, number, name, begin, devices = wires
+    order, length, closed, _, cursor = state
     count = 0
-    for device in range(low, high):
-        size = length[device]
-        for link in range(first[device], first[device + 1]):
-            sender = source[link]
-            place = cursor[link]
-            last = length[sender]
-            found = none
-            while place < last:
-                chunk = order[sender, place]
-                place += 1
-                bit = np.uint8(1 << (chunk & 7))
-                if not closed[device, chunk >> 3] & bit:
-                    closed[device, chunk >> 3] |= bit
-                    order[device, size] = chunk
+    for tile in range(low, high):
+        for step in range(start, start + steps):
+            before, after = step % len(length), (step + 1) % len(length)
+            part = tile * (len(length) - 1) + step - start
+            for device in devices[begin[part] : begin[part + 1]]:
+                size = length[before, device]
+                for link in range(first[device], first[device + 1]):
+                    sender, place = source[link], cursor[link]
+                    last = length[before, sender]
+                    found = none
+                    while place < last:
+                        chunk = order[sender, place]
+                        place += 1
+                        if not closed[device, chunk >> 3] & bit_of(chunk):
+                            closed[device, chunk >> 3] |= bit_of(chunk)
+                            order[device, size] = chunk
+                            size += 1
+                            found = name[chunk]
+                            break
+                    cursor[link] = place
+                    grid[step, number[link]] = found
+                count += size - length[before, device]
+                length[after, device] = size
+    return count
+
+
+@njit(cache=True, nogil=True)
+def fewest_steps(wires: Wires, state: State, window: int, start: int, steps: int, grid: Chunks, none: int) -> int:
+    """As fifo_tiles for all devices, but of the first `window` such chunks each link takes the one that the fewest of
+    the target's links could bring.
+    """
+    first, source, number, name, _, _ = wires
+    order, length, closed, have, cursor = state
+    devices = len(first) - 1
+    count = 0
+    for step in range(start, start + steps):
+        known, grown = length[step % len(length)], length[(step + 1) % len(length)]
+        for device in range(devices):
+            size = known[device]
+            for link in range(first[device], first[device + 1]):
+                sender = source[link]
+                queue, last = order[sender], known[sender]
+                place = cursor[link]
+                while place < last and closed[device, queue[place] >> 3] & bit_of(queue[place]):
+                    place += 1
+                cursor[link] = place
+                best = scarcest(
+                    queue[place:last], closed[device], have, source[first[device] : first[device + 1]], window
+                )
+                grid[step, number[link]] = none if best < 0 else name[best]
+                if best >= 0:
+                    closed[device, best >> 3] |= bit_of(best)
+                    order[device, size] = best
                     size += 1
-                    count += 1
-                    found = chunk
-                    break
-            cursor[link] = place
-            row[number[link]] = found
-        grown[device] = size
+            count += size - known[device]
+            grown[device] = size
+        for device in range(devices):
+            for chunk in order[device, known[device] : grown[device]]:
+                have[device, chunk >> 3] |= bit_of(chunk)
     return count
 
 
 @njit(cache=True, nogil=True)
-def fewest_step(
-    low: int,
-    high: int,
-    first: Ints,
-    source: Ints,
-    number: Ints,
-    order: Chunks,
-    length: Ints,
-    grown: Ints,
-    closed: Bits,
-    have: Bits,
-    window: int,
-    cursor: Ints,
-    row: Chunks,
-    none: int,
-) -> int:
-    """As fifo_step, but of the first `window` such chunks the one that the fewest of the target's links could bring."""
-    count = 0
-    for device in range(low, high):
-        size = length[device]
-        begin, end = first[device], first[device + 1]
-        for link in range(begin, end):
-            sender = source[link]
-            place = cursor[link]
-            last = length[sender]
-            while place < last and closed[device, order[sender, place] >> 3] & (1 << (order[sender, place] & 7)):
-                place += 1
-            cursor[link] = place
-            best, fewest, seen = none, 1 << 30, 0
-            while place < last and seen < window and fewest > 1:
-                chunk = order[sender, place]
-                place += 1
-                byte, bit = chunk >> 3, np.uint8(1 << (chunk & 7))
-                if closed[device, byte] & bit:
-                    continue
-                seen += 1
-                others = 0
-                for other in range(begin, end):
-                    if have[source[other], byte] & bit:
-                        others += 1
-                if others < fewest:
-                    fewest, best = others, chunk
-            row[number[link]] = best
-            if best != none:
-                closed[device, best >> 3] |= np.uint8(1 << (best & 7))
-                order[device, size] = best
-                size += 1
-                count += 1
-        grown[device] = size
-    return count
+def scarcest(queue: Chunks, closed: Bits, have: Bits, sources: Ints, window: int) -> int:
+    """Of the first `window` open chunks of a queue the one that the fewest sources have, or -1."""
+    best, fewest, seen = -1, len(sources) + 1, 0
+    for chunk in queue:
+        byte, bit = chunk >> 3, bit_of(chunk)
+        if closed[byte] & bit:
+            continue
+        holders = 0
+        for source in sources:
+            if have[source, byte] & bit:
+                holders += 1
+        if holders < fewest:
+            best, fewest = np.int64(chunk), holders
+        seen += 1
+        if seen == window or fewest == 1:
+            break
+    return best
 
 
 @njit(cache=True, nogil=True)
-def settle(
-    low: int,
-    high: int,
-    order: Chunks,
-    length: Ints,
-    grown: Ints,
-    have: Bits,
-) -> None:
-    """Books what arrived at the devices low .. high - 1 with a step."""
-    for device in range(low, high):
-        for place in range(length[device], grown[device]):
-            chunk = order[device, place]
-            have[device, chunk >> 3] |= np.uint8(1 << (chunk & 7))
-        length[device] = grown[device]
+def bit_of(chunk: int) -> int:
+    """The bit of a chunk in its byte."""
+    return np.uint8(1 << (chunk & 7))

@@ -85,9 +85,19 @@ class CopyProblem:
         for pair in zip(self.pre.tolist(), self.want.tolist(), strict=True):
             if pair not in known:
                 pre, want = self.sets[pair[0]], self.sets[pair[1]]
-                known[pair] = len(want) - len(np.intersect1d(pre, want, assume_unique=True))
+                known[pair] = len(want) - _common(pre, want)
             found.append(known[pair])
         return found
+
+    @cached_property
+    def held(self) -> tuple[Ints, Ints]:
+        """Who holds what at the start: (device, chunk), ascending."""
+        sizes = self.sets.sizes[self.pre]
+        chunk = np.repeat(np.arange(self.count, dtype=np.int32), sizes)
+        first = np.repeat(self.sets.offsets[self.pre] - (np.cumsum(sizes) - sizes), sizes)
+        device = self.sets.members[first + np.arange(len(chunk))]
+        order = np.lexsort((chunk, device))
+        return device[order], chunk[order]
 
     def sources(self) -> list[list[tuple[int, int]]]:
         """For each device its incoming links as (link, source)."""
@@ -192,7 +202,7 @@ def _wanted(task: Task, chunk: Ints) -> tuple[Ints, Ints, HolderSets]:
             if number not in connected:
                 connected[number] = relays.connected(post)
             holders = table.sets[pair[0]]
-            if not (connected[number] and bool(np.isin(holders, post, assume_unique=True).any())):
+            if not (connected[number] and _common(holders, post)):
                 wanted = relays.wanted(holders.tolist(), post.tolist())
                 if len(wanted) > len(post):
                     number = len(table.sets) + len(parts) - 1
@@ -221,7 +231,10 @@ class _Relays:
         inside[members] = True
         for ends, starts in ((network.source, network.target), (network.target, network.source)):
             kept = inside[ends] & inside[starts]
-            if not len(members) or not _reaches(ends[kept], starts[kept], int(members[0]), inside):
+            if not len(members):
+                return False
+            found = hop_counts(ends[kept], starts[kept], int(members[0]), len(inside))
+            if found.count(-1) + len(members) > len(inside):
                 return False
         return True
 
@@ -280,19 +293,28 @@ class _Relays:
         )
 
 
-def _reaches(source: Ints, target: Ints, start: int, members: NDArray[np.bool_]) -> bool:
-    """Whether links lead from `start` to all members."""
+def hop_counts(source: Ints, target: Ints, start: int, devices: int) -> list[int]:
+    """Links from a device to each on the shortest way, -1 where there is none."""
     order = np.argsort(source, kind="stable")
-    offsets = np.searchsorted(source[order], np.arange(len(members) + 1)).tolist()
+    offsets = np.searchsorted(source[order], np.arange(devices + 1)).tolist()
     ahead = target[order].tolist()
-    seen = bytearray(len(members))
-    seen[start] = 1
-    stack, found = [start], 1
-    while stack:
-        device = stack.pop()
+    found = [-1] * devices
+    found[start] = 0
+    queue = [start]
+    for device in queue:
+        hops = found[device] + 1
         for there in ahead[offsets[device] : offsets[device + 1]]:
-            if not seen[there]:
-                seen[there] = 1
-                found += 1
-                stack.append(there)
-    return found == int(members.sum())
+            if found[there] < 0:
+                found[there] = hops
+                queue.append(there)
+    return found
+
+
+def _common(some: Ints, others: Ints) -> int:
+    """How many devices two sets share."""
+    if len(some) > len(others):
+        some, others = others, some
+    if not len(some):
+        return 0
+    places = np.searchsorted(others, some)
+    return int(np.count_nonzero(others[np.minimum(places, len(others) - 1)] == some))

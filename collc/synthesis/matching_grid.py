@@ -5,59 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.synthesis.matching import CopyProblem
+from collc.synthesis.matching_sweeps import Sweep, sweep_of
 
-THREADED = 2000
-"""Devices from which threads pay."""
+if TYPE_CHECKING:
+    from collc.kernels.matching_grid import State, Wires
 
 Grid = NDArray[np.uint16] | NDArray[np.uint32]
+Bits = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """The arrays that collc.kernels.matching_grid works on."""
+def grid_steps(
+    problem: CopyProblem, limit: int, least: int, window: int, threads: int, stop: Callable[[], bool]
+) -> Grid | None:
+    """The chunk (as the demand numbers them) that each link takes in each step.
 
-    first: NDArray[np.int32]
-    source: NDArray[np.int32]
-    number: NDArray[np.int32]
-    order: Grid
-    length: NDArray[np.int32]
-    grown: NDArray[np.int32]
-    closed: NDArray[np.uint8]
-    have: NDArray[np.uint8]
-    cursor: NDArray[np.int32]
+    window: 0 for the FIFO rule, else how many chunks the rule of fewest alternatives looks at.
+    least: the steps that memory is first taken for. None where `limit` steps do not do, or `stop` says so.
+    The result does not depend on the number of threads.
+    """
+    from collc.kernels import matching_grid as kernels
 
-    @staticmethod
-    def of(problem: CopyProblem) -> _State:
-        network, count, devices = problem.network, problem.count, problem.devices
-        first, number = network.in_links
-        have = np.zeros((devices, -(-count // 8)), np.uint8)
-        closed = np.full_like(have, 255)
-        length = np.zeros(devices, np.int32)
-        order = blank_grid(devices, count, count)
-        for column, bits in ((problem.want, closed), (problem.pre, have)):
-            for members, chunks in _by_set(problem, column):
-                mask = np.packbits(np.bincount(chunks, minlength=count).astype(np.bool_), bitorder="little")
-                for device in members.tolist():
-                    if bits is closed:
-                        bits[device] &= ~mask
-                    else:
-                        bits[device] |= mask
-        for members, chunks in _by_set(problem, problem.pre):
-            for device in members.tolist():
-                order[device, length[device] : length[device] + len(chunks)] = chunks
-                length[device] += len(chunks)
-        for device in np.flatnonzero(length > 1).tolist():
-            order[device, : length[device]].sort()
-        closed |= have
-        cursor = np.zeros(network.link_count, np.int32)
-        return _State(first, network.source[number], number, order, length, length.copy(), closed, have, cursor)
+    sweep = sweep_of(problem.network, threads)
+    wires, state = _arrays(problem, sweep, bool(window))
+    grid = blank_grid(min(limit, least), problem.network.link_count, int(wires.name.max(initial=0)) + 1)
+    none = int(np.iinfo(grid.dtype).max)
+    left, steps = problem.missing, 0
+    with ExitStack() as stack:
+        widest = max(map(len, sweep.waves))
+        pool = stack.enter_context(ThreadPoolExecutor(widest - 1)) if widest > 1 and not window else None
+        while left:
+            more = min(sweep.depth, limit - steps)
+            if not more or stop():
+                return None
+            if steps + more > len(grid):
+                grid = _longer(grid, steps + more, limit)
+            done = (steps, more, grid, none)
+            if window:
+                left -= kernels.fewest_steps(wires, state, window, *done)
+            elif pool is None:
+                left -= kernels.fifo_tiles(wires, state, 0, sweep.waves[-1][-1][1], *done)
+            else:
+                for (low, high), *others in sweep.waves:
+                    futures = [pool.submit(kernels.fifo_tiles, wires, state, a, b, *done) for a, b in others]
+                    left -= kernels.fifo_tiles(wires, state, low, high, *done)
+                    left -= sum(future.result() for future in futures)
+            steps += more
+    while steps and (grid[steps - 1] == none).all():
+        steps -= 1
+    return grid[:steps]
 
 
 def blank_grid(rows: int, columns: int, count: int) -> Grid:
@@ -67,71 +68,54 @@ def blank_grid(rows: int, columns: int, count: int) -> Grid:
     return np.empty((rows, columns), np.uint32)
 
 
-def grid_steps(
-    problem: CopyProblem, limit: int, least: int, window: int, threads: int, stop: Callable[[], bool]
-) -> Grid | None:
-    """The chunk (as the problem numbers them) that each link takes in each step.
-
-    window: 0 for the FIFO rule, else how many chunks the rule of fewest alternatives looks at.
-    least: the steps that memory is first taken for. None where `limit` steps do not do, or `stop` says so.
-    The result does not depend on the number of threads.
-    """
-    from collc.kernels import matching_grid as kernels
-
-    s = _State.of(problem)
-    none = int(np.iinfo(s.order.dtype).max)
-    links, highest = problem.network.link_count, int(problem.chunk.max(initial=0)) + 1
-    grid = blank_grid(min(limit, least), links, highest)
-    row = blank_grid(1, links, problem.count)[0]
-
-    def step(part: tuple[int, int]) -> int:
-        low, high = part
-        if not window:
-            return kernels.fifo_step(
-                low, high, s.first, s.source, s.number, s.order, s.length, s.grown, s.closed, s.cursor, row, none
-            )
-        return kernels.fewest_step(
-            low, high, s.first, s.source, s.number, s.order, s.length, s.grown, s.closed, s.have, window, s.cursor,
-            row, none,
-        )  # fmt: skip
-
-    ranges = _ranges(s.first, threads if problem.devices >= THREADED else 1)
-    left, steps = problem.missing, 0
-    numbers = np.append(problem.chunk, np.iinfo(grid.dtype).max).astype(grid.dtype)
-    with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(len(ranges))) if len(ranges) > 1 else None
-        while left:
-            if steps == limit or stop():
-                return None
-            if steps == len(grid):
-                grid = _longer(grid, limit, highest)
-            left -= sum(pool.map(step, ranges) if pool else map(step, ranges))
-            if window:
-                kernels.settle(0, problem.devices, s.order, s.length, s.grown, s.have)
-            else:
-                s.length[:] = s.grown
-            np.take(numbers, row, mode="clip", out=grid[steps])
-            steps += 1
-    return grid[:steps]
-
-
-def _by_set(problem: CopyProblem, column: NDArray[np.int32]) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-    """The chunks that have the same set in a column, with its members."""
-    order = np.argsort(column, kind="stable")
-    ordered = column[order]
-    bounds = np.flatnonzero(np.diff(ordered, prepend=-1, append=-1)) if len(order) else np.zeros(1, np.int64)
-    pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    return [(problem.sets[int(ordered[low])], order[low:high]) for low, high in pairs]
-
-
-def _ranges(first: NDArray[np.int32], threads: int) -> list[tuple[int, int]]:
-    """Devices in ranges with about equally many incoming links."""
-    places = np.searchsorted(first, np.linspace(0, int(first[-1]), max(1, threads) + 1)[1:-1]).tolist()
-    ends = [0, *places, len(first) - 1]
-    return [(low, high) for low, high in pairwise(ends) if high > low]
-
-
-def _longer(grid: Grid, limit: int, highest: int) -> Grid:
-    grown = blank_grid(min(limit, len(grid) + max(16, len(grid) // 8)), grid.shape[1], highest)
+def _longer(grid: Grid, rows: int, limit: int) -> Grid:
+    more = min(limit, max(rows, len(grid) + len(grid) // 8))
+    grown = np.empty_like(grid, shape=(more, grid.shape[1]))
     grown[: len(grid)] = grid
     return grown
+
+
+def _arrays(problem: CopyProblem, sweep: Sweep, remember: bool) -> tuple[Wires, State]:
+    """What the kernels work on. remember: whether `have` is asked for."""
+    from collc.kernels.matching_grid import State, Wires
+
+    network, count, devices = problem.network, problem.count, problem.devices
+    first, number = network.in_links
+    device, chunk = problem.held
+    rank = np.empty(devices, np.int64)
+    rank[sweep.near] = np.arange(devices)
+    holder = np.zeros(count, np.int64)
+    holder[chunk[::-1]] = rank[device[::-1]]
+    back = np.lexsort((np.arange(count), holder))
+    place = np.empty(count, np.int64)
+    place[back] = np.arange(count)
+    name = blank_grid(1, count, int(problem.chunk.max(initial=0)) + 1)[0]
+    name[:] = problem.chunk[back]
+    have = np.zeros((devices, -(-count // 8)), np.uint8)
+    _mark(have, device, place[chunk])
+    closed = have.copy() if remember else have
+    _close(problem, place, closed)
+    order = np.zeros_like(name, shape=(devices, count))
+    length = np.zeros((sweep.depth + 1, devices), np.int32)
+    length[0] = np.bincount(device, minlength=devices)
+    opens = np.cumsum(length[0]) - length[0]
+    order[device, np.arange(len(device)) - opens[device]] = place[chunk]
+    wires = Wires(first, network.source[number], number, name, sweep.begin, sweep.device)
+    return wires, State(order, length, closed, have, np.zeros(network.link_count, np.int32))
+
+
+def _mark(bits: Bits, row: NDArray[np.int32], chunk: NDArray[np.int64]) -> None:
+    np.bitwise_or.at(bits, (row, chunk >> 3), np.left_shift(1, chunk & 7).astype(np.uint8))
+
+
+def _close(problem: CopyProblem, place: NDArray[np.int64], closed: Bits) -> None:
+    """Sets the bits of all chunks that a device does not want."""
+    order = np.argsort(problem.want, kind="stable")
+    numbers, opens = np.unique(problem.want[order], return_index=True)
+    wanted = np.zeros_like(closed)
+    for number, chunks in zip(numbers.tolist(), np.split(order, opens[1:]), strict=True):
+        mask = np.zeros((1, closed.shape[1]), np.uint8)
+        _mark(mask, np.zeros(len(chunks), np.int32), place[chunks])
+        for device in problem.sets[number].tolist():
+            wanted[device] |= mask[0]
+    np.bitwise_or(closed, np.invert(wanted, out=wanted), out=closed)

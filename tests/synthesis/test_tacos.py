@@ -16,8 +16,6 @@ from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.matching import copy_problem
 from collc.synthesis.matching_compiled import compiled_rows
 from collc.synthesis.matching_events import EventRule, event_rows, levels_of
-from collc.synthesis.matching_grid import grid_steps
-from collc.synthesis.matching_steps import fifo_steps
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
@@ -113,33 +111,6 @@ def test_dragonfly_meets_the_cut_bound(groups, size):
     assert check(net, demand, tacos(task_of(net, demand), Effort())) == bound.time
 
 
-@pytest.mark.parametrize(
-    "net", [grid(4, 4), grid(3, 3, wrap=True), dgx1(), dragonfly(4, 3, kind(50, HALF), kind(50, HALF))]
-)
-@pytest.mark.parametrize("window", [0, 4])
-def test_kernels_do_what_plain_python_does(net, window):
-    demand = all_gather(net.npus.tolist(), chunks=2)
-    problem = copy_problem(task_of(net, demand))
-    steps = grid_steps(problem, 1000, 1, window, 1, lambda: False)
-    assert steps is not None
-    schedule = StepSchedule(LinkModel.STORE, steps, problem.step)
-    check(net, demand, schedule)
-    if not window:
-        rows = np.array(fifo_steps(problem, 1000))
-        assert np.array_equal(np.where(rows < 0, schedule.none, rows), steps)
-
-
-@pytest.mark.slow
-def test_threads_give_the_same_bytes():
-    net = grid(46, 46)
-    problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    one, two = (grid_steps(problem, 5000, 1058, 0, threads, lambda: False) for threads in (1, 2))
-    assert one is not None
-    assert two is not None
-    assert np.array_equal(one, two)
-    assert len(one) == 1058
-
-
 def test_same_seed_same_bytes():
     net = dgx1()
     task = task_of(net, all_gather(net.npus.tolist(), chunks=5))
@@ -197,6 +168,30 @@ def test_stop_before_anything():
     net = ring(4)
     with pytest.raises(NoSchedule):
         tacos(task_of(net, all_gather([0, 1, 2, 3])), Effort(stop=lambda: True))
+
+
+def polled(times: int):
+    """A `stop` that says yes after so many questions."""
+    left = iter(range(times))
+    return lambda: next(left, None) is None
+
+
+def test_stop_within_the_first_attempt_of_a_large_problem():
+    net = grid(12, 12)
+    with pytest.raises(NoSchedule):
+        tacos(task_of(net, all_gather(net.npus.tolist())), Effort(stop=polled(3)))
+
+
+def test_stop_within_a_later_attempt_keeps_the_best_so_far():
+    """A bound of 1 is never met, so all attempts are made: the first asks at its start and every 16 of 36 steps."""
+    net = grid(12, 12, wrap=True)
+    task = task_of(net, all_gather(net.npus.tolist()))
+    first = tacos(task, Effort(stop=polled(6)), bound=1)
+    best = tacos(task, Effort(), bound=1)
+    assert isinstance(first, StepSchedule)
+    assert isinstance(best, StepSchedule)
+    assert len(best.chunk) <= len(first.chunk) <= 37
+    check(net, all_gather(net.npus.tolist()), first)
 
 
 @st.composite

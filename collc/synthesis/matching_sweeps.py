@@ -1,0 +1,98 @@
+"""In which order the devices do their steps in matching_grid: in tiles that stay in the cache.
+
+What a link takes in a step depends on what its two ends had before it, so news goes one hop a step. Let f be
+numbers of the devices that differ by at most one over each link, such as hop distances from a corner. Then step t
+of a device depends only on devices whose f + t is as large or smaller: devices may be cut by f + t into blocks,
+and a block may do all its steps before the next one begins (time skewing: Wolf and Lam, "A data locality
+optimizing algorithm", 1991). Two such numbers cut a network into tiles; those of equal block sum are independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.synthesis.matching import hop_counts
+from collc.ten.network import Network
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+SMALL = 2000
+"""Devices up to which one tile has them all, for one thread."""
+
+TILE = 128
+"""Devices that a tile shall have: so many rows of bits stay in a core's own cache."""
+
+DEPTH = 16
+"""Steps of a sweep at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """So many steps of all D devices.
+
+    begin: int64[tiles * depth + 1]. device: int32[D * depth]. Tile k does step t for
+    device[begin[k * depth + t] : begin[k * depth + t + 1]]; tiles in ascending order are right.
+    waves: tiles as (low, high) for each of several threads, to be done at the same time; wave after wave.
+    near: int32[D], devices in an order that keeps neighbours together.
+    """
+
+    depth: int
+    begin: Times
+    device: Ints
+    waves: list[list[tuple[int, int]]]
+    near: Ints
+
+
+def sweep_of(network: Network, threads: int) -> Sweep:
+    """A sweep for a network; any sweep gives the same result."""
+    count = network.device_count
+    everything = np.arange(count, dtype=np.int32)
+    if count <= SMALL:
+        begin = np.arange(DEPTH + 1) * count
+        return Sweep(DEPTH, begin, np.tile(everything, DEPTH), [[(0, 1)]], everything)
+    along, across = _coordinates(network)
+    side = int(np.sqrt(TILE * along.max() * across.max() / count)) + 1
+    if 3 * side > min(along.max(), across.max()):
+        weight = network.in_links[0].astype(np.int64)
+        return Sweep(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
+    depth = min(DEPTH, side)
+    device, step = np.tile(everything, depth), np.repeat(np.arange(depth), count)
+    first, second = (along[device] + step) // side, (across[device] + step) // side
+    wave, tile = first + second, first * (int(second.max()) + 1) + second
+    order = np.lexsort((device, step, tile, wave))
+    device, tile = device[order], tile[order]
+    opens = np.flatnonzero(np.diff(tile, prepend=-1))
+    part = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step[order]
+    begin = np.searchsorted(part, np.arange(len(opens) * depth + 1))
+    sizes = np.diff(network.in_links[0]).astype(np.int64)[device]
+    weight: Times = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[begin[::depth]]
+    ends = np.searchsorted(wave[order][opens], np.arange(int(wave.max()) + 2)).tolist()
+    waves = [_shares(weight, low, high, threads) for low, high in pairwise(ends) if high > low]
+    near = np.lexsort((everything, across // side, along // side)).astype(np.int32)
+    return Sweep(depth, begin, device, waves, near)
+
+
+def _coordinates(network: Network) -> tuple[Times, Times]:
+    """Hop distances, either way over links, from a far device and from one that lies across from it."""
+    starts = np.concatenate([network.source, network.target])
+    ends = np.concatenate([network.target, network.source])
+
+    def hops(start: int) -> Times:
+        return np.maximum(0, np.array(hop_counts(starts, ends, start, network.device_count), np.int64))
+
+    along = hops(int(hops(0).argmax()))
+    facing = hops(int(along.argmax()))
+    return along, hops(int(np.minimum(along, facing).argmax()))
+
+
+def _shares(weight: Times, low: int, high: int, threads: int) -> list[tuple[int, int]]:
+    """The tiles low .. high - 1 in ranges of about equal weight (weight[k]: that of all tiles before k)."""
+    base, whole = int(weight[low]), int(weight[high] - weight[low])
+    cuts = np.array([base + whole * k // threads for k in range(1, threads)], np.int64)
+    places: list[int] = (np.searchsorted(weight[low : high + 1], cuts) + low).tolist()
+    return [(a, b) for a, b in pairwise([low, *places, high]) if b > a]
