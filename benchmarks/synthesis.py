@@ -51,7 +51,7 @@ def by_symmetry(net: Network, what: str, bound: int) -> Result:
     if net.npu_count <= 1000:
         demand = gathered(net.npu_count) if what == "all_gather" else exchanged(net.npu_count)
         verified = measured(lambda: symmetric(task_of(net, demand), EFFORT), net, demand).verified
-    return Result(wall, cpu, mib, found.steps, bound, "steps", verified, "before expansion")
+    return Result(wall, cpu, mib, found.end, bound, "steps", verified, "before expansion")
 
 
 def _optima() -> list[Case]:

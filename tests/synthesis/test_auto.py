@@ -24,7 +24,7 @@ EIGHT = list(range(8))
         (grid(3, 3), reduce_scatter(list(range(9))), "tacos"),
         (grid(2, 3), all_to_all(list(range(6))), "pccl"),
         (grid(3, 3), all_reduce(list(range(9)), chunks=4), "overlapped"),
-        (grid(3, 3, wrap=True), all_gather(list(range(9))), "tacos"),
+        (grid(3, 3, wrap=True), all_gather(list(range(9))), "symmetric"),
         (grid(4, 4, wrap=True), all_reduce(list(range(16))), "symmetric"),
         (grid(2, 2), all_to_all([0, 1, 2, 3]), "symmetric"),
         (dgx1(), all_reduce(EIGHT, chunks=2), "tacos"),

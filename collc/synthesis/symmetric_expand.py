@@ -1,0 +1,55 @@
+"""From the plan for one NPU of a Cayley graph to the schedule of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.synthesis.symmetric_group import Group
+from collc.synthesis.symmetric_plan import Plan
+from collc.ten.demand import Run, Standard
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+
+def moved(group: Group, run: Run, standard: Standard, plan: Plan) -> Iterator[tuple[int, Ints, Times]]:
+    """Each row of a plan moved to all NPUs that it is for, as (its number, links, chunks of the run)."""
+    rank = np.empty(group.count, np.int64)
+    rank[run.group] = np.arange(group.count)
+    halves = [np.flatnonzero(group.coordinates(plan.axis) % 2 == half) for half in range(2)]
+    columns = zip(plan.generator.tolist(), plan.sender.tolist(), plan.chunk.tolist(), strict=True)
+    known = -1, -1
+    own = sender_of = rank
+    for number, (generator, sender, chunk) in enumerate(columns):
+        if chunk != known[0]:
+            own = _numbers(group, standard, rank, chunk)
+        if sender != known[1]:
+            sender_of = group.translation(sender)
+        known = chunk, sender
+        half = -1 if plan.half is None else int(plan.half[number])
+        if half < 0:
+            yield number, group.link[generator, sender_of], own
+        else:
+            yield number, group.link[generator, sender_of[halves[half]]], own[halves[half]]
+
+
+def _numbers(group: Group, standard: Standard, rank: Times, chunk: int) -> Times:
+    """int64[npus]: what a chunk of NPU 0 is for each NPU, as the run numbers its chunks."""
+    if standard.kind == "all_gather":
+        return rank * standard.chunks + chunk
+    target, copy = divmod(chunk, standard.chunks)
+    return (rank * group.count + rank[group.translation(target)]) * standard.chunks + copy
+
+
+def grid(group: Group, run: Run, standard: Standard, plan: Plan) -> NDArray[np.uint16] | NDArray[np.uint32]:
+    """The chunk that each link takes in each step, the largest value for none."""
+    wide = len(run.pattern) >= np.iinfo(np.uint16).max
+    shape = plan.end, group.link.size
+    chunks = np.full(shape, 0xFFFFFFFF, np.uint32) if wide else np.full(shape, 0xFFFF, np.uint16)
+    step: list[int] = plan.step.tolist()
+    for number, links, own in moved(group, run, standard, plan):
+        chunks[step[number], links] = own
+    return chunks

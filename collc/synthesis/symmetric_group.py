@@ -1,0 +1,179 @@
+"""The symmetry of a network: translations of an abelian group that move links onto links.
+
+The NPUs form a product of cyclic groups and groups of bits (exclusive or), and every NPU has the same
+generators as links: the network is a Cayley graph. Whether it is so is checked, link by link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.ten.network import Network
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+
+COMPILED = 100_000
+"""Links from which they are looked at by a compiled kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The symmetry of a network of n NPUs.
+
+    sizes, bits, strides: the axes of the array that the NPUs form; those with bits add by exclusive or.
+    generators: int32[g], the NPU that each leads to from NPU 0 (parallel links give equal ones).
+    ahead: int32[g, n], the NPU that each leads to from each. link: int32[g, n], the link that each is at each NPU.
+    kind: int32[g], the kind of each one's links.
+    """
+
+    sizes: tuple[int, ...]
+    bits: tuple[bool, ...]
+    strides: tuple[int, ...]
+    generators: Ints
+    ahead: Ints
+    link: Ints
+    kind: Ints
+
+    @property
+    def count(self) -> int:
+        """NPUs."""
+        return self.ahead.shape[1]
+
+    def coordinate(self, npu: int, axis: int) -> int:
+        """The index of an NPU along an axis."""
+        return npu // self.strides[axis] % self.sizes[axis]
+
+    def coordinates(self, axis: int) -> Ints:
+        """int32[n]: the index of each NPU along an axis."""
+        return np.arange(self.count, dtype=np.int32) // self.strides[axis] % self.sizes[axis]
+
+    def translation(self, by: int) -> Ints:
+        """int32[n]: each NPU plus `by`."""
+        return _translation(self.sizes, self.bits, self.strides, by)
+
+    def inverse(self, npu: int) -> int:
+        """What added to an NPU gives NPU 0."""
+        total = 0
+        for axis, size in enumerate(self.sizes):
+            index = self.coordinate(npu, axis)
+            total += (index if self.bits[axis] else -index % size) * self.strides[axis]
+        return total
+
+    @cached_property
+    def behind(self) -> Ints:
+        """int32[g, n]: the NPU from which each generator leads to each."""
+        found = np.empty_like(self.ahead)
+        npus = np.arange(self.count, dtype=np.int32)
+        for row, ahead in zip(found, self.ahead, strict=True):
+            row[ahead] = npus
+        return found
+
+
+def find_group(network: Network) -> Group | None:
+    """The symmetry of a network; None where there is none of this kind."""
+    count = network.npu_count
+    if count < 2 or network.switch_count or not bool(network.present.all()):
+        return None
+    degree, rest = divmod(network.link_count, count)
+    if rest or not degree or bool((network.kind != network.kind[0]).any()):
+        return None
+    known = {npu: _ends(network, npu) for npu in (0, 1, count // 2, count - 1)}
+    if any(len(ends[0]) != degree for ends in known.values()):
+        return None
+    for shape, strides in _shapes(network):
+        options = [(False, True) if size > 2 and not size & (size - 1) else (False,) for size in shape]
+        for bits in product(*options):
+            found = _group(network, shape, bits, strides, known)
+            if found is not None:
+                return found
+    return None
+
+
+def _ends(network: Network, npu: int) -> tuple[Ints, Ints]:
+    """The targets and kinds of an NPU's links."""
+    links = np.flatnonzero(network.source == npu)
+    return network.target[links], network.kind[links]
+
+
+def _shapes(network: Network) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Arrays that the NPUs may form, as (shape, strides)."""
+    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((network.npu_count,), (1,))]
+    if network.axes:
+        sizes = tuple(axis.size for axis in network.axes)
+        found.insert(0, (sizes, tuple(int(np.prod(sizes[:axis])) for axis in range(len(sizes)))))
+    if len(network.families) == 1 and network.families[0].shape:
+        found.insert(0, (network.families[0].shape, network.families[0].strides))
+    for shape, strides in found:
+        if int(np.prod(shape)) == network.npu_count and (shape, strides) not in seen:
+            seen.add((shape, strides))
+            yield shape, strides
+
+
+def _group(
+    network: Network,
+    shape: tuple[int, ...],
+    bits: tuple[bool, ...],
+    strides: tuple[int, ...],
+    known: dict[int, tuple[Ints, Ints]],
+) -> Group | None:
+    """The group of an array, if every NPU has the same generators. known: the ends of some NPUs' links, for a start."""
+    generators, kind = known[0]
+    moves = {by: _translation(shape, bits, strides, by) for by in sorted(set(generators.tolist()))}
+    if 0 in moves:
+        return None
+    for npu, (targets, kinds) in known.items():
+        here = sorted((int(moves[by][npu]), k) for by, k in zip(generators.tolist(), kind.tolist(), strict=True))
+        if here != sorted(zip(targets.tolist(), kinds.tolist(), strict=True)):
+            return None
+    ahead = np.stack([moves[by] for by in generators.tolist()])
+    link = _links(network, ahead, kind)
+    return None if link is None else Group(shape, bits, strides, generators, ahead, link, kind)
+
+
+def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], by: int) -> Ints:
+    """int32[n]: each element plus `by`."""
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    total = np.arange(int(np.prod(shape)), dtype=np.int32).reshape([shape[axis] for axis in order])
+    for place, axis in enumerate(order):
+        own = by // strides[axis] % shape[axis]
+        if own:
+            index = np.arange(shape[axis], dtype=np.int32)
+            moved = ((index ^ own) if bits[axis] else (index + own) % shape[axis]) - index
+            total += (moved * strides[axis]).astype(np.int32).reshape([-1] + [1] * (len(order) - place - 1))
+    return total.reshape(-1)
+
+
+def _links(network: Network, ahead: Ints, kind: Ints) -> Ints | None:
+    """int32[g, n]: the link that each generator is at each NPU; None where some NPU has others."""
+    if network.link_count >= COMPILED:
+        from collc.kernels.symmetric_links import generator_links
+
+        link = np.full(ahead.shape, -1, np.int32)
+        fits = generator_links(network.source, network.target, network.kind, ahead, kind, link)
+        return link if fits else None
+    link = np.empty(ahead.shape, np.int32)
+    for columns in _alike(ahead[:, 0], kind):
+        one = columns[0]
+        found = np.flatnonzero((ahead[one][network.source] == network.target) & (kind[one] == network.kind))
+        found = found[np.argsort(network.source[found], kind="stable")]
+        owner: Times = np.arange(ahead.shape[1] * len(columns), dtype=np.int64) // len(columns)
+        if not np.array_equal(network.source[found], owner):
+            return None
+        link[columns] = found.reshape(-1, len(columns)).T
+    return link
+
+
+def _alike(first: Ints, kind: Ints) -> list[list[int]]:
+    """Generators that lead to the same NPU over links of the same kind."""
+    columns: dict[tuple[int, int], list[int]] = {}
+    for number, key in enumerate(zip(first.tolist(), kind.tolist(), strict=True)):
+        columns.setdefault(key, []).append(number)
+    return list(columns.values())

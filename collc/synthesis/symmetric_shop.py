@@ -1,0 +1,129 @@
+"""Open shops of unit tasks: when each message is on each generator, one at a time on both sides.
+
+The hops of a message may come in any order, since the group is abelian. The least time is the largest load
+of a generator or the longest way, and it is always reached: a bipartite multigraph has as many edge
+colours as its largest degree (König).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.int64]
+
+ORDERS = 8
+"""Orders of the messages that are tried in turns."""
+
+COLOURED = 1_000
+"""Hops up to which turns are not tried."""
+
+
+class Blocks(NamedTuple):
+    """int64[blocks], in order of message and step: from `step` on, so many hops of a message over one generator."""
+
+    message: Times
+    step: Times
+    generator: Times
+    hops: Times
+
+
+def least_steps(counts: Times) -> int:
+    """The least time of int64[messages, generators] hops."""
+    return max(int(counts.sum(axis=0).max(initial=0)), int(counts.sum(axis=1).max(initial=0)))
+
+
+def open_shop(counts: Times, seed: int) -> Blocks:
+    """A plan of least_steps(counts) steps."""
+    steps = least_steps(counts)
+    rng = np.random.default_rng(seed)
+    for _ in range(ORDERS if int(counts.sum()) > COLOURED else 0):
+        starts = _turns(counts, rng.permutation(len(counts)), steps)
+        if starts is not None:
+            return _cut(counts, starts, steps)
+    return _coloured(counts, steps)
+
+
+def _turns(counts: Times, order: Times, steps: int) -> Times | None:
+    """int64[messages, generators]: when each message begins on each generator, if in this order none is on two at once.
+
+    Every generator serves the messages in the same order, round and round, each generator a share of the
+    time ahead of the one before it.
+    """
+    generators = counts.shape[1]
+    before: Times = np.zeros_like(counts)
+    before[order[1:]] = np.cumsum(counts[order], axis=0)[:-1]
+    ahead: Times = np.arange(generators, dtype=np.int64) * steps // generators
+    starts: Times = np.remainder(before + ahead, steps)
+    for a in range(generators):
+        for b in range(a):
+            used = (counts[:, a] > 0) & (counts[:, b] > 0)
+            gap: Times = np.remainder(starts[:, a] - starts[:, b], steps)
+            if bool((used & ((gap < counts[:, b]) | (steps - gap < counts[:, a]))).any()):
+                return None
+    return starts
+
+
+def _cut(counts: Times, starts: Times, steps: int) -> Blocks:
+    """The blocks of turns; those that pass the end go on from the beginning."""
+    message, generator = np.nonzero(counts)
+    hops, step = counts[message, generator], starts[message, generator]
+    over = np.flatnonzero(step + hops > steps)
+    rest = step[over] + hops[over] - steps
+    hops[over] -= rest
+    message, generator = np.append(message, message[over]), np.append(generator, generator[over])
+    step, hops = np.append(step, np.zeros_like(rest)), np.append(hops, rest)
+    order = np.argsort(message * steps + step)
+    return Blocks(message[order], step[order], generator[order], hops[order])
+
+
+def _coloured(counts: Times, steps: int) -> Blocks:
+    """By colouring hop after hop; where no step is free on both sides, two steps change places along a path."""
+    generators = counts.shape[1]
+    at_message: list[dict[int, int]] = [{} for _ in counts]
+    at_generator: list[dict[int, int]] = [{} for _ in range(generators)]
+    free = [(1 << steps) - 1] * (len(counts) + generators)
+    for message, generator in zip(*(side.tolist() for side in np.nonzero(counts)), strict=True):
+        for _ in range(int(counts[message, generator])):
+            here, there = free[message], free[len(counts) + generator]
+            if not here & there:
+                first, second = _lowest(here), _lowest(there)
+                _swap(at_message, at_generator, free, (generator, first, second))
+                there = free[len(counts) + generator]
+            step = _lowest(here & there)
+            at_message[message][step], at_generator[generator][step] = generator, message
+            free[message] ^= 1 << step
+            free[len(counts) + generator] ^= 1 << step
+    rows = [(m, step, g) for m, row in enumerate(at_message) for step, g in sorted(row.items())]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return Blocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
+
+
+def _swap(
+    at_message: list[dict[int, int]], at_generator: list[dict[int, int]], free: list[int], way: tuple[int, int, int]
+) -> None:
+    """Frees the step `first` of a generator, whose step `second` is free: both change places along the path from it."""
+    generator, first, second = way
+    path: list[tuple[int, int, int]] = []
+    while first in at_generator[generator]:
+        message = at_generator[generator][first]
+        path.append((message, generator, first))
+        if second not in at_message[message]:
+            break
+        generator = at_message[message][second]
+        path.append((message, generator, second))
+    for message, at, step in path:
+        del at_message[message][step], at_generator[at][step]
+        free[message] ^= 1 << step
+        free[len(at_message) + at] ^= 1 << step
+    for message, at, step in path:
+        other = first + second - step
+        at_message[message][other], at_generator[at][other] = at, message
+        free[message] ^= 1 << other
+        free[len(at_message) + at] ^= 1 << other
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
