@@ -32,7 +32,7 @@ def optimality(module: Module, span: Span | None, timeout: float, progress: Prog
     from collc.verification.optimal import prove_optimal
 
     found = prove_optimal(module, timeout, progress)
-    certificates = {} if found.certificate is None else {"optimal": str(found.certificate)}
+    certificates = {f"optimal {number}": str(each) for number, each in enumerate(found.certificates)}
     if found.answer == "proved":
         return Proved("ok", (), (f"optimal: {found.reason}",), certificates)
     note = Note(found.reason)
