@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from collc.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.files import drafting, write_file
+from collc.files import drafting
 from collc.interrupts import stopping_at_interrupt, tidy_when_ended
-from collc.outputs import CHECKED, FROM_NPU_TO_NPU, emits_of, write_outputs
+from collc.outputs import CHECKED, FROM_NPU_TO_NPU, emits_of, foresee, write_outputs
 from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
-from collc.proofs import Proved, optimality, properties
+from collc.proofs import prove
 from collc.report import OF_FILES, STRUCTURAL, Outcome, ScheduleReport
 from collc.requests import Measured, check_limit, steps_of
 from collc.settings import Settings
@@ -21,9 +21,6 @@ from collc.source.program import ScheduleRequest
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
-
-PROOF_SECONDS = 60.0
-"""How long Z3 may take for a proof where no time limit is given."""
 
 LONGEST = 2**62
 """Picoseconds that a schedule may take: times are 64 bits wide."""
@@ -73,6 +70,7 @@ class Build:
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
+        foresee(self.request, emits)
         try:
             with stopping_at_interrupt() as interrupted:
                 module = self._synthesized(self._context(interrupted))
@@ -192,8 +190,8 @@ class Build:
         from collc.synthesis.bounds import lower_bound
 
         assert module.schedule is not None
-        bound = lower_bound(module.network, module.demand, module.model)
         taken = module.schedule.collective_time(module.network, module.demand)
+        bound = lower_bound(module.network, module.demand, module.model, taken)
         if not 0 <= max(taken, bound.time) < LONGEST:
             raise OverflowError
         self._known = replace(
@@ -208,6 +206,7 @@ class Build:
             algorithm=module.algorithm,
             seed=module.seed,
             notes=module.notes,
+            pareto=module.pareto,
         )
         return replace(module, bound=bound)
 
@@ -236,27 +235,9 @@ class Build:
         self._note(checks, messages)
 
     def _prove(self, module: Module) -> None:
-        """What was asked of Z3; the certificate is written also where a proof fails."""
-        wanted = {check.name: check.span for check in self.request.checks}
-        timeout = self.settings.time_limit or PROOF_SECONDS
-        answers: dict[str, Proved] = {}
-        if "optimal" in wanted:
-            answers["optimal"] = optimality(module, wanted["optimal"], timeout, self.progress)
-        if "proved" in wanted or self.settings.prove:
-            answers["proved"] = properties(module, wanted.get("proved"), timeout, self.progress)
-        self._write_certificate(answers)
-        self._note(
-            {name: answer.outcome for name, answer in answers.items()},
-            [told for answer in answers.values() for told in answer.diagnostics],
-            [note for answer in answers.values() for note in answer.notes],
+        """What was asked of Z3."""
+        proofs = prove(
+            module, {check.name: check.span for check in self.request.checks}, self.settings, self.progress
         )
-
-    def _write_certificate(self, answers: Mapping[str, Proved]) -> None:
-        path = self.settings.certificate
-        texts = [text for answer in answers.values() for text in answer.certificates.values()]
-        if path is not None and texts:
-            write_file(path, "(reset)\n".join(texts))
-        elif path is not None:
-            message = f"{path} was not written: nothing had to be asked of Z3"
-            hint = "add --prove, or 'verify optimal' where no bound is met"
-            self._note({}, [Diagnostic("C0207", message, hint=hint, warning=True)])
+        self._known = replace(self._known, optimal=proofs.optimal)
+        self._note(proofs.checks, proofs.diagnostics, proofs.notes)

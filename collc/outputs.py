@@ -70,13 +70,19 @@ def _msccl_stages(module: Module, request: EmitRequest, path: Path) -> Output:
 
 def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.emit.mscclpp import write_plan
+    from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
     from collc.msccl.options import plan_options_of
 
+    options = plan_options_of(request.options)
     with path.open("wb") as file:
-        notes = write_plan(module, plan_options_of(request.options), file)
+        custom, notes = write_plan(module, options, file)
     collective, root = _asked(module)
-    verdict = check_plan(path, collective=collective, root=root)
+    if custom:
+        expected = expected_of(module.network, module.demand, options.instances)
+        verdict = check_plan(path, collective="custom", expected=expected)
+    else:
+        verdict = check_plan(path, collective=collective, root=root)
     return Output({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
 
@@ -101,6 +107,20 @@ WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
     "mscclpp": _mscclpp,
 }
 """By the kind that `emit` names."""
+
+
+def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
+    """Raise SourceError for a file that no schedule of the request fits into, before one is sought."""
+    for emit in emits:
+        if emit.kind not in ("msccl", "msccl_stages"):
+            continue
+        from collc.msccl import foresee as limits
+        from collc.msccl.options import options_of
+
+        try:
+            limits.foresee(request.network, request.demand, options_of(emit.options))
+        except SourceError as error:
+            raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
 
 
 WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")

@@ -25,8 +25,8 @@ def attempts(options: MscclOptions) -> Iterator[Attempt]:
     for most in _counts(options):
         yield Attempt(Policy(), most)
     yield Attempt(Policy(paths=False), MOST_CHUNKS)
-    yield Attempt(Policy(share=False), MOST_CHUNKS)
-    yield Attempt(Policy(share=False), 1)
+    for most in _counts(options):
+        yield Attempt(Policy(share=False), most)
     yield Attempt(Policy(share=False, fuse=False), 1)
     yield Attempt(Policy(share=False, fuse=False), 1, reuse=False)
 
@@ -35,9 +35,9 @@ def wider(options: MscclOptions, channels: int) -> Iterator[Attempt]:
     """Ways for programs that take longer than their schedule: on more connections, so that more is in flight."""
     colors = 2
     while colors <= channels:
-        for most in _counts(options):
-            yield Attempt(Policy(colors=colors), most)
-        yield Attempt(Policy(colors=colors, share=False), 1)
+        for share in (True, False):
+            for most in _counts(options):
+                yield Attempt(Policy(colors=colors, share=share), most)
         colors *= 2
 
 

@@ -1,111 +1,194 @@
 """Dependencies between threadblocks of a GPU: every two accesses of a slot, one a write, are ordered.
 
-A dependency is left out where program order and other dependencies imply it. A step can wait for one
-other; `nop` steps before it carry the rest.
+A dependency is left out where others imply it, with the order of steps in a threadblock and, with the protocol Simple,
+with messages: what a GPU did before it sent is done before an answer arrives. (LL and LL128 carry a message without a
+fence, so it says nothing of other data.) A step can wait for one other; `nop` steps before it carry the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.msccl.options import Protocol
 from collc.msccl.program import Gpu, Op, Point, Program, Slot, Step, Threadblock
 
-_Name = Callable[[Slot], Slot]
+_Clock = NDArray[np.int16]
+"""Of each threadblock, the last step that is known to be done; -1 for none."""
+
+_KNOWN: Final = 30_000_000
+"""Entries of all clocks, up to which the threadblocks of all GPUs are followed together."""
+
+_BASES: Final = {"i": 0, "o": 1 << 20, "s": 2 << 20}
+"""Where the slots of each buffer are numbered from; a buffer is shorter (`limits`)."""
+
+
+def depend(program: Program, by_messages: bool = False) -> Program:
+    """The program whose steps wait for one another where they must; its threadblocks are final.
+
+    by_messages: whether messages order what their senders and receivers do, as those of MSCCL do with Simple.
+    """
+    waits: dict[int, dict[Point, list[Point]]] = {gpu.rank: {} for gpu in program.gpus}
+    together = by_messages and program.protocol is Protocol.SIMPLE and _few(program)
+    for group in [program.gpus] if together else [(gpu,) for gpu in program.gpus]:
+        _follow(program, group, waits)
+    return replace(program, gpus=tuple(_final(gpu, waits[gpu.rank]) for gpu in program.gpus))
+
+
+def _few(program: Program) -> bool:
+    """Whether all GPUs can be followed together."""
+    blocks = [tb for gpu in program.gpus for tb in gpu.threadblocks]
+    return len(blocks) * sum(len(tb.steps) for tb in blocks) <= _KNOWN
 
 
 @dataclass(slots=True)
-class _Access:
-    """Who last wrote a slot, and who has read it since."""
+class _Accesses:
+    """Who last wrote each slot of a GPU, and who has read it since, by number of the step; a table for each placement.
 
-    write: Point | None = None
-    reads: list[Point] = field(default_factory=list[Point])
+    bases: where input, output and scratch begin in each.
+    """
+
+    bases: list[dict[str, int]]
+    written: list[dict[int, int]]
+    read: list[dict[int, list[int]]] = field(default_factory=list["dict[int, list[int]]"])
+
+    def before(self, step: Step, number: int) -> set[int]:
+        """The earlier steps that a step must come after; takes note of its own accesses."""
+        found: set[int] = set()
+        for bases, written, read in zip(self.bases, self.written, self.read, strict=True):
+            source, target = _first(step.src, bases), _first(step.dst, bases)
+            for slot in range(source, source + step.count) if source >= 0 else ():
+                if slot in written:
+                    found.add(written[slot])
+                read.setdefault(slot, []).append(number)
+            if target < 0 or (target == source and step.op is Op.COPY):
+                continue  # what is copied onto itself stays as it is
+            for slot in range(target, target + step.count):
+                if slot in written:
+                    found.add(written[slot])
+                found.update(read.pop(slot, ()))
+                written[slot] = number
+        found.discard(number)
+        return found
 
 
-def depend(program: Program) -> Program:
-    """The program whose steps wait for one another where they must; its threadblocks are final."""
-    return replace(program, gpus=tuple(_depend(program, gpu) for gpu in program.gpus))
+def _first(slot: Slot | None, bases: dict[str, int]) -> int:
+    return -1 if slot is None else bases[slot.buffer] + slot.offset
 
 
-def _depend(program: Program, gpu: Gpu) -> Gpu:
-    waits = _waits(program, gpu)
+def _accesses(program: Program, gpu: Gpu) -> _Accesses:
+    bases: list[dict[str, int]] = []
+    if program.placement.outside:
+        bases.append(dict(_BASES))
+    if program.placement.inside:
+        shifts = [base * program.instances for base in program.collective.bases(gpu.rank)]
+        bases.append({"i": _BASES["o"] + shifts[0], "o": _BASES["o"] + shifts[1], "s": _BASES["s"]})
+    return _Accesses(bases, [{} for _ in bases], [{} for _ in bases])
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Steps in the order of the program. done: [steps, threadblocks], what is known to be done when a step is.
+
+    column, place: of each step, its threadblock among all, and where it is. sender: the step that sends a message.
+    begun: what is known when a message of several chunks starts: its first may arrive before the last one leaves.
+    """
+
+    done: NDArray[np.int16]
+    column: list[int]
+    place: list[Point]
+    sender: dict[int, int] = field(default_factory=dict[int, int])
+    begun: dict[int, _Clock] = field(default_factory=dict[int, "_Clock"])
+
+
+def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, list[Point]]]) -> None:
+    """Find what each step of some GPUs has to wait for."""
+    names = [(gpu.rank, number) for gpu in gpus for number in range(len(gpu.threadblocks))]
+    columns = {name: column for column, name in enumerate(names)}
+    rows = sorted(
+        (step.when, gpu.rank, number, position)
+        for gpu in gpus
+        for number, tb in enumerate(gpu.threadblocks)
+        for position, step in enumerate(tb.steps)
+    )
+    walk = _Walk(
+        np.full((len(rows), len(names)), -1, np.int16),
+        [columns[rank, number] for _, rank, number, _ in rows],
+        [Point(number, position) for *_, number, position in rows],
+    )
+    accesses = {gpu.rank: _accesses(program, gpu) for gpu in gpus}
+    latest: dict[int, int] = {}
+    for number, (_, rank, threadblock, position) in enumerate(rows):
+        step = program.gpus[rank].threadblocks[threadblock].steps[position]
+        if position:
+            walk.done[number] = walk.done[latest[walk.column[number]]]
+        latest[walk.column[number]] = number
+        wanted = _wanted(walk, number, step, accesses[rank].before(step, number))
+        if wanted:
+            waits[rank][walk.place[number]] = wanted
+
+
+def _wanted(walk: _Walk, number: int, step: Step, before: set[int]) -> list[Point]:
+    """What a step has to wait for, the latest first; notes what is known once it is done."""
+    clock, origin = walk.done[number], walk.sender.get(step.receive, -1)
+    if origin >= 0:
+        np.maximum(clock, walk.done[origin] if step.count == 1 else walk.begun[step.receive], out=clock)
+    wanted: list[Point] = []
+    for other in sorted(before, reverse=True):
+        column = walk.column[other]
+        if column != walk.column[number] and clock[column] < walk.place[other].step:
+            wanted.append(walk.place[other])
+            np.maximum(clock, walk.done[other], out=clock)
+    if step.send >= 0:
+        walk.sender[step.send] = number
+        if step.count > 1:
+            walk.begun[step.send] = clock.copy()
+    if origin >= 0 and step.count > 1:
+        np.maximum(clock, walk.done[origin], out=clock)
+    clock[walk.column[number]] = walk.place[number].step
+    return wanted
+
+
+def _final(gpu: Gpu, waits: dict[Point, list[Point]]) -> Gpu:
     threadblocks = _with_nops(gpu.threadblocks, waits)
     order = sorted(range(len(threadblocks)), key=lambda k: (not any(s.awaited for s in threadblocks[k].steps), k))
     number = {old: new for new, old in enumerate(order)}
     return replace(gpu, threadblocks=tuple(_renumbered(threadblocks[k], number) for k in order))
 
 
-def _waits(program: Program, gpu: Gpu) -> dict[Point, list[Point]]:
-    """For each step, the steps of other threadblocks that it has to wait for."""
-    names = list(_names(program, gpu))
-    ordered = sorted(
-        (step.when, Point(t, k)) for t, tb in enumerate(gpu.threadblocks) for k, step in enumerate(tb.steps)
-    )
-    rank = {point: position for position, (_, point) in enumerate(ordered)}
-    state: list[dict[Slot, _Access]] = [{} for _ in names]
-    clocks: dict[Point, list[int]] = {}
-    waits: dict[Point, list[Point]] = {}
-    for _, point in ordered:
-        step = gpu.threadblocks[point.threadblock].steps[point.step]
-        before = {p for name, slots in zip(names, state, strict=True) for p in _conflicts(step, name, slots, point)}
-        previous = Point(point.threadblock, point.step - 1)
-        clock = clocks[previous].copy() if point.step else [-1] * len(gpu.threadblocks)
-        for other in sorted(before, key=lambda p: -rank[p]):
-            if clock[other.threadblock] < other.step:
-                waits.setdefault(point, []).append(other)
-                clock = [max(a, b) for a, b in zip(clock, clocks[other], strict=True)]
-        clock[point.threadblock] = point.step
-        clocks[point] = clock
-    return waits
-
-
-def _names(program: Program, gpu: Gpu) -> Iterator[_Name]:
-    """Names of slots out of place and in place, as far as the program is for either."""
-    if program.placement.outside:
-        yield lambda slot: slot
-    if program.placement.inside:
-        bases = [base * program.instances for base in program.collective.bases(gpu.rank)]
-        shift = {"i": bases[0], "o": bases[1]}
-        yield lambda slot: slot if slot.buffer == "s" else Slot("o", slot.offset + shift[slot.buffer])
-
-
-def _conflicts(step: Step, name: _Name, slots: dict[Slot, _Access], point: Point) -> list[Point]:
-    """Earlier steps that a step must come after; takes note of its own accesses."""
-    before: list[Point] = []
-    for slot in map(name, step.reads()):
-        access = slots.setdefault(slot, _Access())
-        before += [access.write] if access.write else []
-        access.reads.append(point)
-    for slot in map(name, step.writes()):
-        access = slots.setdefault(slot, _Access())
-        before += [access.write] if access.write else []
-        before += access.reads
-        slots[slot] = _Access(point)
-    return [p for p in before if p.threadblock != point.threadblock]
-
-
 def _with_nops(threadblocks: tuple[Threadblock, ...], waits: dict[Point, list[Point]]) -> list[Threadblock]:
     awaited = {point for points in waits.values() for point in points}
-    position: dict[Point, Point] = {}
-    for t, tb in enumerate(threadblocks):
-        at = 0
-        for k in range(len(tb.steps)):
-            at += max(0, len(waits.get(Point(t, k), ())) - 1)
-            position[Point(t, k)] = Point(t, at)
-            at += 1
+    nops: dict[int, list[tuple[int, int]]] = {}
+    for point, points in waits.items():
+        if len(points) > 1:
+            nops.setdefault(point.threadblock, []).append((point.step, len(points) - 1))
+    touched = {point.threadblock for point in (*waits, *awaited)}
+
+    def position(point: Point) -> Point:
+        ahead = sum(count for step, count in nops.get(point.threadblock, ()) if step <= point.step)
+        return Point(point.threadblock, point.step + ahead)
+
     made: list[Threadblock] = []
     for t, tb in enumerate(threadblocks):
+        if t not in touched:
+            made.append(tb)
+            continue
         steps: list[Step] = []
         for k, step in enumerate(tb.steps):
-            wanted = [position[p] for p in waits.get(Point(t, k), [])]
+            wanted = [position(p) for p in waits.get(Point(t, k), [])]
             steps += [Step(Op.NOP, step.when, 1, waits=(p,)) for p in wanted[1:]]
-            told = Point(t, k) in awaited
-            steps.append(replace(step, waits=tuple(wanted[:1]), awaited=told) if wanted or told else step)
+            steps.append(replace(step, waits=tuple(wanted[:1]), awaited=Point(t, k) in awaited))
         made.append(replace(tb, steps=tuple(steps)))
     return made
 
 
 def _renumbered(tb: Threadblock, number: dict[int, int]) -> Threadblock:
+    if not any(step.waits for step in tb.steps):
+        return tb
     steps = tuple(
         replace(s, waits=tuple(Point(number[p.threadblock], p.step) for p in s.waits)) if s.waits else s
         for s in tb.steps

@@ -67,7 +67,7 @@ def excesses(program: Program) -> list[Excess]:
         _steps(longest(program), program.profile),
         Excess("threadblocks on one GPU", tbs, limits.threadblocks, split),
         Excess("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
-        _offset(_last_offset(program)),
+        last_offset(_last_offset(program)),
         Excess("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
         _elements(nodes),
         Excess("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
@@ -90,7 +90,7 @@ def foreseen(program: Program, channels: int) -> None:
         most["steps"] = max(most["steps"], -(-busiest // channels))
         most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
         most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
-    for excess in (_steps(most["steps"], program.profile), _offset(most["offset"]), _elements(most["nodes"])):
+    for excess in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
         if excess.needed > excess.limit:
             raise excess.error()
 
@@ -103,7 +103,8 @@ def _steps(needed: int, profile: Profile) -> Excess:
     return Excess("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
 
 
-def _offset(needed: int) -> Excess:
+def last_offset(needed: int) -> Excess:
+    """The limit on the last chunk of a buffer, kept or not."""
     return Excess("as the last chunk of a buffer", needed, _LAST_OFFSET, _FEWER)
 
 

@@ -10,7 +10,7 @@ less merged, shared and fused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
 from typing import Final
@@ -20,8 +20,9 @@ from collc.msccl.assign import assign
 from collc.msccl.attempts import Attempt, attempts, wider
 from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
 from collc.msccl.dependencies import depend
+from collc.msccl.foresee import channels_of, foresee
 from collc.msccl.fuse import relays
-from collc.msccl.limits import LIMITS, MOST_CHUNKS, MOST_RANKS, excesses, foreseen, longest
+from collc.msccl.limits import LIMITS, MOST_CHUNKS, excesses, foreseen, longest
 from collc.msccl.merge import merge
 from collc.msccl.messages import messages_of
 from collc.msccl.options import MscclOptions, Placement
@@ -29,7 +30,7 @@ from collc.msccl.place import place
 from collc.msccl.program import ARRIVES, LEAVES, Program
 from collc.msccl.progress import blocked_sizes, largest_size
 from collc.msccl.repeat import repeat
-from collc.msccl.replay import busiest_link, replay_time
+from collc.msccl.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.select import select
 from collc.ten.module import Module
 
@@ -67,13 +68,14 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     watch = watch or (lambda _stage, _program: None)
     start = selected(module, options)
     watch("select", start)
-    foreseen(merge(start, MOST_CHUNKS), _channels(options))
+    stages = _Stages(start, options, watch)
+    foreseen(stages.merge(MOST_CHUNKS), channels_of(options))
     problem: SourceError | None = None
     blocked: Program | None = None
     best: tuple[Fraction, Program] | None = None
     for attempt in _ways(start, options):
         try:
-            program = _leanest(start, options, attempt, watch)
+            program = stages.leanest(attempt)
         except SourceError as error:
             problem = problem or error
             continue
@@ -95,7 +97,7 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
 def _ways(start: Program, options: MscclOptions) -> Iterator[Attempt]:
     yield from attempts(options)
     most = _TRIED // max(1, len(start.messages))
-    yield from islice(wider(options, _channels(options)), most)
+    yield from islice(wider(options, channels_of(options)), most)
 
 
 def selected(module: Module, options: MscclOptions) -> Program:
@@ -103,11 +105,9 @@ def selected(module: Module, options: MscclOptions) -> Program:
 
     Raises SourceError as `lower` does, but for limits.
     """
+    foresee(module.network, module.demand, options)
     layout = layout_of(module.network, module.demand)
     collective = collective_of(module.network, module.demand, layout, options.profile)
-    if collective.ranks > MOST_RANKS:
-        message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {module.network.name} has {collective.ranks}"
-        raise SourceError(Diagnostic("M0111", message, hint="use fewer NPUs"))
     messages, again = messages_of(module)
     empty = Program(
         name=module.name,
@@ -161,50 +161,68 @@ def _obstacle(program: Program, layout: Layout) -> str:
     return ""
 
 
-def _leanest(start: Program, options: MscclOptions, attempt: Attempt, watch: Watch) -> Program:
-    """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
-    program = _fitted(start, options, attempt, watch)
-    block = start.collective.block
-    if attempt.merged > 1 or attempt.policy.colors > 1 or not 1 < block <= _MOST_SHARES or len(start.messages) > _SMALL:
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """The stages after `select`, to be run in several ways. merged: by the most chunks of a step."""
+
+    start: Program
+    options: MscclOptions
+    watch: Watch
+    merged: dict[int, Program] = field(default_factory=dict[int, Program])
+
+    def merge(self, most: int) -> Program:
+        """The program with at most so many chunks in a step."""
+        if most not in self.merged:
+            self.merged[most] = merge(self.start, most)
+        self.watch("merge", self.merged[most])
+        return self.merged[most]
+
+    def leanest(self, attempt: Attempt) -> Program:
+        """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
+        program = self.fitted(attempt)
+        block, messages = self.start.collective.block, len(self.start.messages)
+        if attempt.merged > 1 or attempt.policy.colors > 1 or not 1 < block <= _MOST_SHARES or messages > _SMALL:
+            return program
+        apart = replace(attempt, policy=replace(attempt.policy, colors=block))
+        try:
+            spread = self.fitted(apart)
+        except SourceError:
+            return program
+        return spread if 2 * relays(spread) < relays(program) else program
+
+    def fitted(self, attempt: Attempt) -> Program:
+        """The program with its chunks spread over as few lanes as its limits allow.
+
+        Raises SourceError M0110, M0111 where no number of them keeps to the limits.
+        """
+        limits, channels = LIMITS[self.options.profile], channels_of(self.options)
+        merged = self.merge(attempt.merged)
+        colors = attempt.policy.colors
+        while True:
+            program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)
+            self.watch("assign", program)
+            if longest(program) <= limits.steps or colors >= limits.channels:
+                program = self.finished(program, attempt.reuse)
+            steps = longest(program)
+            if steps <= limits.steps or colors >= limits.channels:
+                break
+            colors = min(limits.channels, max(colors + 1, -(-colors * steps // limits.steps)))
+        broken = excesses(program)
+        if broken:
+            raise broken[0].error()
         return program
-    apart = replace(attempt, policy=replace(attempt.policy, colors=block))
-    try:
-        spread = _fitted(start, options, apart, watch)
-    except SourceError:
+
+    def finished(self, program: Program, reuse: bool) -> Program:
+        """The program after the stages that follow `assign`."""
+        for name, stage in (("place", place if reuse else None), ("repeat", repeat), ("depend", _depend)):
+            if stage is not None:
+                program = stage(program)
+                self.watch(name, program)
         return program
-    return spread if 2 * relays(spread) < relays(program) else program
 
 
-def _fitted(start: Program, options: MscclOptions, attempt: Attempt, watch: Watch) -> Program:
-    """The program with its chunks spread over as few lanes as its limits allow."""
-    limits, channels = LIMITS[options.profile], _channels(options)
-    merged = merge(start, attempt.merged)
-    watch("merge", merged)
-    colors = attempt.policy.colors
-    while True:
-        program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)
-        watch("assign", program)
-        for stage in (place, repeat, depend) if attempt.reuse else (repeat, depend):
-            program = stage(program)
-            watch(stage.__name__, program)
-        steps = longest(program)
-        if steps <= limits.steps or colors >= limits.channels:
-            break
-        colors = min(limits.channels, max(colors + 1, -(-colors * steps // limits.steps)))
-    broken = excesses(program)
-    if broken:
-        raise broken[0].error()
-    return program
-
-
-def _channels(options: MscclOptions) -> int:
-    """Channels that an instance may use. Raises SourceError M0110 where there are none."""
-    limit = LIMITS[options.profile].channels
-    channels = min(options.channels or limit, limit) // options.instances
-    if not channels:
-        message = f"{options.instances} instances need as many channels, and may use {options.channels}"
-        raise SourceError(Diagnostic("M0110", message, hint="allow more 'channels', or ask for fewer 'instances'"))
-    return channels
+def _depend(program: Program) -> Program:
+    return depend(program, by_messages=True)
 
 
 def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
@@ -214,7 +232,7 @@ def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
     model = module.schedule.model
     schedule = max(1, module.schedule.collective_time(module.network, module.demand))
     time = replay_time(program, module.network, model)
-    least = max(schedule, busiest_link(program, module.network, model))
+    least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
     return Fraction(time, schedule), time <= _GOOD * least
 
 

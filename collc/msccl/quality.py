@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Final
 
 from collc.msccl.fuse import relays
+from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Point, Program
 from collc.msccl.progress import CAPACITY
-from collc.msccl.replay import replay_time
+from collc.msccl.replay import busiest_link, fullest_pair, replay_time
 from collc.ten.module import Module
 from collc.units import decimal, format_time
 
@@ -21,7 +22,8 @@ class Quality:
     steps, threadblocks: of the longest threadblock, of the fullest GPU. scratch: chunks of the GPU that
     needs most. scratch_saved: chunks of all GPUs that sharing saves. fused: share of the sends of received
     chunks, in thousandths, that happen in one step with the receive. chain: steps of which each needs
-    the one before. replay, schedule: picoseconds; the program's own time and the schedule's.
+    the one before. replay, schedule: picoseconds; the program's own time and the schedule's. busiest_link,
+    fullest_pair: picoseconds; how long a link is occupied, and the connections of two GPUs at the least are.
     """
 
     steps: int
@@ -33,6 +35,8 @@ class Quality:
     chain: int
     replay: int
     schedule: int
+    busiest_link: int
+    fullest_pair: int
 
     def __str__(self) -> str:
         parts = [
@@ -54,17 +58,29 @@ def slowness(program: Program, found: Quality) -> str:
     if found.replay <= _TOLERATED * found.schedule:
         return ""
     more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
-    if program.instances > 1:
-        cause = "each of the instances pays the latency of every link; use fewer 'instances' or larger chunks"
+    in_flight, enough = CAPACITY[program.protocol], _TOLERATED * found.schedule
+    if found.busiest_link > enough:
+        cause = (
+            f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "
+            "instances pays the latency; use fewer 'instances' or larger chunks"
+        )
+    elif found.fullest_pair > enough:
+        cause = (
+            f"a connection holds {in_flight} messages, and even on all channels those of two GPUs take "
+            f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{_more_in_flight(program)}"
+        )
     elif any(len(message.path) > 1 for message in program.messages):
         cause = "a connection over switches takes turns that the schedule does not need; try larger chunks"
     else:
-        in_flight = CAPACITY[program.protocol]
         cause = (
             f"messages wait for each other's threadblocks, and a connection holds {in_flight}; "
             "allow more 'channels', or use larger chunks"
         )
     return f"MSCCL: the program takes {more} % longer than its schedule: {cause}"
+
+
+def _more_in_flight(program: Program) -> str:
+    return " or 'protocol: \"LL\"', whose connections hold 8" if program.protocol is Protocol.SIMPLE else ""
 
 
 def quality(program: Program, module: Module) -> Quality:
@@ -88,6 +104,8 @@ def quality(program: Program, module: Module) -> Quality:
         chain=longest_chain(program),
         replay=replay_time(program, module.network, module.schedule.model),
         schedule=module.schedule.collective_time(module.network, module.demand),
+        busiest_link=busiest_link(program, module.network, module.schedule.model),
+        fullest_pair=fullest_pair(program, module.network, module.schedule.model),
     )
 
 

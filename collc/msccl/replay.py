@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from collc.msccl.limits import LIMITS
 from collc.msccl.program import Moment, Point, Program, Step, Threadblock
 from collc.msccl.progress import CAPACITY
 from collc.ten.network import Network
@@ -70,6 +71,20 @@ def busiest_link(program: Program, network: Network, model: LinkModel) -> int:
     for (link, count), number in Counter((link, m.count) for m in program.messages for link in m.path).items():
         taken[link] += number * _times(program, network, model, int(network.kind[link]), count)[0]
     return max(taken.values(), default=0)
+
+
+def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
+    """Picoseconds that the messages of two GPUs take at the least: each has room on a connection until it arrives.
+
+    Raises ValueError where links have no bandwidth.
+    """
+    taken: dict[tuple[int, int], int] = defaultdict(int)
+    ways = Counter((m.source, m.target, m.path, m.count) for m in program.messages)
+    for (source, target, path, count), number in ways.items():
+        times = (_times(program, network, model, int(network.kind[link]), count)[1] for link in path)
+        taken[source, target] += number * sum(times)
+    room = LIMITS[program.profile].channels // program.instances * program.instances * CAPACITY[program.protocol]
+    return max(taken.values(), default=0) // room
 
 
 def replay_time(program: Program, network: Network, model: LinkModel) -> int:

@@ -40,8 +40,8 @@ def test_the_smallest_file():
 
 
 def test_dependencies_are_written_with_nops():
-    """NPU 1 may only copy its block of the output in place once it has gone to all three others."""
-    text = xml_of(lower(scheduled(support.fully_connected(4), support.all_gather([0, 1, 2, 3])))).decode()
+    """A GPU that adds up what several others send it may pass the sum on once all of it is there."""
+    text = xml_of(lower(scheduled(support.grid(3, 3), support.reduce_scatter(list(range(9)), chunks=2)))).decode()
     nops = [line for line in text.splitlines() if 'type="nop"' in line]
     assert nops
     assert all('cnt="0"' in line and 'depid="-1"' not in line and 'hasdep="0"' in line for line in nops)

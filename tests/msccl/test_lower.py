@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from collc.msccl.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
 from collc.msccl.quality import quality, slowness
+from collc.msccl.replay import fullest_pair
 from collc.ten.demand import Op as Reduction
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -315,16 +317,45 @@ def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypa
         lower(direct_all_to_all(2, 8), MscclOptions(sizes=(1 << 30, 1 << 30)))
 
 
+def told(module: Module, options: MscclOptions | None = None) -> str:
+    program = lower(module, options)
+    return slowness(program, quality(program, module))
+
+
 def test_a_program_that_takes_longer_says_why():
+    """Each cause that is named is a bound that no program with these messages goes below."""
     module = ring_all_reduce(8)
     lean = lower(module)
-    assert slowness(lean, quality(lean, module)) == ""
-    four = lower(module, MscclOptions(instances=4))
-    measured = replace(quality(four, module), replay=106, schedule=100)
-    told = "MSCCL: the program takes 6 % longer than its schedule: "
-    assert slowness(four, measured).startswith(told + "each of the instances pays")
-    assert slowness(lean, measured).startswith(told + "messages wait for each other's threadblocks")
-    assert slowness(lean, replace(measured, replay=105)) == ""
+    measured = quality(lean, module)
+    assert slowness(lean, measured) == ""
+    assert slowness(lean, replace(measured, replay=105, schedule=100)) == ""
+    begin = "MSCCL: the program takes 6 % longer than its schedule: "
+    slower = replace(measured, replay=106, schedule=100, busiest_link=100, fullest_pair=100)
+    assert slowness(lean, slower).startswith(begin + "messages wait for each other's threadblocks")
+    late = told(module, MscclOptions(instances=8))
+    assert "its busiest link is taken for 329.437584us, since each of the 8 instances pays the latency" in late
+    assert 14 * 8 * (-(-(STEP - 500_000) // 8) + 500_000) == 329_437_584
+
+
+def test_tiny_messages_need_more_in_flight_than_connections_hold():
+    """200 messages of 1 ns on a link of 10 us: all 32 channels hold 64 of them at a time."""
+    kind = support.LinkKind(10_000_000, Fraction(10**9))
+    network = support.network(2, [(0, 1, kind), (1, 0, kind)])
+    demand = support.all_to_all([0, 1], chunk=1, chunks=200)
+    rows = [(1, a, b, c) for c in range(200) for a, b in ((0, 1), (1, 0))]
+    chunk = np.array([(a * 2 + b) * 200 + c for _, a, b, c in rows], np.int32)
+    link = np.array([a for _, a, _, _ in rows], np.int32)
+    start = np.array([c * 1_000 for *_, c in rows], np.int64)
+    module = Module("tiny", network, demand, LinkModel.PIPELINED)
+    module = module.with_schedule(RowSchedule(LinkModel.PIPELINED, Transfers.of(chunk, link, start)), "by hand")
+    small = MscclOptions(sizes=(0, 1 << 20))
+    assert told(module, small) == ""  # 71 chunks are one message, whichever way they go
+    assert len(lower(module, small).messages) == 6
+    in_place = lower(module)  # two chunks in a step at most, or each waits for the other to have sent
+    assert in_place.channels == 32
+    assert len(in_place.messages) == 200
+    assert fullest_pair(in_place, network, LinkModel.PIPELINED) == 100 * 10_002_000 // 64
+    assert "even on all channels those of two GPUs take 15.628125us" in told(module)
 
 
 def test_too_many_threadblocks_for_an_h100_are_remarked(monkeypatch):

@@ -22,6 +22,7 @@ from tests.msccl.lowering import (
     assert_right,
     by_hand,
     direct_all_to_all,
+    judged,
     random_network,
     ring_all_reduce,
     scheduled,
@@ -72,6 +73,78 @@ def test_scratch_is_shared_by_chunks_that_pass_at_different_times():
     assert sum(g.scratch_chunks for g in after.gpus) < after.scratch_needed
     assert before.scratch_needed == after.scratch_needed
     assert place(after).gpus == after.gpus
+
+
+def without(program: Program, gpu: int, point: Point) -> Program:
+    """The program whose step waits for nothing."""
+    old = program.gpus[gpu]
+    tb = old.threadblocks[point.threadblock]
+    steps = tuple(replace(step, waits=()) if k == point.step else step for k, step in enumerate(tb.steps))
+    blocks = (*old.threadblocks[: point.threadblock], replace(tb, steps=steps))
+    changed = replace(old, threadblocks=(*blocks, *old.threadblocks[point.threadblock + 1 :]))
+    return replace(program, gpus=(*program.gpus[:gpu], changed, *program.gpus[gpu + 1 :]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_dependency_can_be_left_out(seed, tmp_path):
+    """Without any one of them, the checker finds two accesses that nothing orders."""
+    network, collective = random_network(seed), COLLECTIVES[seed % 4]
+    program = lower(scheduled(network, collective(list(range(network.npu_count)), chunks=1 + seed % 2)))
+    for gpu in program.gpus:
+        waiting = [
+            Point(t, k) for t, tb in enumerate(gpu.threadblocks) for k, step in enumerate(tb.steps) if step.waits
+        ]
+        for point in waiting[:4]:
+            assert judged(without(program, gpu.rank, point), tmp_path).checks["race"] == "failed"
+
+
+def answered(protocol: Protocol) -> Program:
+    """NPU 0 sends a chunk from scratch, and the answer of its receiver overwrites it."""
+    module = by_hand(support.ring(2), support.broadcast([0, 1]), [(0, 0, 1, 0)])
+    program = replace(lower(module), protocol=protocol, placement=Placement.OUT)
+    times = [(t, phase, t, 0) for t in range(4) for phase in (0, 1)]
+    zero = (
+        Threadblock(1, -1, 0, (Step(Op.SEND, times[1], 1, src=Slot("s", 0), send=0),)),
+        Threadblock(-1, 1, 0, (Step(Op.RECEIVE, times[6], 1, dst=Slot("s", 0), receive=1),)),
+    )
+    one = (
+        Threadblock(0, 0, 0, (
+            Step(Op.RECEIVE, times[2], 1, dst=Slot("o", 0), receive=0),
+            Step(Op.SEND, times[3], 1, src=Slot("o", 0), send=1),
+        )),
+    )  # fmt: skip
+    message = program.messages[0]
+    back = replace(message, source=1, target=0)
+    return replace(program, messages=(message, back), gpus=(Gpu(0, 1, 1, 1, (), zero), Gpu(1, 0, 1, 0, (), one)))
+
+
+def test_what_an_answer_implies_needs_no_dependency():
+    waits = [step.waits for step in steps_of(depend(answered(Protocol.SIMPLE), by_messages=True))]
+    assert not any(waits)
+    for program in (depend(answered(Protocol.SIMPLE)), depend(answered(Protocol.LL), by_messages=True)):
+        assert [step.waits for step in steps_of(program)].count((Point(0, 0),)) == 1
+
+
+def test_the_first_chunk_of_an_answer_does_not_say_that_all_were_sent():
+    """Both chunks go to and fro in one step each; the first may be back before the second has left."""
+    program = answered(Protocol.SIMPLE)
+    gpus = tuple(
+        replace(g, scratch_chunks=2 * g.scratch_chunks, threadblocks=tuple(
+            replace(tb, steps=tuple(replace(s, count=2) for s in tb.steps)) for tb in g.threadblocks
+        ))
+        for g in program.gpus
+    )  # fmt: skip
+    relay = Step(Op.RECEIVE_COPY_SEND, (1, 0, 1, 0), 2, dst=Slot("o", 0), receive=0, send=1)
+    one = replace(gpus[1], threadblocks=(Threadblock(0, 0, 0, (relay,)),))
+    waits = [step.waits for step in steps_of(depend(replace(program, gpus=(gpus[0], one)), by_messages=True))]
+    assert waits.count((Point(0, 0),)) == 1
+
+
+def test_what_is_copied_onto_itself_in_place_waits_for_nobody(tmp_path):
+    program = lower(scheduled(support.fully_connected(4), support.all_gather([0, 1, 2, 3])))
+    assert program.placement is Placement.BOTH
+    assert not any(step.waits for step in steps_of(program))
+    assert_right(program, tmp_path)
 
 
 def test_every_limit_is_named_with_what_exceeds_it():
