@@ -159,10 +159,26 @@ class Symmetric(Way):
 
 @dataclass(frozen=True, slots=True)
 class Exact(Way):
-    """Least steps, proved by Z3. steps: at most so many in each phase."""
+    """Least steps, proved by Z3.
+
+    steps: at most so many in each phase. pareto: also find the Pareto points for up to so many chunks a block, with
+    extra_rounds rounds more than steps.
+    """
 
     name: ClassVar[str] = "exact"
     steps: int | None = None
+    pareto: int | None = None
+    extra_rounds: int | None = None
+
+    def run(self, module: Module, context: Context) -> Module:
+        """See Pass; the points are found first, and told in the notes."""
+        if self.pareto is None:
+            return Way.run(self, module, context)
+        from collc.synthesis.exact_pareto import pareto_points, told
+
+        points = pareto_points(module, self.effort(context), self.pareto, self.extra_rounds or 0)
+        solved = Way.run(self, module, context)
+        return replace(solved, pareto=points, notes=(*solved.notes, *told(points)))
 
     def solve(self, task: Task, effort: Effort) -> Schedule:
         """See Way."""

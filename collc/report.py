@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from collc.diagnostics import Diagnostic, Exit
+from collc.ten.module import ParetoPoint
 from collc.units import format_time
 
 Outcome = Literal["ok", "failed", "skipped"]
@@ -16,6 +17,24 @@ STRUCTURAL = ("causality", "congestion_free", "delivered", "reductions", "switch
 
 OF_FILES = ("contract", "result", "deadlock", "race")
 """The checks of a file for a runtime, read back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal:
+    """Whether a schedule is as short as can be: "proved", "refuted" or "undecided", and why, in words.
+
+    shorter, time: where a shorter schedule is that was found, and its picoseconds.
+    """
+
+    answer: Literal["proved", "refuted", "undecided"]
+    reason: str
+    shorter: Path | None = None
+    time: int | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """What `compile --json` says of it."""
+        shorter = None if self.shorter is None else {"file": str(self.shorter), "time_ps": self.time}
+        return {"answer": self.answer, "reason": self.reason, "shorter": shorter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +63,8 @@ class ScheduleReport:
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    pareto: tuple[ParetoPoint, ...] = ()
+    optimal: Optimal | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     exit: Exit = Exit.DONE
 
@@ -76,6 +97,8 @@ class ScheduleReport:
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
             "notes": list(self.notes),
+            **({"optimal": self.optimal.as_json()} if self.optimal else {}),
+            **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),
         }
 
     def cells(self) -> tuple[str, ...]:

@@ -52,7 +52,12 @@ STRATEGIES: Final[dict[str, Options]] = {
     "auto": TIMED,
     "tacos": SEARCH,
     "pccl": SEARCH,
-    "exact": {**TIMED, "steps": Option(INT, least=1)},
+    "exact": {
+        **TIMED,
+        "steps": Option(INT, least=1),
+        "pareto": Option(INT, least=1),
+        "extra_rounds": Option(INT, least=1),
+    },
     "symmetric": SEARCH,
     "overlapped": SEARCH,
     "hierarchical": SEARCH,

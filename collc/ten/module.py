@@ -17,6 +17,19 @@ class Bound:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ParetoPoint:
+    """A schedule that exists, while none is better in steps and in rounds a chunk at once (SCCL, section 2).
+
+    chunks: of each block of the collective. steps: a chunk goes over one link in each. rounds: of all steps; in a
+    round, a link carries one chunk.
+    """
+
+    chunks: int
+    steps: int
+    rounds: int
+
+
 @dataclass(frozen=True, eq=False)
 class Phase:
     """A copy-only part of a module's problem.
@@ -38,6 +51,7 @@ class Module:
     planned: runs whose transfers are in the schedule; None for all of them.
     phases: where the demand has reductions and they are being synthesized: the copy-only problems
     whose schedules the pass `invert` turns back and joins; else ().
+    pareto: the points that exact search was asked for, by steps.
     """
 
     name: str
@@ -52,6 +66,7 @@ class Module:
     relays: bool = False
     planned: frozenset[int] | None = None
     phases: tuple[Phase, ...] = ()
+    pareto: tuple[ParetoPoint, ...] = ()
 
     def with_schedule(self, schedule: Schedule, algorithm: str) -> Module:
         """The module with a schedule."""

@@ -1,0 +1,159 @@
+"""Pareto points of steps, rounds and chunks (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL).
+
+A schedule of S steps and R rounds for blocks of C chunks takes S latencies and R/C times a block's time on a link. Few
+steps are best for small sizes, few rounds a chunk for large ones. For each number of steps, from the fewest on, Z3 is
+asked for the least rounds a chunk; a point counts if that is less than with fewer steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import Diagnostic, NoSchedule, Note, SourceError
+from collc.synthesis.bounds import task_bound
+from collc.synthesis.compose import split
+from collc.synthesis.conditions import Conditions, conditions_of
+from collc.synthesis.exact import allowed, hop_table, need_steps
+from collc.synthesis.exact_encoding import Encoding
+from collc.synthesis.task import Effort, Task
+from collc.ten.demand import ChunkTable, Demand, Run
+from collc.ten.module import Module, ParetoPoint
+
+
+def pareto_points(module: Module, effort: Effort, chunks: int, extra: int) -> tuple[ParetoPoint, ...]:
+    """The Pareto points for 1 .. `chunks` chunks a block, by steps; with at most `extra` rounds more than steps.
+
+    What the demand says of chunks a block does not count. A collective that reduces and spreads again (All-Reduce)
+    has two phases, each with points of its own. Raises SourceError for these, for what `exact` does not take;
+    NoSchedule, with the points found so far, where the time is over or `effort.stop` asks to stop.
+    """
+    phases = split(module)
+    if len(phases) != 1:
+        message = (
+            "the Pareto points of two phases are no points of the whole, and this demand has reductions, then copies"
+        )
+        raise SourceError(Diagnostic("S0304", message, hint="ask for those of its Reduce-Scatter and its All-Gather"))
+    search = _Search.of(phases[0].module, effort, phases[0].inverted)
+    points: list[ParetoPoint] = []
+    end = monotonic() + allowed(effort)
+    for point in search.frontier(chunks, extra, end):
+        if point is None:
+            within = f"within {allowed(effort):g} s" if monotonic() >= end else "before it was stopped"
+            notes = tuple(Note(line) for line in told(points)) or (Note("no point was found"),)
+            hint = "give it more time, fewer chunks or fewer extra rounds"
+            raise NoSchedule(Diagnostic("S0201", f"not all Pareto points were found {within}", None, notes, hint))
+        points.append(point)
+    return tuple(points)
+
+
+def told(points: Sequence[ParetoPoint]) -> list[str]:
+    """A line for each point."""
+    lines: list[str] = []
+    for point in points:
+        ratio = Fraction(point.rounds, point.chunks)
+        plural = "s" * (point.chunks > 1)
+        lines.append(
+            f"Pareto point: {point.chunks} chunk{plural} a block, {point.steps} steps, {point.rounds} rounds "
+            f"({ratio} rounds a chunk)"
+        )
+    return lines
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """One phase's problem, for any number of chunks a block."""
+
+    task: Task
+    hops: list[list[int]]
+    effort: Effort
+
+    @staticmethod
+    def of(module: Module, effort: Effort, inverted: bool) -> _Search:
+        """Raises SourceError where there are no equal steps."""
+        demand = Demand(tuple(replace(run, pattern=_single(run), standard=None) for run in module.demand.runs))
+        moving = np.arange(len(demand.chunks), dtype=np.int32)
+        task = Task(module.network, demand, module.model, moving, inverted=inverted)
+        conditions = conditions_of(task)
+        if len(conditions):
+            need_steps(conditions)
+        return _Search(task, hop_table(module.network).tolist(), effort)
+
+    def frontier(self, chunks: int, extra: int, end: float) -> Iterator[ParetoPoint | None]:
+        """The points; None, at the end, where it is not known whether there are more."""
+        problems = [conditions_of(self.times(count)) for count in range(1, chunks + 1)]
+        if not len(problems[0]):
+            return
+        least = [self._least_rounds(problem) for problem in problems]
+        ideal = min(Fraction(rounds, count) for count, rounds in enumerate(least, 1))
+        best: Fraction | None = None
+        steps = self._least_steps(problems[0])
+        while best is None or (best > ideal and Fraction(steps, chunks) < best):
+            for ratio, count, rounds in _cheapest_first(least, steps, extra):
+                if best is not None and ratio >= best:
+                    break
+                self.effort.progress(0.0, f"exact: {count} chunks a block in {steps} steps and {rounds} rounds?")
+                answer = Encoding(problems[count - 1], self.hops, steps, self.effort, rounds).ask(end, None)
+                if answer is None:
+                    yield None
+                    return
+                if answer:
+                    best = ratio
+                    yield ParetoPoint(count, steps, rounds)
+                    break
+            steps += 1
+
+    def times(self, count: int) -> Task:
+        """The problem with so many chunks where there was one."""
+        table = self.task.demand.chunks
+        rows = np.repeat(np.arange(len(table)), count)
+        run = replace(self.task.demand.runs[0], pattern=_taken(table, rows))
+        return replace(self.task, demand=Demand((run,)), chunks=np.arange(len(rows), dtype=np.int32))
+
+    def _least_rounds(self, problem: Conditions) -> int:
+        step = int(problem.clock.total.max())
+        return -(-task_bound(problem.task).time // step)
+
+    def _least_steps(self, problem: Conditions) -> int:
+        most = 0
+        for k in range(len(problem)):
+            holders: list[int] = problem.row(k)[0].tolist()
+            wanting: list[int] = problem.row(k)[1].tolist()
+            most = max(most, *(min(self.hops[target][holder] for holder in holders) for target in wanting))
+        return most
+
+
+def _cheapest_first(least: list[int], steps: int, extra: int) -> list[tuple[Fraction, int, int]]:
+    """(rounds a chunk, chunks a block, rounds) to ask for. least: rounds that 1, 2, ... chunks take at least."""
+    asked: list[tuple[Fraction, int, int]] = []
+    for count, bound in enumerate(least, 1):
+        asked += [(Fraction(rounds, count), count, rounds) for rounds in range(max(steps, bound), steps + extra + 1)]
+    return sorted(asked)
+
+
+def _single(run: Run) -> ChunkTable:
+    """The chunks of a run as if it had one chunk a block."""
+    table = run.pattern.expand()
+    if run.standard is None or run.standard.chunks == 1:
+        return table
+    ranks = np.array([family.rank for family in table.families], np.int64)
+    last = table.index[np.arange(len(table)), ranks[table.family] - 1]
+    return _taken(table, np.flatnonzero(last == 0))
+
+
+def _taken(table: ChunkTable, rows: NDArray[np.int64]) -> ChunkTable:
+    """Some rows of a table, also more than once."""
+    return replace(
+        table,
+        size=table.size[rows],
+        pre=table.pre[rows],
+        post=table.post[rows],
+        op=table.op[rows],
+        family=table.family[rows],
+        index=table.index[rows],
+    )
