@@ -175,8 +175,10 @@ class Exact(Way):
         if self.pareto is None:
             return Way.run(self, module, context)
         from collc.synthesis.exact_pareto import pareto_points, told
+        from collc.synthesis.tacos import tacos
 
-        points = pareto_points(module, self.effort(context), self.pareto, self.extra_rounds or 0)
+        effort = self.effort(context)
+        points = pareto_points(module, effort, self.pareto, self.extra_rounds or 0, lambda task: tacos(task, effort))
         solved = Way.run(self, module, context)
         return replace(solved, pareto=points, notes=(*solved.notes, *told(points)))
 

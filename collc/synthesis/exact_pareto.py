@@ -7,7 +7,7 @@ asked for the least rounds a chunk; a point counts if that is less than with few
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic
@@ -24,11 +24,15 @@ from collc.synthesis.exact_encoding import Encoding
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint
+from collc.ten.schedule import Schedule
 
 
-def pareto_points(module: Module, effort: Effort, chunks: int, extra: int) -> tuple[ParetoPoint, ...]:
+def pareto_points(
+    module: Module, effort: Effort, chunks: int, extra: int, other: Callable[[Task], Schedule] | None = None
+) -> tuple[ParetoPoint, ...]:
     """The Pareto points for 1 .. `chunks` chunks a block, by steps; with at most `extra` rounds more than steps.
 
+    other: another way of synthesis; what it finds need not be asked of Z3.
     What the demand says of chunks a block does not count. A collective that reduces and spreads again (All-Reduce)
     has two phases, each with points of its own. Raises SourceError for these, for what `exact` does not take;
     NoSchedule, with the points found so far, where the time is over or `effort.stop` asks to stop.
@@ -39,7 +43,7 @@ def pareto_points(module: Module, effort: Effort, chunks: int, extra: int) -> tu
             "the Pareto points of two phases are no points of the whole, and this demand has reductions, then copies"
         )
         raise SourceError(Diagnostic("S0304", message, hint="ask for those of its Reduce-Scatter and its All-Gather"))
-    search = _Search.of(phases[0].module, effort, phases[0].inverted)
+    search = _Search.of(phases[0].module, effort, phases[0].inverted, other)
     points: list[ParetoPoint] = []
     end = monotonic() + allowed(effort)
     for point in search.frontier(chunks, extra, end):
@@ -72,9 +76,10 @@ class _Search:
     task: Task
     hops: list[list[int]]
     effort: Effort
+    other: Callable[[Task], Schedule] | None
 
     @staticmethod
-    def of(module: Module, effort: Effort, inverted: bool) -> _Search:
+    def of(module: Module, effort: Effort, inverted: bool, other: Callable[[Task], Schedule] | None) -> _Search:
         """Raises SourceError where there are no equal steps."""
         demand = Demand(tuple(replace(run, pattern=_single(run), standard=None) for run in module.demand.runs))
         moving = np.arange(len(demand.chunks), dtype=np.int32)
@@ -82,7 +87,7 @@ class _Search:
         conditions = conditions_of(task)
         if len(conditions):
             need_steps(conditions)
-        return _Search(task, hop_table(module.network).tolist(), effort)
+        return _Search(task, hop_table(module.network).tolist(), effort, other)
 
     def frontier(self, chunks: int, extra: int, end: float) -> Iterator[ParetoPoint | None]:
         """The points; None, at the end, where it is not known whether there are more."""
@@ -92,13 +97,16 @@ class _Search:
         least = [self._least_rounds(problem) for problem in problems]
         ideal = min(Fraction(rounds, count) for count, rounds in enumerate(least, 1))
         best: Fraction | None = None
+        found = [self._found(problem) for problem in problems]
         steps = self._least_steps(problems[0])
         while best is None or (best > ideal and Fraction(steps, chunks) < best):
             for ratio, count, rounds in _cheapest_first(least, steps, extra):
                 if best is not None and ratio >= best:
                     break
                 self.effort.progress(0.0, f"exact: {count} chunks a block in {steps} steps and {rounds} rounds?")
-                answer = Encoding(problems[count - 1], self.hops, steps, self.effort, rounds).ask(end, None)
+                known = found[count - 1] <= steps
+                question = Encoding(problems[count - 1], self.hops, steps, self.effort, rounds) if not known else None
+                answer = question.ask(end, None) if question is not None else True
                 if answer is None:
                     yield None
                     return
@@ -114,6 +122,14 @@ class _Search:
         rows = np.repeat(np.arange(len(table)), count)
         run = replace(self.task.demand.runs[0], pattern=_taken(table, rows))
         return replace(self.task, demand=Demand((run,)), chunks=np.arange(len(rows), dtype=np.int32))
+
+    def _found(self, problem: Conditions) -> int:
+        """The steps, of one round each, that another way takes; more than any number where there is none."""
+        if self.other is None or self.effort.stop():
+            return 1 << 62
+        schedule = self.other(problem.task)
+        time = schedule.collective_time(problem.task.network, problem.task.demand)
+        return time // int(problem.clock.total.max())
 
     def _least_rounds(self, problem: Conditions) -> int:
         step = int(problem.clock.total.max())

@@ -35,11 +35,10 @@ def test_all_gather_on_the_dgx1_as_in_sccl(chunks: int, extra: int, expected: li
     assert points(dgx1(), all_gather(list(range(8))), chunks, extra) == expected
 
 
-@pytest.mark.slow
 def test_bandwidth_optimal_on_the_dgx1() -> None:
-    """7 chunks a block come over 6 lanes: 7/6 rounds a chunk are the least."""
-    found = points(dgx1(), all_gather(list(range(8))), 6)
-    assert found == [(count, count + 1, count + 1) for count in range(1, 7)]
+    """7 chunks a block come over 6 lanes: 7/6 rounds a chunk are the least. Matching finds most of the schedules."""
+    found = Exact(pareto=6).run(Module("m", dgx1(), all_gather(list(range(8)))), Context()).pareto
+    assert [(p.chunks, p.steps, p.rounds) for p in found] == [(count, count + 1, count + 1) for count in range(1, 7)]
 
 
 def test_by_hand() -> None:
