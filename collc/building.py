@@ -236,8 +236,6 @@ class Build:
 
     def _prove(self, module: Module) -> None:
         """What was asked of Z3."""
-        proofs = prove(
-            module, {check.name: check.span for check in self.request.checks}, self.settings, self.progress
-        )
+        proofs = prove(module, {check.name: check.span for check in self.request.checks}, self.settings, self.progress)
         self._known = replace(self._known, optimal=proofs.optimal)
         self._note(proofs.checks, proofs.diagnostics, proofs.notes)

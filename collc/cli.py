@@ -60,8 +60,8 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--link-model", choices=("store", "pipelined"), help="how long a transfer takes")
     add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
     add("--print-after", action="append", default=[], metavar="PASS", help="print the module after it, as .ten text")
-    add("--prove", action="store_true", help="prove all properties with Z3 too")
-    add("--certificate", type=Path, metavar="FILE", help="write the proof as SMT-LIB text")
+    add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")
+    add("--certificate", type=Path, metavar="FILE", help="write what Z3 was asked, as SMT-LIB text")
     add("--json", action="store_true", help="one JSON object on stdout")
     add("--quiet", action="store_true", help="no table, no progress; errors only")
 

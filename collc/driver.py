@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from collc.building import Build
@@ -37,8 +38,16 @@ def compile_file(
         def told(share: float, words: str, number: int = number, name: str = request.name) -> None:
             progress((number + share) / len(program.schedules), f"{name}: {words}")
 
-        reports.append(Build(request, settings, told, show).report())
+        reports.append(Build(request, _own(settings, request, len(program.schedules)), told, show).report())
     return CompileReport(tuple(reports))
+
+
+def _own(settings: Settings, request: ScheduleRequest, schedules: int) -> Settings:
+    """The settings for one schedule: of several, each has a certificate of its own."""
+    path = settings.certificate
+    if path is None or schedules == 1:
+        return settings
+    return replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
 
 
 def _check(settings: Settings) -> None:

@@ -2,64 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from collc.diagnostics import Diagnostic, Note, Span
-from collc.report import Outcome
+from collc.diagnostics import CheckFailed, Diagnostic, Note, Span
+from collc.files import drafting, inside, write_file
+from collc.report import Optimal, Outcome
+from collc.settings import Settings
 from collc.ten.module import Module
 from collc.units import format_time
+
+PROOF_SECONDS = 60.0
+"""How long Z3 may take for a proof where no time limit is given."""
 
 Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
-    """An outcome, and how it came about. certificates: SMT-LIB texts by name; shorter: a better schedule, verified."""
+class Proofs:
+    """What came of all proofs.
 
-    outcome: Outcome
+    checks: those that were asked for; what is not proved is failed. optimal: the answer about optimality, None where
+    nobody asked. certificates: SMT-LIB texts, in the order in which Z3 was asked.
+    """
+
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
-    certificates: dict[str, str] = field(default_factory=dict[str, str])
-    shorter: Module | None = None
+    certificates: tuple[str, ...] = ()
+    optimal: Optimal | None = None
 
 
-def optimality(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proved:
-    """Whether no schedule is shorter: a lower bound is met, or Z3 shows it; not proved is failed.
+def prove(module: Module, wanted: Mapping[str, Span | None], settings: Settings, progress: Progress) -> Proofs:
+    """Ask Z3 for what `verify` wants ("optimal", "proved", with their places) and for what `--prove` adds.
 
-    timeout: seconds.
+    `--prove` wants the properties proved; whether the schedule is optimal it only tells. A shorter schedule is written
+    to the output folder as NAME.shorter.ten, once it is verified. The certificate is written also where a proof fails.
     """
+    timeout = settings.time_limit or PROOF_SECONDS
+    answers: list[Proofs] = []
+    if "optimal" in wanted or settings.prove:
+        answers.append(_optimality(module, wanted, settings, timeout, progress))
+    if "proved" in wanted or settings.prove:
+        answers.append(_properties(module, wanted.get("proved"), timeout, progress))
+    certificates = tuple(text for answer in answers for text in answer.certificates)
+    return Proofs(
+        {name: outcome for answer in answers for name, outcome in answer.checks.items()},
+        (*(told for answer in answers for told in answer.diagnostics), *_certified(settings.certificate, certificates)),
+        tuple(note for answer in answers for note in answer.notes),
+        certificates,
+        next((answer.optimal for answer in answers if answer.optimal is not None), None),
+    )
+
+
+def _certified(path: Path | None, certificates: tuple[str, ...]) -> list[Diagnostic]:
+    """Write the certificate, or say why there is none."""
+    if path is None:
+        return []
+    if certificates:
+        write_file(path, "(reset)\n".join(certificates))
+        return []
+    message = f"{path} was not written: nothing had to be asked of Z3"
+    hint = "add --prove, or 'verify optimal' where no bound is met"
+    return [Diagnostic("C0207", message, hint=hint, warning=True)]
+
+
+def _optimality(
+    module: Module, wanted: Mapping[str, Span | None], settings: Settings, timeout: float, progress: Progress
+) -> Proofs:
+    """Whether no schedule is shorter: a lower bound is met, or Z3 shows it. timeout: seconds."""
     from collc.verification.optimal import prove_optimal
 
     found = prove_optimal(module, timeout, progress)
-    certificates = {f"optimal {number}": str(each) for number, each in enumerate(found.certificates)}
+    certificates = tuple(map(str, found.certificates))
+    asked = "optimal" in wanted
+    outcome: Outcome = "ok" if found.answer == "proved" else "failed"
+    checks: dict[str, Outcome] = {"optimal": outcome} if asked else {}
     if found.answer == "proved":
-        return Proved("ok", (), (f"optimal: {found.reason}",), certificates)
-    note = Note(found.reason)
+        told = Optimal("proved", found.reason)
+        return Proofs(checks, (), (f"optimal: {found.reason}",), certificates, told)
+    span = wanted.get("optimal")
     if found.shorter is not None and found.shorter.schedule is not None:
         better = found.shorter.schedule.collective_time(module.network, module.demand)
+        path = _offered(found.shorter, settings.output)
         message = f"the schedule is not optimal: one of {format_time(better)} exists"
-        hint = "take it with 'synthesize exact', or try more trials"
-        told = Diagnostic("C0104", message, span, (note,), hint)
-        return Proved("failed", (told,), (), certificates, found.shorter)
+        notes = (Note(found.reason), Note(f"it is in {path}, verified"))
+        hint = "take it from there; more trials or another way of synthesis may find one as short"
+        diagnostic = Diagnostic("C0104", message, span, notes, hint, warning=not asked)
+        return Proofs(checks, (diagnostic,), (), certificates, Optimal("refuted", found.reason, path, better))
+    told = Optimal("undecided", found.reason)
+    if not asked:
+        return Proofs(checks, (), (f"optimal: not decided: {found.reason}",), certificates, told)
     message = "it is not decided whether the schedule is optimal"
     hint = "give the proof more time with --time-limit, or ask for 'verify time <= 1.05 * bound'"
-    return Proved("failed", (Diagnostic("C0103", message, span, (note,), hint),), (), certificates)
+    return Proofs(checks, (Diagnostic("C0103", message, span, (Note(found.reason),), hint),), (), certificates, told)
 
 
-def properties(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proved:
-    """Whether Z3 proves all properties of the schedule; not proved is failed.
+def _offered(shorter: Module, folder: Path) -> Path:
+    """Write a shorter schedule, read it back and verify that. Raises CheckFailed where it is not right."""
+    from collc.reading import read_text
+    from collc.ten.text_read import parse_module
+    from collc.ten.text_write import write_module
+    from collc.verification import verify_schedule
 
-    timeout: seconds, for each property.
-    """
+    path = inside(folder, f"{shorter.name}.shorter.ten")
+    with drafting() as draft:
+        written = draft.new(path)
+        with written.open("w", encoding="utf-8", newline="\n") as file:
+            write_module(shorter, file)
+        verdict = verify_schedule(parse_module(read_text(written)))
+        if not verdict.ok:
+            raise CheckFailed(*verdict.diagnostics)
+        draft.publish()
+    return path
+
+
+def _properties(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proofs:
+    """Whether Z3 proves all properties of the schedule; not proved is failed. timeout: seconds, for each."""
     from collc.verification.prove import prove_properties
 
     found = prove_properties(module, timeout, progress)
-    certificates = {name: str(certificate) for name, certificate in found.certificates.items()}
+    certificates = tuple(map(str, found.certificates.values()))
     open_ = [name for name, outcome in found.outcomes.items() if outcome != "proved"]
     if not open_:
-        return Proved("ok", (), ("proved: " + ", ".join(found.outcomes),), certificates)
+        return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(found.outcomes),), certificates)
     notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in open_)
     hint = "proofs are for small schedules; give them more time with --time-limit"
     told = Diagnostic("C0105", f"Z3 does not prove {', '.join(open_)}", span, notes, hint)
-    return Proved("failed", (told,), (), certificates)
+    return Proofs({"proved": "failed"}, (told,), (), certificates)

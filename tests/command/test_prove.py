@@ -1,0 +1,169 @@
+"""`collc compile --prove`, `verify optimal` and `--certificate`, from the program to the files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collc.cli import main
+
+HEAD = """
+import std.topologies
+import std.collectives
+topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us, one_way: false)
+"""
+SLOW = (
+    HEAD
+    + """
+algorithm slow(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {
+    for s in 0..3, i in 0..4, c in 0..chunks { send x[(i - s) %% 4, c] from g[i] to g[(i + 1) %% 4] at s }
+}
+schedule s on loop { run all_gather(loop.npus, size: 4MiB) using slow %s emit ten }
+"""
+)
+STEP = 20_031_250
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, dict[str, object], str]:
+    """The exit code, the report of the last schedule, and what was told."""
+    Path("p.coll").write_text(text)
+    code = main(["compile", "p.coll", "-o", "out", "--json", *words])
+    said = capsys.readouterr()
+    return code, json.loads(said.out)["schedules"][-1], said.err
+
+
+def solver() -> list[str]:
+    """The command that runs Z3, which comes with its Python package."""
+    path = Path(sys.executable).parent / "z3"
+    if not path.exists():
+        pytest.skip("there is no z3 command beside this Python")
+    return [str(path), "-smt2"]
+
+
+def rerun(certificate: Path) -> list[str]:
+    """The answers that the certificate claims, once Z3 itself has given the same again."""
+    claimed = re.findall("^; answer: (.*)$", certificate.read_text(), re.MULTILINE)
+    done = subprocess.run([*solver(), str(certificate)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == claimed, done.stdout
+    return claimed
+
+
+def test_a_shorter_schedule_is_handed_over_with_prove(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, told = compiled(capsys, SLOW % "", "--prove")
+    assert (code, report["steps"], report["checks"]["proved"]) == (0, 3, "ok")
+    assert report["files"] == ["out/s.ten"]
+    optimal = report["optimal"]
+    assert (optimal["answer"], optimal["shorter"]) == (
+        "refuted",
+        {"file": "out/s.shorter.ten", "time_ps": 2 * STEP},
+    )
+    assert "warning[C0104]" in told
+    assert "it is in out/s.shorter.ten, verified" in told
+    assert main(["verify", "out/s.shorter.ten", "--collective", "all_gather", "--json"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert (set(verdict["checks"].values()), verdict["summary"]["time_ps"]) == ({"ok"}, 2 * STEP)
+
+
+def test_a_shorter_schedule_is_handed_over_where_optimality_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, told = compiled(capsys, SLOW % "verify optimal", "--certificate", "c.smt2")
+    assert (code, report["checks"]["optimal"], report["files"]) == (4, "failed", [])
+    assert report["optimal"]["shorter"]["file"] == "out/s.shorter.ten"
+    assert "error[C0104]" in told
+    assert sorted(path.name for path in Path("out").iterdir()) == ["s.shorter.ten"]
+    assert rerun(Path("c.smt2")) == ["sat"]
+
+
+def test_a_shorter_schedule_that_is_wrong_is_not_handed_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the search ever offer a wrong one, the check of the file that was read back is still there."""
+    from dataclasses import replace
+
+    from collc.ten.schedule import RowSchedule, Transfers
+    from collc.verification import optimal
+
+    true_answer = optimal.prove_optimal
+
+    def wrong(*given: object) -> optimal.Optimality:
+        found = true_answer(*given)
+        rows = Transfers.joined([])
+        return replace(found, shorter=replace(found.shorter, schedule=RowSchedule(found.shorter.model, rows)))
+
+    monkeypatch.setattr(optimal, "prove_optimal", wrong)
+    code, _, told = compiled(capsys, SLOW % "", "--prove")
+    assert code == 4
+    assert "V0301" in told
+    assert not list(Path().glob("out/*"))
+
+
+def test_what_is_proved_has_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + "schedule s on loop { run all_reduce(loop.npus, size: 4MiB) synthesize %s }"
+    code, report, _ = compiled(capsys, text % "auto", "--prove", "--certificate", "c.smt2")
+    assert (code, report["checks"]["proved"]) == (0, "ok")
+    claimed = rerun(Path("c.smt2"))
+    assert claimed[-5:] == ["unsat"] * 5
+    logics = re.findall(r"^\(set-logic (\w+)\)$", Path("c.smt2").read_text(), re.MULTILINE)
+    assert logics[-5:] == ["QF_LIA", "QF_LIA", "QF_LIA", "QF_BV", "QF_LIA"]
+    assert set(logics[:-5]) <= {"QF_UF"}
+    assert len(logics) == len(claimed)
+
+
+def test_a_certificate_has_standard_commands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(capsys, SLOW % "verify optimal, proved", "--certificate", "c.smt2")
+    lines = Path("c.smt2").read_text().splitlines()
+    commands = {line.split()[0].strip("()") for line in lines if not line.startswith(";")}
+    assert commands == {"set-logic", "declare-const", "define-fun", "assert", "check-sat", "reset"}
+    assert {line.split()[2] for line in lines if line.startswith("; solver")} == {"Z3"}
+
+
+def test_each_of_several_schedules_has_its_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + "".join(
+        f"schedule {name} on loop {{ run {run}(loop.npus, size: 4MiB) }}\n"
+        for name, run in (("a", "all_gather"), ("b", "all_to_all"))
+    )
+    assert compiled(capsys, text, "--prove", "--certificate", "c.smt2")[0] == 0
+    assert sorted(path.name for path in Path().glob("*.smt2")) == ["c.a.smt2", "c.b.smt2"]
+    assert rerun(Path("c.a.smt2"))[-5:] == ["unsat"] * 5
+
+
+def test_a_met_bound_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, _ = compiled(capsys, HEAD + "schedule s on loop { run all_gather(loop.npus, size: 4MiB) }", "--prove")
+    assert (code, report["optimal"]["answer"], report["optimal"]["shorter"]) == (0, "proved", None)
+    assert report["optimal"]["reason"].startswith("the lower bound is met (")
+
+
+def test_without_a_proof_nothing_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    _, report, _ = compiled(capsys, SLOW % "")
+    assert "optimal" not in report
+
+
+def test_undecided_is_told_and_no_failure_of_prove(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collc.verification import optimal
+    from collc.verification.smt import Unclear
+
+    def too_large(*_given: object) -> None:
+        raise Unclear("the question would be larger than 30 MB")
+
+    monkeypatch.setattr(optimal, "Encoding", too_large)
+    code, report, _ = compiled(capsys, SLOW % "", "--prove")
+    assert (code, report["files"]) == (0, ["out/s.ten"])
+    assert report["optimal"] == {
+        "answer": "undecided",
+        "reason": "the question would be larger than 30 MB",
+        "shorter": None,
+    }
+    assert "optimal: not decided: the question would be larger than 30 MB" in report["notes"]
+    code, _, told = compiled(capsys, SLOW % "verify optimal")
+    assert (code, "error[C0103]" in told) == (4, True)
