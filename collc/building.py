@@ -12,7 +12,8 @@ from collc.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, 
 from collc.files import drafting
 from collc.interrupts import stopping_at_interrupt, tidy_when_ended
 from collc.outputs import CHECKED, FROM_NPU_TO_NPU, emits_of, foresee, write_outputs
-from collc.passes import Context, Fixed, Hand, Invert, Pass, Value, make_pass, parse_pipeline
+from collc.passes import Context, Fixed, Hand, Invert, Pass
+from collc.pipeline import Value, make_pass, parse_pipeline
 from collc.proofs import prove
 from collc.report import OF_FILES, STRUCTURAL, Outcome, ScheduleReport
 from collc.requests import Measured, check_limit, steps_of

@@ -9,7 +9,8 @@ from pathlib import Path
 from collc.building import Build
 from collc.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
 from collc.outputs import WRITERS, unknown_kind
-from collc.passes import WAYS, make_pass, parse_pipeline
+from collc.passes import WAYS
+from collc.pipeline import make_pass, parse_pipeline
 from collc.report import CompileReport, ScheduleReport
 from collc.settings import Settings
 from collc.source.elaborate import load_program

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "msccl": {"msccl", "kernels", "ten"} | LEAVES,
     "source": {"source", "ten", "resources", "reading"} | LEAVES,
     "passes": {"passes", "ten", "kernels"} | CHECKERS | LEAVES,
+    "pipeline": {"passes"} | LEAVES,
     "emit": {"emit", "ten", "files"} | CHECKERS | LEAVES,
 }
 """Room -> what its files may import of ours. Rooms that are not named (driver, cli ...) are above all others."""

@@ -1,7 +1,8 @@
 import pytest
 
 from collc.diagnostics import UsageError
-from collc.passes import PASSES, Context, Invert, Tacos, Verify, make_pass, parse_pipeline
+from collc.passes import PASSES, Context, Invert, Tacos, Verify
+from collc.pipeline import make_pass, parse_pipeline
 from collc.ten.module import Module
 from tests.support import all_gather, all_reduce, grid, reduce_scatter
 

@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from collc.diagnostics import CollcError
-from collc.passes import WAYS, Context, Fixed, Hand, Invert, Unwind, make_pass
+from collc.passes import WAYS, Context, Fixed, Hand, Invert, Unwind
+from collc.pipeline import make_pass
 from collc.synthesis.compose import join, solve
 from collc.synthesis.exact import exact
 from collc.synthesis.task import Effort
