@@ -193,13 +193,16 @@ def _verify_msccl(path: Path, against: Against) -> FileReport:
 def _verify_plan(path: Path, against: Against) -> FileReport:
     from dataclasses import asdict
 
+    from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
 
     against, custom = _named_by(against)
-    if custom is not None:
-        message = f"'{custom.name}' is no collective over all NPUs, and plans are checked against nothing else"
-        raise UsageError(Diagnostic("U0105", message))
     verdict = check_plan(path, collective=against.collective, root=against.root)
+    if custom is not None and verdict.summary is not None:
+        once = expected_of(custom.network, custom.demand)
+        instances = max(1, verdict.summary.chunks // max(1, once.width))
+        expected = expected_of(custom.network, custom.demand, instances)
+        verdict = check_plan(path, collective="custom", expected=expected)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

@@ -12,14 +12,16 @@ from collc.msccl.plan_ops import Json
 from collc.ten.module import Module
 
 
-def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> list[str]:
-    """Write the plan of a module's schedule, an operation a line; returns what a user should know of it.
+def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bool, list[str]]:
+    """Write the plan of a module's schedule, an operation a line.
+
+    Returns whether its collective is one that the runtime has no name for, and what a user should know of the plan.
 
     Raises SourceError where MSCCL++ cannot say it (see plan_of).
     """
     plan = plan_of(module, options)
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
-    return remarks_of(plan, options)
+    return plan["collective"] == "custom", remarks_of(plan, options)
 
 
 def plan_lines(plan: Json) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import BUFFERS
 from collc.msccl.check_plan.model import Operation, Plan, Slots
 from collc.msccl.check_plan.reader import read_plan
+from collc.msccl.check_plan.text import locate
 from collc.msccl.picture import DRAWN_GPUS, Box, Group, draw, ranges
 
 COLORS: Final = {
@@ -100,6 +101,7 @@ def inspect_plan(path: Path) -> PlanInspection:
     except OSError as error:
         raise unreadable(path, error) from error
     if plan is None:
+        locate(findings, path)
         raise CheckFailed(*diagnostics(findings, path))
     return PlanInspection(plan, tuple(_row(plan, gpu) for gpu in range(len(plan.chunks))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 
 import pytest
 
@@ -47,12 +48,15 @@ def plan(coll, gpus, inplace=False):
 
 
 def all_gather(n=3, kind="memory"):
-    """Everybody puts its chunk into everybody's output, then signals and waits."""
+    """Everybody waits for everybody to begin, puts its chunk into everybody's output, then signals and waits."""
     gpus = []
     for rank in range(n):
         channels = {"channel_type": kind, "channel_ids": list(range(n - 1))}
         put = [buff("i", 0)] * (n - 1), [far(k, rank) for k in range(n - 1)]
         ops = [
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+            {"name": "nop"},
             {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("o", rank)]},
             {"name": "put", "src_buff": put[0], "dst_buff": put[1], **channels},
             {"name": "nop"},
@@ -129,6 +133,9 @@ def by_semaphore():
             {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("o", rank)]},
         ]
         second = [
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+            {"name": "nop"},
             {"name": "sem_acquire", "semaphore_ids": [0]},
             {"name": "nop"},
             {"name": "put", "src_buff": [buff("s", 0)], "dst_buff": [far(0, rank)], **channels},
@@ -146,8 +153,8 @@ def by_port():
     found = all_gather(3, "port")
     for one in found["gpus"]:
         ops = one["threadblocks"][0]["ops"]
-        ops[1]["name"] = "pws"
-        del ops[3]
+        ops[4]["name"] = "pws"
+        del ops[6]
     return found
 
 
@@ -177,12 +184,32 @@ def ops(found, rank=0, tb=0):
     return found["gpus"][rank]["threadblocks"][tb]["ops"]
 
 
+def share_channel(found, wait):
+    """Two threadblocks of gpu 0 wait (or signal) on its first channel, once each."""
+    first = found["gpus"][0]["threadblocks"][0]
+    second = {**first, "id": 1, "remote_buffer_refs": [], "ops": []}
+    found["gpus"][0]["threadblocks"].append(second)
+    name = "wait" if wait else "signal"
+    position = 7 if wait else 6
+    one = dict(first["ops"][position], channel_ids=[0])
+    first["ops"][position] = dict(one, channel_ids=[1])
+    second["ops"].append(one)
+    assert one["name"] == name
+
+
+def two_takers(found):
+    """A third threadblock of gpu 1 acquires the semaphore, and the second release depends on who was first."""
+    blocks = found["gpus"][1]["threadblocks"]
+    blocks.append({"id": 2, "channels": [], "ops": [{"name": "sem_acquire", "semaphore_ids": [0]}]})
+    blocks[1]["ops"].append({"name": "sem_release", "semaphore_ids": [0]})
+
+
 KINDS = {
-    "wrong place": (all_gather, lambda p: ops(p)[1]["dst_buff"][0].update(index=2), "result", "X0411"),
-    "put dropped": (all_gather, lambda p: ops(p).pop(1), "result", "X0411"),
+    "wrong place": (all_gather, lambda p: ops(p)[4]["dst_buff"][0].update(index=2), "result", "X0411"),
+    "put dropped": (all_gather, lambda p: ops(p).pop(4), "result", "X0411"),
     "wrong source": (all_reduce, lambda p: ops(p)[0]["src_buff"][0].update(index=0), "result", "X0411"),
     "operand twice": (all_reduce, lambda p: ops(p)[5]["src_buff"][2].update(index=0), "result", "X0411"),
-    "no nop before the signal": (all_gather, lambda p: ops(p).pop(2), "race", "X0413"),
+    "no nop before the signal": (all_gather, lambda p: ops(p).pop(5), "race", "X0413"),
     "no nop before the sum's signal": (all_reduce, lambda p: ops(p).pop(1), "race", "X0412"),
     "no nop after the wait": (all_reduce, lambda p: ops(p).pop(4), "race", "X0412"),
     "no barrier before the signal": (
@@ -198,9 +225,9 @@ KINDS = {
         "X0413",
     ),
     "semaphore without nop": (by_semaphore, lambda p: ops(p).pop(1), "race", "X0412"),
-    "no semaphore": (by_semaphore, lambda p: (ops(p).pop(2), ops(p, 0, 1).pop(0)), "race", "X0412"),
+    "no semaphore": (by_semaphore, lambda p: (ops(p).pop(2), ops(p, 0, 1).pop(3)), "race", "X0412"),
     "put without a credit": (all_reduce, lambda p: ops(p).append(dict(ops(p)[0])), "race", "X0412"),
-    "signal dropped": (all_gather, lambda p: ops(p).pop(3), "deadlock", "X0410"),
+    "signal dropped": (all_gather, lambda p: ops(p).pop(6), "deadlock", "X0410"),
     "waits first": (
         all_gather,
         lambda p: [ops(p, r).insert(0, ops(p, r).pop()) for r in range(3)],
@@ -214,21 +241,21 @@ KINDS = {
         "X0410",
     ),
     "release dropped": (by_semaphore, lambda p: ops(p).pop(2), "deadlock", "X0410"),
-    "wait dropped": (all_gather, lambda p: ops(p).pop(4), "contract", "X0407"),
-    "acquire dropped": (by_semaphore, lambda p: ops(p, 0, 1).pop(0), "contract", "X0407"),
-    "pws over memory": (all_gather, lambda p: ops(p)[1].update(name="pws"), "contract", "X0404"),
-    "unknown operation": (all_gather, lambda p: ops(p)[0].update(name="push"), "contract", "X0404"),
+    "wait dropped": (all_gather, lambda p: ops(p).pop(7), "contract", "X0407"),
+    "acquire dropped": (by_semaphore, lambda p: ops(p, 0, 1).pop(3), "contract", "X0407"),
+    "pws over memory": (all_gather, lambda p: ops(p)[4].update(name="pws"), "contract", "X0404"),
+    "unknown operation": (all_gather, lambda p: ops(p)[3].update(name="push"), "contract", "X0404"),
     "sizes": (
         all_gather,
-        lambda p: ops(p)[0]["src_buff"][0].update(size=1) or ops(p)[0]["dst_buff"][0].update(size=2, index=0),
+        lambda p: ops(p)[3]["src_buff"][0].update(size=1) or ops(p)[3]["dst_buff"][0].update(size=2, index=0),
         "contract",
         "X0404",
     ),
-    "local put": (all_gather, lambda p: ops(p)[1]["dst_buff"].__setitem__(0, buff("o", 0)), "contract", "X0404"),
-    "index outside": (all_gather, lambda p: ops(p)[0]["dst_buff"][0].update(index=3), "contract", "X0405"),
-    "remote index outside": (all_gather, lambda p: ops(p)[1]["dst_buff"][0].update(index=3), "contract", "X0405"),
-    "no such channel": (all_gather, lambda p: ops(p)[3].update(channel_ids=[2]), "contract", "X0403"),
-    "no such buffer": (all_gather, lambda p: ops(p)[1]["dst_buff"][0].update(buffer_id=5), "contract", "X0403"),
+    "local put": (all_gather, lambda p: ops(p)[4]["dst_buff"].__setitem__(0, buff("o", 0)), "contract", "X0404"),
+    "index outside": (all_gather, lambda p: ops(p)[3]["dst_buff"][0].update(index=3), "contract", "X0405"),
+    "remote index outside": (all_gather, lambda p: ops(p)[4]["dst_buff"][0].update(index=3), "contract", "X0405"),
+    "no such channel": (all_gather, lambda p: ops(p)[6].update(channel_ids=[2]), "contract", "X0403"),
+    "no such buffer": (all_gather, lambda p: ops(p)[4]["dst_buff"][0].update(buffer_id=5), "contract", "X0403"),
     "no such peer": (
         all_gather,
         lambda p: p["gpus"][0]["channels"][0].update(connected_to=[1, 3]),
@@ -245,6 +272,82 @@ KINDS = {
     "no protocol": (all_gather, lambda p: p.pop("protocol"), "contract", "X0402"),
     "inplace as text": (all_gather, lambda p: p.update(inplace="yes"), "contract", "X0402"),
     "too many operations": (all_gather, lambda p: ops(p).extend([{"name": "nop"}] * 60), "contract", "X0406"),
+    "no credit at the start": (
+        all_gather,
+        lambda p: [ops(p, rank).__delitem__(slice(0, 3)) for rank in range(3)],
+        "race",
+        "X0414",
+    ),
+    "no credit for scratch of the run before": (
+        all_reduce,
+        lambda p: [ops(p, rank).__delitem__(slice(6, 9)) for rank in range(3)],
+        "race",
+        "X0414",
+    ),
+    "a channel in two threadblocks": (all_gather, lambda p: share_channel(p, wait=True), "race", "X0415"),
+    "two threadblocks signal on a channel": (all_gather, lambda p: share_channel(p, wait=False), "race", "X0415"),
+    "a semaphore for two": (by_semaphore, two_takers, "race", "X0415"),
+    "a channel twice": (all_gather, lambda p: ops(p)[6].update(channel_ids=[0, 0]), "contract", "X0404"),
+    "threads that take turns": (
+        all_gather,
+        lambda p: (ops(p)[6].update(channel_ids=[0]), ops(p).insert(7, {**ops(p)[6], "channel_ids": [1, 0]})),
+        "contract",
+        "X0404",
+    ),
+    "a share of an operation": (
+        all_gather,
+        lambda p: ops(p)[3].update(tbg_info={"tb_id": 0, "tbg_size": 2}),
+        "contract",
+        "X0404",
+    ),
+    "barrier of others": (
+        read_reduce,
+        lambda p: (
+            p["gpus"][0]["threadblocks"].append({"id": 2, "channels": [], "ops": [dict(ops(p, 0, 1)[0])]}),
+            [ops(p, 0, tb)[2 - 2 * tb].update(num_threadblocks=2) for tb in (0, 1)],
+        ),
+        "contract",
+        "X0408",
+    ),
+    "barrier of none": (read_reduce, lambda p: ops(p, 0, 1)[0].update(num_threadblocks=0), "contract", "X0402"),
+    "11 operands": (
+        all_gather,
+        lambda p: (
+            p["gpus"][0].update(scratch_chunks=1),
+            ops(p).insert(
+                3,
+                {"name": "re", "src_buff": [buff("i", 0)] * 11, "dst_buff": [buff("s", 0)]},
+            ),
+        ),
+        "contract",
+        "X0406",
+    ),
+    "17 semaphores": (
+        all_gather,
+        lambda p: p["gpus"][0].update(semaphores=[{"init_value": 0}] * 17),
+        "contract",
+        "X0406",
+    ),
+    "17 channels": (
+        all_gather,
+        lambda p: p["gpus"][0]["threadblocks"][0]["channels"][0]["channel_ids"].extend([0] * 15),
+        "contract",
+        "X0406",
+    ),
+    "17 remote buffers": (
+        all_gather,
+        lambda p: p["gpus"][0]["threadblocks"][0]["remote_buffer_refs"][0]["remote_buffer_ids"].extend([0] * 15),
+        "contract",
+        "X0406",
+    ),
+    "9 channels of an operation": (
+        lambda: all_gather(11),
+        lambda p: None,
+        "contract",
+        "X0406",
+    ),
+    "relaxed signal for data": (all_gather, lambda p: ops(p)[6].update(name="rlxsignal"), "race", "X0413"),
+    "relaxed wait for data": (all_reduce, lambda p: ops(p)[3].update(name="rlxwait"), "race", "X0412"),
     "17th barrier": (
         read_reduce,
         lambda p: [ops(p, 0, tb)[2 - 2 * tb].update(barrier_id=16) for tb in (0, 1)],
@@ -264,9 +367,115 @@ def test_broken_plans_are_named(tmp_path, name):
     assert code in {finding.code for finding in verdict.findings if finding.check == which}
 
 
-def test_no_json(tmp_path):
-    assert check(tmp_path, "{").findings[0].code == "X0401"
-    assert check(tmp_path, "[]").checks["contract"] == "failed"
+HOSTILE = {
+    "nothing": "",
+    "cut": "{",
+    "deep": "[" * 200_000,
+    "deeper": '{"gpus":' * 100_000 + "0" + "}" * 100_000,
+    "a long number": json.dumps(all_gather()).replace('"index": 0', '"index": ' + "9" * 10_000),
+    "no number": json.dumps(all_gather()).replace('"index": 0', '"index": NaN'),
+    "infinity": json.dumps(all_gather()).replace('"index": 0', '"index": -Infinity'),
+    "latin": "\xff",
+    "half a character": json.dumps(all_gather()).replace("by hand", "\\ud800"),
+    "an escape in the name": json.dumps(all_gather()).replace("by hand", "\\u001b[2J"),
+    "another type": "[]",
+    "a list of lists": '{"name": "", "collective": "", "protocol": "Simple", "inplace": false, "gpus": [[]]}',
+    "many chunks": json.dumps(all_gather()).replace('"scratch_chunks": 0', '"scratch_chunks": 4294967295'),
+    "a name twice": json.dumps(all_gather()).replace('"index": 0', '"index": 0, "index": 0'),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_refused(tmp_path, name):
+    path = tmp_path / "plan.json"
+    path.write_bytes(HOSTILE[name].encode("latin-1" if name == "latin" else "utf-8"))
+    verdict = check_plan(path)
+    assert verdict.checks["contract"] == "failed"
+    assert {finding.code for finding in verdict.findings if not finding.warning} <= {"X0401", "X0402", "X0406"}
+
+
+def test_a_buffer_of_the_collective_that_is_too_large_to_check(tmp_path):
+    found = all_gather()
+    for one in found["gpus"]:
+        one["input_chunks"] = 2**22
+    found["collective"] = "gather"
+    verdict = check(tmp_path, found)
+    assert [finding.code for finding in verdict.findings if not finding.warning] == ["X0406"]
+
+
+VALUES = [None, True, -1, 0, 1, 3, 10**6, 2**40, 0.5, "", "x", "i", [], {}, [0], [[]], [None], ["memory"], [{}]]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_any_value_anywhere_has_an_answer(tmp_path, name):
+    """Every value of a plan in turn is another one, or gone: no traceback, and what is said to be right is."""
+    found = GOOD[name]()
+
+    def spots(value):
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in items:
+            yield value, key
+            yield from spots(inner)
+
+    draw = random.Random(name)
+    path = tmp_path / "plan.json"
+    for holder, key in draw.sample(list(spots(found)), 100):
+        before = holder[key]
+        for other in [*draw.sample(VALUES, 4), ...]:
+            if other is ... and isinstance(holder, list):
+                continue
+            if other is ...:
+                del holder[key]
+            else:
+                holder[key] = other
+            path.write_text(json.dumps(found))
+            check_plan(path)
+            holder[key] = before
+
+
+def test_places_have_lines_and_columns(tmp_path):
+    found = all_gather()
+    ops(found, 1)[4]["dst_buff"][0]["index"] = 7
+    path = tmp_path / "plan.json"
+    for indent in (None, 1, 4):
+        path.write_text(json.dumps(found, indent=indent))
+        place = check_plan(path).findings[0].place
+        lines = path.read_text().split("\n")
+        rest = lines[place.line - 1][place.column - 1 :] + "".join(line.strip() for line in lines[place.line :])
+        assert (place.gpu, place.tb, place.step) == (1, 0, 4)
+        assert rest.startswith('{"name": "put"')
+    path.write_text('{"gpus": [\n  1,, 2]}')
+    place = check_plan(path).findings[0].place
+    assert (place.line, place.column) == (2, 5)
+
+
+def test_offsets_beyond_32_bits_are_a_warning(tmp_path):
+    found = all_gather()
+    (warning,) = check(tmp_path, found).findings
+    assert (warning.code, warning.warning) == ("X0409", True)
+    assert warning.hint == f'"max_message_size": {2**32 - 1}'
+    found["max_message_size"] = 2**32 - 1
+    assert not check(tmp_path, found).findings
+
+
+def test_scratch_that_alternates_needs_no_credit_of_the_run_before(tmp_path):
+    """Run n + 2 uses the scratch of run n: in between, everybody has heard from everybody."""
+    found = all_reduce()
+    for rank in range(3):
+        found["gpus"][rank]["scratch_chunks"] = 2
+        del ops(found, rank)[8]
+        ops(found, rank)[7]["name"] = "nop"
+    assert check(tmp_path, found).checks["race"] == "failed"
+
+
+def test_a_mutex_is_no_contest(tmp_path):
+    """Whoever acquires first gives back before waiting for anything."""
+    found = all_gather()
+    guard = [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "sem_release", "semaphore_ids": [0]}]
+    for one in found["gpus"]:
+        one["semaphores"] = [{"init_value": 1}]
+        one["threadblocks"] += [{"id": k, "channels": [], "ops": copy.deepcopy(guard)} for k in (1, 2)]
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
 
 
 def test_packets_are_only_read(tmp_path):
@@ -314,5 +523,5 @@ def test_a_get_with_different_indices_is_a_trap(tmp_path):
 
 def test_a_put_from_two_kinds_of_buffers_is_a_trap(tmp_path):
     found = all_gather()
-    ops(found)[1]["src_buff"][1] = buff("o", 0)
+    ops(found)[4]["src_buff"][1] = buff("o", 0)
     assert "put from buffers of several types" in check(tmp_path, found).findings[0].message

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from collc.diagnostics import SourceError, UsageError
+from collc.diagnostics import SourceError
 from collc.driver import Settings, compile_file
 from collc.msccl.check import Expected, Want, check_file, expected_of
+from collc.msccl.check_plan import check_plan
 from collc.msccl.lower import lower
-from collc.msccl.options import MscclOptions, Profile
+from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.plan import plan_of
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.verifying import Against, verify_file
@@ -79,6 +82,7 @@ schedule two on t {
     run all_gather(top, size: 3MiB)
     run all_reduce(bottom, size: 3MiB)
     emit msccl("two.xml", profile: "old", instances: 2)
+    emit mscclpp("two.json", instances: 2)
 }
 schedule other on t {
     run all_gather(bottom, size: 3MiB)
@@ -106,9 +110,30 @@ def test_files_against_the_schedules_of_a_program(tmp_path):
         against = Against(program=program, schedule=schedule, profile=profile)
         return verify_file(tmp_path / name, against).checks["result"]
 
-    assert result("two.xml", "two") == result("whole.xml", "whole") == result("whole.json", "whole") == "ok"
-    assert (
-        result("two.xml", "other") == result("whole.xml", "otherwise") == result("whole.json", "otherwise") == "failed"
-    )
-    with pytest.raises(UsageError, match="'two' is no collective over all NPUs"):
-        result("whole.json", "two")
+    for good in ("two.xml", "two.json"):
+        assert result(good, "two") == "ok"
+        assert result(good, "other") == "failed"
+    for good in ("whole.xml", "whole.json"):
+        assert result(good, "whole") == "ok"
+        assert result(good, "otherwise") == "failed"
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_what_a_demand_expects_of_a_custom_plan(tmp_path, instances):
+    module = groups()
+    plan = plan_of(module, MscclOptions(instances=instances))
+    assert plan["collective"] == "custom"
+    expected = expected_of(module.network, module.demand, instances)
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(plan))
+    assert check_plan(path, collective="custom", expected=expected).checks == dict.fromkeys(CHECKS, "ok")
+    more = {**expected.outputs, (0, 9 * instances): Want(frozenset({(1, 0)}))}
+    verdict = check_plan(path, collective="custom", expected=Expected(more))
+    assert [f.message for f in verdict.findings] == [
+        f"output chunk {9 * instances} of rank 0 ends with undefined data, not input chunk 0 of rank 1"
+    ]
+    verdict = check_plan(path, collective="custom", expected=Expected({(3, 0): Want(frozenset({(0, 0)}))}))
+    assert verdict.checks["contract"] == "failed"
+    assert verdict.findings[0].message == "the plan has 3 gpus, but the collective has rank 3"
+    with pytest.raises(SourceError, match="a custom collective has no in-place form"):
+        plan_of(module, MscclOptions(placement=Placement.IN))

@@ -3,8 +3,12 @@
 Operations of a threadblock are ordered by `nop` (in-block synchronisation) and `barrier` only: all
 threads run every operation, each its own part of the data, so a signal may leave before another
 thread's put. Signals order what came before them (and a nop) with what comes after the matching wait
-(and a nop). A put over a port channel happens on its own, after the operation and before the next
-signal of its threadblock on that channel arrives.
+(and a nop); relaxed ones only tell that the program has begun. A put over a port channel happens on its own, after the
+operation and before the next signal of its threadblock on that channel arrives.
+
+One order of events decides for all: an operation that can run can still run later, unless several
+threadblocks wait on one channel, acquire one semaphore or meet at a barrier of others. Those are
+found by `contests` and must be in an order.
 """
 
 from __future__ import annotations
@@ -12,10 +16,26 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from collc.msccl.check_plan.model import Channel, Operation, Plan
+from collc.msccl.check_plan.model import WAITS, Channel, Operation, Plan
 
 Semaphore = tuple[int, int]
 """(gpu, number)."""
+
+
+Uses = list[tuple[Operation, int]]
+"""Operations with their events, in the order in which they ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Operations of several threadblocks that signal or wait on one channel, or acquire one semaphore.
+
+    changing: events for which it matters who comes first: these operations themselves, or the releases.
+    """
+
+    kind: str
+    uses: Uses
+    changing: list[int]
 
 
 @dataclass
@@ -23,17 +43,20 @@ class History:
     """Events in one possible order. before: for each event those that it follows directly.
 
     done: operations in the order in which they ran, each with the event at which it touches memory.
-    ends: for each gpu the event that its program is over.
+    begins, ends: for each gpu the event that its program begins, and that it is over.
     halted: operations that never run, the first of each stuck threadblock.
     left: channels with signals that nobody waits for; spent: semaphores that end at another value.
+    contests: operations of several threadblocks that must not come in any order.
     """
 
     before: list[list[int]] = field(default_factory=list[list[int]])
     done: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
+    begins: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
     halted: list[Operation] = field(default_factory=list[Operation])
     left: list[tuple[Channel, int]] = field(default_factory=list[tuple[Channel, int]])
     spent: list[Semaphore] = field(default_factory=list[Semaphore])
+    contests: list[Contest] = field(default_factory=list[Contest])
 
 
 def run_plan(plan: Plan) -> History:
@@ -47,7 +70,8 @@ class _Run:
         self.plan: Plan = plan
         self.history: History = History()
         self.at: list[int] = [0] * count
-        self.sync: list[list[int]] = [[] for _ in range(count)]
+        self.history.begins = [self._event([]) for _ in plan.chunks]
+        self.sync: list[list[int]] = [[self.history.begins[gpu]] for gpu in plan.gpu_of]
         self.since: list[list[int]] = [[] for _ in range(count)]
         self.sent: dict[Channel, list[list[int]]] = defaultdict(list)
         self.taken: dict[Channel, int] = defaultdict(int)
@@ -58,7 +82,9 @@ class _Run:
         self.initial: dict[Semaphore, int] = dict(self.values)
         self.released: dict[Semaphore, list[int]] = defaultdict(list)
         self.acquired: dict[Semaphore, int] = defaultdict(int)
+        self.taken_by: dict[tuple[Semaphore, int], int] = defaultdict(int)
         self.users: dict[tuple[str, Semaphore], list[int]] = defaultdict(list)
+        self.shared: dict[tuple[str, Channel | Semaphore], Uses] = defaultdict(list)
         for ops in plan.threadblocks:
             for op in ops:
                 for number in op.semaphores:
@@ -81,6 +107,10 @@ class _Run:
         history.left = [(key, len(sent) - self.taken[key]) for key, sent in self.sent.items()]
         history.left = [(key, count) for key, count in history.left if count]
         history.spent = [key for key, value in self.values.items() if value != self.initial[key]]
+        for (kind, key), uses in self.shared.items():
+            if kind != "release" and len({op.tb for op, _ in uses}) > 1:
+                given = self.shared.get(("release", key), []) if kind == "acquire" else uses
+                history.contests.append(Contest(kind, uses, [event for _, event in given]))
         return history
 
     def _step(self, op: Operation) -> bool:
@@ -90,15 +120,16 @@ class _Run:
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
             return False
         mine = [(op.place.gpu, number) for number in op.semaphores]
-        if op.name == "sem_acquire" and any(self.values[key] < 1 for key in mine):
+        if op.name == "sem_acquire" and any(self.values[key] < mine.count(key) for key in mine):
             return False
         before = list(self.sync[op.tb])
         for key in op.waits:
-            before += self.sent[key][self.taken[key]]
+            told = self.sent[key][self.taken[key]]
+            before += told if op.name == "wait" else [self.history.begins[key[1]]]
             self.taken[key] += 1
         if op.name == "sem_acquire":
             for key in mine:
-                before += self._acquire(key)
+                before += self._acquire(key, op.tb)
         if op.name == "flush":
             for key in op.over:
                 before += self.flying[op.tb, key]
@@ -118,11 +149,20 @@ class _Run:
             for key in op.over:
                 self.flying[tb, key].append(touches)
         for key in op.signals:
-            self.sent[key].append([event, *self.flying[tb, key]])
+            told = [self.history.begins[op.place.gpu]] if op.name == "rlxsignal" else [event, *self.flying[tb, key]]
+            self.sent[key].append(told)
+            self.shared["signal", key].append((op, event))
+        for key in op.waits:
+            self.shared["wait", key].append((op, event))
         if op.name == "sem_release":
             for key in mine:
                 self.released[key].append(event)
                 self.values[key] += 1
+                self.shared["release", key].append((op, event))
+        elif op.name == "sem_acquire":
+            for key in mine:
+                if not self._given_back(op, key[1]):
+                    self.shared["acquire", key].append((op, event))
         self.history.done.append((op, touches))
         self.at[tb] += 1
 
@@ -145,17 +185,28 @@ class _Run:
             self.at[tb] += 1
         return True
 
-    def _acquire(self, key: Semaphore) -> list[int]:
+    def _given_back(self, op: Operation, number: int) -> bool:
+        """Whether a semaphore that is acquired is released by the same threadblock before it waits for anything."""
+        for later in self.plan.threadblocks[op.tb][op.place.step + 1 :]:
+            if later.name == "sem_release" and number in later.semaphores:
+                return True
+            if later.name in (*WAITS, "sem_acquire", "barrier"):
+                return False
+        return False
+
+    def _acquire(self, key: Semaphore, tb: int) -> list[int]:
         """Releases that must have come before this acquire, whatever the order."""
         self.values[key] -= 1
         self.acquired[key] += 1
-        needed = self.acquired[key] - self.initial[key]
+        self.taken_by[key, tb] += 1
         takers, givers = self.users["sem_acquire", key], self.users["sem_release", key]
-        if needed < 1 or len(set(takers)) > 1:
+        alone = len(set(takers)) == 1
+        needed = (self.acquired[key] if alone else self.taken_by[key, tb]) - self.initial[key]
+        if needed < 1:
             return []
         if len(set(givers)) == 1:
             return self.released[key][needed - 1 : needed]
-        return self.released[key] if needed == len(givers) else []
+        return self.released[key] if alone and needed == len(givers) else []
 
     def _event(self, before: list[int]) -> int:
         self.history.before.append(before)

@@ -9,8 +9,10 @@ from collc.msccl.check.findings import Place
 
 NAMES: Final = (
     *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
-    *("barrier", "sem_acquire", "sem_release"),
+    *("barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
+SIGNALS: Final = ("signal", "rlxsignal", "pws")
+WAITS: Final = ("wait", "rlxwait")
 Channel = tuple[str, int, int, int]
 """(type, from, to, which of the channels between the two): signals on it arrive at `to`."""
 
@@ -54,7 +56,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Plan:
-    """A whole plan. chunks: input, output and scratch chunks of each gpu. semaphores: initial values by gpu."""
+    """A whole plan. chunks: input, output and scratch chunks of each gpu. semaphores: initial values by gpu.
+
+    doubled: every other run uses another scratch buffer. largest: bytes of a buffer, None for no limit.
+    """
 
     name: str
     collective: str
@@ -64,3 +69,5 @@ class Plan:
     threadblocks: list[list[Operation]]
     gpu_of: list[int]
     semaphores: list[list[int]]
+    doubled: bool = False
+    largest: int | None = None

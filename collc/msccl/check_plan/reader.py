@@ -1,13 +1,19 @@
-"""From JSON to a plan: the shape of the file, its references, and the limits of the runtime (facts, section 6)."""
+"""From JSON to a plan: the shape of the file, its references, and the limits of the runtime (facts, section 6).
+
+Some of these are not written down but read off the runtime's sources (mscclpp, execution_common.hpp and
+execution_kernel.hpp, 2025): 10 buffers on a side of an operation, 16 semaphores in one operation, and what
+the handlers of operations do with them.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check_plan.model import NAMES, Channel, Move, Operation, Plan, Slots
+from collc.msccl.check_plan.model import NAMES, SIGNALS, WAITS, Channel, Move, Operation, Plan, Slots
+from collc.msccl.check_plan.text import Mistake, json_of
+from collc.msccl.check_plan.turns import check_turns
 
 BUFFERS: Final = {"i": 0, "o": 1, "s": 2}
 CHANNEL_TYPES: Final = ("memory", "port")
@@ -17,27 +23,20 @@ MAX_BUFFERS: Final = 16
 MAX_OP_CHANNELS: Final = 8
 MAX_BARRIERS: Final = 16
 MAX_SEMAPHORES: Final = 16
+MAX_OP_BUFFERS: Final = 10
+MAX_CHUNKS: Final = 2**24
+MAX_MOVED: Final = 2**26
+"""Chunks of all operations together. This and the one before are limits of the check, not of the runtime."""
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
 
-class _Bad(Exception):
-    """The plan can't be understood; carries the finding."""
-
-    def __init__(self, code: str, message: str, place: Place, expected: str = "") -> None:
-        super().__init__(message)
-        self.finding: Finding = Finding("contract", code, message, place, expected)
-
-
 def read_plan(path: Path, findings: Findings) -> Plan | None:
     """The plan, or None where it can't be understood. Raises OSError if the file can't be read."""
-    text = path.read_bytes()
     try:
-        return _Reader(findings).plan(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        findings.add(Finding("contract", "X0401", f"no JSON: {error}"), breaks=True)
-    except _Bad as error:
+        return _Reader(findings).plan(json_of(path, findings))
+    except Mistake as error:
         findings.add(error.finding, breaks=True)
     return None
 
@@ -47,34 +46,43 @@ class _Reader:
         self.findings: Findings = findings
         self.channels: list[dict[str, list[Channel]]] = []
         self.remote: list[list[tuple[int, int, tuple[str, ...]]]] = []
+        self.moved: int = 0
 
     def plan(self, top: object) -> Plan:
-        """The whole plan; raises _Bad."""
+        """The whole plan; raises Mistake."""
         nowhere = Place()
         root = _object(top, "the plan", nowhere)
         gpus = [_object(gpu, "gpu", nowhere) for gpu in _list(root, "gpus", nowhere)]
         for rank, gpu in enumerate(gpus):
             if _int(gpu, "id", Place(gpu=rank)) != rank:
-                raise _Bad("X0402", f"the gpu at position {rank} has another id", Place(gpu=rank), f"id {rank}")
+                raise Mistake("X0402", f"the gpu at position {rank} has another id", Place(gpu=rank), f"id {rank}")
         inplace = root.get("inplace")
         if not isinstance(inplace, bool):
-            raise _Bad("X0402", "inplace is missing or no boolean", nowhere, "true or false")
+            raise Mistake("X0402", "inplace is missing or no boolean", nowhere, "true or false")
         protocol = _text(root, "protocol", nowhere)
         if protocol not in ("Simple", "LL"):
-            raise _Bad("X0402", f'protocol "{protocol}"', nowhere, "Simple or LL")
+            raise Mistake("X0402", f'protocol "{protocol}"', nowhere, "Simple or LL")
         plan = Plan(_text(root, "name", nowhere), _text(root, "collective", nowhere), protocol, inplace, [], [], [], [])
+        plan.doubled = root.get("use_double_scratch_buffer") is True
+        if root.get("max_message_size") is not None:
+            plan.largest = _int(root, "max_message_size", nowhere, 2**64)
         names = ("input_chunks", "output_chunks", "scratch_chunks")
         for rank, gpu in enumerate(gpus):
-            sizes = [_int(gpu, name, Place(gpu=rank)) for name in names]
+            place = Place(gpu=rank)
+            sizes = [_int(gpu, name, place) for name in names]
             plan.chunks.append((sizes[0], sizes[1], sizes[2]))
-            found = [_object(entry, "semaphore", Place(gpu=rank)) for entry in gpu.get("semaphores", [])]
-            plan.semaphores.append([_int(entry, "init_value", Place(gpu=rank)) for entry in found])
-            self._limit(len(found), MAX_SEMAPHORES, "semaphores of a gpu", Place(gpu=rank))
+            found = [_object(entry, "semaphore", place) for entry in _optional(gpu, "semaphores", place)]
+            plan.semaphores.append([_int(entry, "init_value", place) for entry in found])
+            self._limit(len(found), MAX_SEMAPHORES, "semaphores of a gpu", place)
             self._gpu(gpu, rank, len(gpus))
+        chunks = sum(map(sum, plan.chunks))
+        if chunks > MAX_CHUNKS:
+            raise Mistake("X0406", f"{chunks} chunks in all buffers", nowhere, f"at most {MAX_CHUNKS} to be checked")
         for rank, gpu in enumerate(gpus):
             for number, entry in enumerate(_list(gpu, "threadblocks", Place(gpu=rank))):
                 place = Place(gpu=rank, tb=number)
                 self._threadblock(plan, _object(entry, "threadblock", place), place)
+        check_turns(plan, self.findings)
         return plan
 
     def _gpu(self, gpu: Object, rank: int, ranks: int) -> None:
@@ -85,23 +93,23 @@ class _Reader:
             item = _object(entry, "channel", place)
             kind = _channel_type(item, "channel_type", place)
             for peer in _list(item, "connected_to", place):
-                if not isinstance(peer, int) or not 0 <= peer < ranks or peer == rank:
-                    raise _Bad("X0403", f"channel to {peer}", place, f"another rank of 0 .. {ranks - 1}")
+                if not _is_number(peer) or not 0 <= peer < ranks or peer == rank:
+                    raise Mistake("X0403", f"channel to {peer}", place, f"another rank of 0 .. {ranks - 1}")
                 flat[kind].append((kind, rank, peer, sum(known[2] == peer for known in flat[kind])))
         self.channels.append(flat)
         remote: list[tuple[int, int, tuple[str, ...]]] = []
-        for entry in gpu.get("remote_buffers", []):
+        for entry in _optional(gpu, "remote_buffers", place):
             item = _object(entry, "remote buffer", place)
             owner = _int(item, "rank", place)
             if not 0 <= owner < ranks:
-                raise _Bad("X0403", f"remote buffer of rank {owner}", place, f"0 .. {ranks - 1}")
+                raise Mistake("X0403", f"remote buffer of rank {owner}", place, f"0 .. {ranks - 1}")
             kinds = tuple(str(kind) for kind in _list(item, "access_channel_types", place))
             remote.append((owner, _buffer(item, place), kinds))
         self.remote.append(remote)
 
     def _threadblock(self, plan: Plan, entry: Object, place: Place) -> None:
         if _int(entry, "id", place) != place.tb:
-            raise _Bad("X0402", "threadblock ids are not 0, 1, ... in order", place, f"id {place.tb}")
+            raise Mistake("X0402", "threadblock ids are not 0, 1, ... in order", place, f"id {place.tb}")
         channels: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
         for item in _list(entry, "channels", place):
             group = _object(item, "channels", place)
@@ -111,13 +119,13 @@ class _Reader:
                 _at(mine, number, f"{kind} channel", place) for number in _list(group, "channel_ids", place)
             ]
         buffers: dict[str, list[tuple[int, int]]] = {kind: [] for kind in CHANNEL_TYPES}
-        for item in entry.get("remote_buffer_refs", []):
+        for item in _optional(entry, "remote_buffer_refs", place):
             group = _object(item, "remote buffer reference", place)
             kind = _channel_type(group, "access_channel_type", place)
             for number in _list(group, "remote_buffer_ids", place):
                 owner, buffer, kinds = _at(self.remote[place.gpu], number, "remote buffer", place)
                 if kind not in kinds:
-                    raise _Bad("X0403", f"remote buffer {number} is not for {kind} channels", place)
+                    raise Mistake("X0403", f"remote buffer {number} is not for {kind} channels", place)
                 buffers[kind].append((owner, buffer))
         self._limit(sum(map(len, channels.values())), MAX_CHANNELS, "channels of a threadblock", place)
         self._limit(sum(map(len, buffers.values())), MAX_BUFFERS, "remote buffers of a threadblock", place)
@@ -141,31 +149,40 @@ class _Reader:
     ) -> Operation:
         op.name = _text(item, "name", op.place)
         if op.name not in NAMES:
-            raise _Bad("X0404", f'operation "{op.name}"', op.place, f"one of {', '.join(NAMES)}")
+            raise Mistake("X0404", f'operation "{op.name}"', op.place, f"one of {', '.join(NAMES)}")
         if "channel_type" in item:
             op.via = _channel_type(item, "channel_type", op.place)
-        for number in item.get("channel_ids", []):
+        for number in _optional(item, "channel_ids", op.place):
             op.over.append(_at(channels.get(op.via, []), number, "channel of the threadblock", op.place))
         self._limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.place)
-        if op.name in ("signal", "wait", "pws", "flush") and not op.over:
-            raise _Bad("X0404", f"{op.name} without channel_ids", op.place, "at least one")
+        if op.name in (*SIGNALS, *WAITS, "flush"):
+            if not op.over:
+                raise Mistake("X0404", f"{op.name} without channel_ids", op.place, "at least one")
+            if len(set(op.over)) < len(op.over):
+                raise Mistake("X0404", f"{op.name} names a channel twice: two threads use it at once", op.place)
+        if "tbg_info" in item:
+            raise Mistake("X0404", "tbg_info: collc does not judge operations of several threadblocks", op.place)
         if op.name == "pws" and op.via != "port":
-            raise _Bad(
+            raise Mistake(
                 "X0404", "pws on memory channels: the runtime puts and never signals", op.place, "put, nop, signal"
             )
-        op.signals = op.over if op.name in ("signal", "pws") else []
-        op.waits = [(kind, peer, rank, k) for kind, rank, peer, k in op.over] if op.name == "wait" else []
+        op.signals = op.over if op.name in SIGNALS else []
+        op.waits = [(kind, peer, rank, k) for kind, rank, peer, k in op.over] if op.name in WAITS else []
         if op.name == "barrier":
+            if _int(item, "num_threadblocks", op.place) < 1:
+                raise Mistake("X0402", "num_threadblocks is 0", op.place, "as many as meet there")
             op.barrier = _int(item, "barrier_id", op.place), _int(item, "num_threadblocks", op.place)
             self._limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.place)
         if op.name.startswith("sem_"):
             values = plan.semaphores[op.place.gpu]
             numbers = _list(item, "semaphore_ids", op.place)
-            op.semaphores = [int(number) for number in numbers]
             for number in numbers:
                 _at(values, number, "semaphore", op.place)
-        sources = [self._slots(plan, entry, op, buffers) for entry in item.get("src_buff", [])]
-        targets = [self._slots(plan, entry, op, buffers) for entry in item.get("dst_buff", [])]
+            op.semaphores = [int(number) for number in numbers]
+            self._limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.place)
+        sources = [self._slots(plan, entry, op, buffers) for entry in _optional(item, "src_buff", op.place)]
+        targets = [self._slots(plan, entry, op, buffers) for entry in _optional(item, "dst_buff", op.place)]
+        self._limit(max(len(sources), len(targets)), MAX_OP_BUFFERS, "buffers on one side of an operation", op.place)
         self._moves(op, sources, targets)
         return op
 
@@ -185,7 +202,10 @@ class _Reader:
         limit = plan.chunks[owner][buffer]
         if size < 1 or index + size > limit:
             text = f"{'ios'[buffer]}[{index} .. {index + size - 1}] of gpu {owner} is outside the buffer"
-            raise _Bad("X0405", text, op.place, f"within its {limit} chunks")
+            raise Mistake("X0405", text, op.place, f"within its {limit} chunks")
+        self.moved += size
+        if self.moved > MAX_MOVED:
+            raise Mistake("X0406", "operations move too many chunks to be checked", op.place, f"at most {MAX_MOVED}")
         return Slots(owner, buffer, index, size), remote
 
     def _moves(self, op: Operation, sources: list[tuple[Slots, bool]], targets: list[tuple[Slots, bool]]) -> None:
@@ -193,7 +213,9 @@ class _Reader:
         if op.name not in ("copy", "put", "pws", "get", "re", "res", "rre", "rres"):
             return
         if len({slots.size for slots, _ in sources + targets}) != 1 or not sources or not targets:
-            raise _Bad("X0404", f"{op.name} with buffers of different sizes, or without any", op.place, "equal sizes")
+            raise Mistake(
+                "X0404", f"{op.name} with buffers of different sizes, or without any", op.place, "equal sizes"
+            )
         reads, writes = [far for _, far in sources], [far for _, far in targets]
         shape = {
             "copy": len(sources) == len(targets) == 1 and not any(reads + writes),
@@ -205,11 +227,11 @@ class _Reader:
             "rres": not reads[0] and all(reads[1:]) and not writes[0] and all(writes[1:]),
         }
         if not shape["put" if op.name == "pws" else op.name]:
-            raise _Bad("X0404", f"{op.name} with local and remote buffers in the wrong places", op.place)
+            raise Mistake("X0404", f"{op.name} with local and remote buffers in the wrong places", op.place)
         if op.via == "port" and op.name not in ("put", "pws", "copy", "re"):
-            raise _Bad("X0404", f"{op.name} over port channels", op.place, "memory channels")
+            raise Mistake("X0404", f"{op.name} over port channels", op.place, "memory channels")
         if op.via == "port" and len(op.over) != len(targets) and op.name in ("put", "pws"):
-            raise _Bad(
+            raise Mistake(
                 "X0404", f"{op.name} over {len(op.over)} channels to {len(targets)} buffers", op.place, "one each"
             )
         _traps(op, [slots for slots, _ in sources], [slots for slots, _ in targets])
@@ -229,54 +251,63 @@ def _traps(op: Operation, sources: list[Slots], targets: list[Slots]) -> None:
     """What the runtime does otherwise than the file says (mscclpp, execution_kernel.hpp: handleGet, handlePut)."""
     if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
         text = "get with different indices: the runtime takes the one of src for dst and the other way round"
-        raise _Bad("X0404", text, op.place, "the same index on both sides, or a put of the other gpu")
+        raise Mistake("X0404", text, op.place, "the same index on both sides, or a put of the other gpu")
     if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
         text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
-        raise _Bad("X0404", text, op.place, "one put for each type")
+        raise Mistake("X0404", text, op.place, "one put for each type")
 
 
 def _object(value: object, what: str, place: Place) -> Object:
     if not isinstance(value, dict):
-        raise _Bad("X0402", f"{what} is no object", place)
+        raise Mistake("X0402", f"{what} is no object", place)
     return cast("Object", value)
 
 
 def _list(item: Object, name: str, place: Place) -> list[Any]:
     value = item.get(name)
     if not isinstance(value, list):
-        raise _Bad("X0402", f"{name} is missing or no list", place)
+        raise Mistake("X0402", f"{name} is missing or no list", place)
     return cast("list[Any]", value)
 
 
-def _int(item: Object, name: str, place: Place) -> int:
+def _optional(item: Object, name: str, place: Place) -> list[Any]:
+    return _list(item, name, place) if name in item else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _int(item: Object, name: str, place: Place, limit: int = 2**32) -> int:
     value = item.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
-        raise _Bad("X0402", f"{name} is missing or no number of 32 bits", place)
-    return value
+    if not _is_number(value) or not 0 <= (number := cast("int", value)) < limit:
+        raise Mistake("X0402", f"{name} is missing or no number of {limit.bit_length() - 1} bits", place)
+    return number
 
 
 def _text(item: Object, name: str, place: Place) -> str:
     value = item.get(name)
-    if not isinstance(value, str):
-        raise _Bad("X0402", f"{name} is missing or no text", place)
+    if not isinstance(value, str) or not value.isprintable():
+        raise Mistake("X0402", f"{name} is missing or no printable text", place)
     return value
 
 
 def _channel_type(item: Object, name: str, place: Place) -> str:
     kind = _text(item, name, place)
     if kind not in CHANNEL_TYPES:
-        raise _Bad("X0402", f'{name} "{kind}"', place, "memory or port")
+        raise Mistake("X0402", f'{name} "{kind}"', place, "memory or port")
     return kind
 
 
 def _buffer(item: Object, place: Place) -> int:
     name = _text(item, "type", place)
     if name not in BUFFERS:
-        raise _Bad("X0402", f'buffer type "{name}"', place, "i, o or s")
+        raise Mistake("X0402", f'buffer type "{name}"', place, "i, o or s")
     return BUFFERS[name]
 
 
 def _at(items: list[T], number: object, what: str, place: Place) -> T:
-    if not isinstance(number, int) or not 0 <= number < len(items):
-        raise _Bad("X0403", f"there is no {what} {number}", place, f"0 .. {len(items) - 1}")
-    return items[number]
+    if not _is_number(number) or not 0 <= (position := cast("int", number)) < len(items):
+        told = f"0 .. {len(items) - 1}" if items else "none, as there are none"
+        raise Mistake("X0403", f"there is no {what} {str(number)[:20]}", place, told)
+    return items[position]

@@ -13,6 +13,7 @@ from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
     ROOTED,
+    Expected,
     Layout,
     buffer_sizes,
     canonical,
@@ -23,17 +24,22 @@ from collc.msccl.check.collectives import (
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, Values
 from collc.msccl.check_plan.events import History, run_plan
-from collc.msccl.check_plan.model import Operation, Plan, Slots
-from collc.msccl.check_plan.reader import read_plan
+from collc.msccl.check_plan.model import Plan, Slots
+from collc.msccl.check_plan.races import find_races, place
+from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
+from collc.msccl.check_plan.text import locate
 
 Answer = Literal["ok", "failed", "skipped"]
-BLOCK: Final = 1024
-"""Questions answered in one pass over the events."""
+OFFSETS: Final = 2**32 - 1
+"""Bytes that an offset can say."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """What is in a plan. root: -1 if the collective has none, or none was found."""
+    """What is in a plan.
+
+    chunks: of its longest input or output. root: -1 if the collective has none, or none was found.
+    """
 
     name: str
     coll: str
@@ -41,6 +47,7 @@ class PlanSummary:
     ranks: int
     threadblocks: int
     operations: int
+    chunks: int
     inplace: bool
     root: int
 
@@ -61,9 +68,12 @@ class PlanVerdict:
         return "failed" not in self.checks.values()
 
 
-def check_plan(path: Path, *, collective: str | None = None, root: int | None = None) -> PlanVerdict:
+def check_plan(
+    path: Path, *, collective: str | None = None, root: int | None = None, expected: Expected | None = None
+) -> PlanVerdict:
     """Read an MSCCL++ execution plan and interpret it. Plans of packets (protocol LL) are only read.
 
+    expected: what a collective that the runtime does not know must bring; None: what its name says.
     Raises UsageError if the file can't be opened.
     """
     findings = Findings()
@@ -75,18 +85,38 @@ def check_plan(path: Path, *, collective: str | None = None, root: int | None = 
         raise unreadable(path, error) from error
     if plan is not None:
         coll = canonical(collective or plan.collective)
-        found = _interpret(plan, coll, root, findings, ran) if plan.protocol == "Simple" else -1
+        _offsets(plan, coll, findings)
+        task = _Task(plan, coll, root, expected)
+        found = _interpret(task, findings, ran) if plan.protocol == "Simple" and _checkable(task, findings) else -1
         operations = sum(map(len, plan.threadblocks))
-        sizes = len(plan.chunks), len(plan.threadblocks), operations
+        chunks = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
+        sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
         summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, found)
+    locate(findings, path)
     answers: dict[Check, Answer] = {}
     for check in CHECKS:
         answers[check] = "failed" if check in findings.failed else "ok" if check in ran else "skipped"
     return PlanVerdict(path, answers, tuple(findings.kept), diagnostics(findings, path), summary)
 
 
-def _interpret(plan: Plan, coll: str, root: int | None, findings: Findings, ran: set[Check]) -> int:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked of a plan. root: None to find out. expected: of a collective without a name."""
+
+    plan: Plan
+    coll: str
+    root: int | None
+    expected: Expected | None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a result to compare with."""
+        return self.expected is not None or self.coll in KNOWN
+
+
+def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
     """Deadlock, then races and the result; returns the root."""
+    plan = task.plan
     history = run_plan(plan)
     ran.add("deadlock")
     _leftovers(history, findings)
@@ -94,19 +124,46 @@ def _interpret(plan: Plan, coll: str, root: int | None, findings: Findings, ran:
         findings.add(Finding("deadlock", "X0410", f"{op.name} waits for ever", op.place, "every wait ends"))
     if history.halted:
         return -1
-    candidates = [root] if root is not None else list(range(len(plan.chunks))) if coll in ROOTED else [-1]
-    if coll not in KNOWN:
-        candidates = [-1]
-    outcomes = [(candidate, *_execute(plan, history, coll, candidate)) for candidate in candidates]
+    candidates = [task.root if task.root is not None else -1]
+    if task.root is None and task.expected is None and task.coll in ROOTED:
+        candidates = list(range(len(plan.chunks)))
+    outcomes = [(candidate, *_execute(task, history, candidate)) for candidate in candidates]
     best = next((outcome for outcome in outcomes if not outcome[2]), outcomes[0])
     ran.add("race")
-    _races(history, best[1], findings)
-    if coll in KNOWN:
+    find_races(plan, history, best[1], findings)
+    if task.known:
         ran.add("result")
         for rank, slot, text in best[2]:
             message = f"output chunk {slot} of rank {rank} {text}"
-            findings.add(Finding("result", "X0411", message, Place(gpu=rank), f"what {coll} wants"))
+            findings.add(Finding("result", "X0411", message, Place(gpu=rank), f"what {task.coll} wants"))
     return best[0]
+
+
+def _checkable(task: _Task, findings: Findings) -> bool:
+    """Whether the plan has the collective's ranks, and buffers small enough to be checked."""
+    ranks = len(task.plan.chunks)
+    last = max((rank for rank, _ in task.expected.outputs), default=-1) if task.expected is not None else -1
+    if last >= ranks:
+        text = f"the plan has {ranks} gpus, but the collective has rank {last}"
+        findings.add(Finding("contract", "X0403", text, Place(), f"{last + 1} gpus"), breaks=True)
+        return False
+    sizes = buffer_sizes(task.coll, max(1, ranks), _total(task.plan, task.coll))
+    chunks = ranks * sum(sizes or ())
+    if chunks > MAX_CHUNKS:
+        text = f"{task.coll} of {ranks} gpus has buffers of {chunks} chunks"
+        findings.add(Finding("contract", "X0406", text, Place(), f"at most {MAX_CHUNKS} to be checked"), breaks=True)
+    return chunks <= MAX_CHUNKS
+
+
+def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
+    """Warn of sizes that the plan is for and the runtime's offsets cannot say."""
+    counted = max((chunks[1 if coll == "allgather" else 0] for chunks in plan.chunks), default=0)
+    longest = max((max(chunks) for chunks in plan.chunks), default=0)
+    most = OFFSETS * counted // max(1, longest)
+    if counted and (plan.largest is None or plan.largest > most):
+        text = f"buffers of more than {most} bytes would be cut wrongly: the runtime's offsets have 32 bits"
+        hint = f'"max_message_size": {most}'
+        findings.add(Finding("contract", "X0409", text, Place(), hint=hint, warning=True))
 
 
 def _leftovers(history: History, findings: Findings) -> None:
@@ -140,16 +197,17 @@ def _place(plan: Plan, coll: str, root: int) -> tuple[Layout, int]:
     return layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root)), total
 
 
-def _execute(plan: Plan, history: History, coll: str, root: int) -> tuple[Layout, list[tuple[int, int, str]]]:
+def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[tuple[int, int, str]]]:
     """Run the operations on symbols: the memory's layout, and (rank, slot, what is wrong)."""
-    where, total = _place(plan, coll, root)
+    plan = task.plan
+    where, total = _place(plan, task.coll, root)
     ranks = len(plan.chunks)
-    width = max(1, total * ranks)
-    values = Values(ranks, width)
+    sizes = None if task.expected is not None else buffer_sizes(task.coll, ranks, total)
+    inputs = [max(chunks[0], sizes[0] if sizes else 0) for chunks in plan.chunks]
+    values = Values(ranks, max(1, *inputs, task.expected.width if task.expected is not None else total * ranks))
     memory = [UNDEFINED] * where.size
-    sizes = buffer_sizes(coll, ranks, total)
-    for rank in range(ranks):
-        for chunk in range(max(plan.chunks[rank][0], sizes[0] if sizes else 0)):
+    for rank, count in enumerate(inputs):
+        for chunk in range(count):
             memory[int(where.base[rank, 0]) + chunk] = values.input(rank, chunk)
     for op, _ in history.done:
         for move in op.moves:
@@ -157,112 +215,44 @@ def _execute(plan: Plan, history: History, coll: str, root: int) -> tuple[Layout
             for source in move.sources[1:]:
                 data = [values.add(a, b) for a, b in zip(data, _read(memory, where, source), strict=True)]
             for target in move.targets:
-                start = _start(where, target)
+                start = place(where, target)
                 memory[start : start + target.size] = data
     wrong: list[tuple[int, int, str]] = []
     for rank in range(ranks):
-        base = int(where.base[rank, 1])
-        for slot, want in enumerate(_wanted(coll, rank, ranks, total, root, values)):
-            got = memory[base + slot]
-            if got != want:
-                text = f"ends with {values.describe(got)}, not {values.describe(want)}"
-                wrong.append((rank, slot, f"{text} {values.difference(got, want)}".rstrip()))
+        base, room = int(where.base[rank, 1]), _room(plan, rank, sizes)
+        for slot, wants in _wanted(task, rank, total, root, values):
+            got = memory[base + slot] if slot < room else UNDEFINED
+            if got not in wants:
+                text = f"ends with {values.describe(got)}, not {values.describe(wants[0])}"
+                wrong.append((rank, slot, f"{text} {values.difference(got, wants[0])}".rstrip()))
     return where, wrong
 
 
-def _wanted(coll: str, rank: int, ranks: int, total: int, root: int, values: Values) -> list[int]:
+def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
+    """Output chunks of a rank."""
+    return max(plan.chunks[rank][1], sizes[1] if sizes else 0)
+
+
+def _wanted(task: _Task, rank: int, total: int, root: int, values: Values) -> list[tuple[int, list[int]]]:
+    """Output chunks of a rank, each with the values of which it must have one."""
+    ranks, coll = len(task.plan.chunks), task.coll
+    if task.expected is not None:
+        found: list[tuple[int, list[int]]] = []
+        for slot in task.expected.slots(rank):
+            want = task.expected.outputs[rank, slot]
+            copies = [values.input(*one) for one in sorted(want.contributions)]
+            found.append((slot, [values.sum_of(want.contributions)] if want.reduced else copies))
+        return found
+    wants: list[int] = []
     if coll in REDUCING:
-        chunks = wanted_sums(coll, rank, ranks, total, root)
         everyone = (1 << ranks) - 1
-        return [values.number((((chunk, everyone),), ())) for chunk in chunks or ()]
-    if coll not in KNOWN:
-        return []
-    return [values.input(*item) for item in wanted_copy(coll, rank, ranks, total, root) or ()]
-
-
-def _start(where: Layout, slots: Slots) -> int:
-    return int(where.base[slots.gpu, slots.buffer]) + slots.index
+        chunks = wanted_sums(coll, rank, ranks, total, root) or ()
+        wants = [values.number((((chunk, everyone),), ())) for chunk in chunks]
+    elif coll in KNOWN:
+        wants = [values.input(*item) for item in wanted_copy(coll, rank, ranks, total, root) or ()]
+    return [(slot, [want]) for slot, want in enumerate(wants)]
 
 
 def _read(memory: list[int], where: Layout, slots: Slots) -> list[int]:
-    start = _start(where, slots)
+    start = place(where, slots)
     return memory[start : start + slots.size]
-
-
-def _races(history: History, where: Layout, findings: Findings) -> None:
-    """Accesses of one slot, one of them writing, that no nop, barrier, signal or semaphore orders."""
-    written: dict[int, int] = {}
-    read: dict[int, list[int]] = {}
-    asked: list[tuple[int, int]] = []
-    events = [(event, op) for op, event in history.done if op.moves]
-    for number, (_, op) in enumerate(events):
-        sources, targets = _touched(op, where)
-        for slot in sources - targets:
-            if slot in written:
-                asked.append((written[slot], number))
-            read.setdefault(slot, []).append(number)
-        for slot in targets:
-            asked += [(earlier, number) for earlier in read.pop(slot, [])]
-            if slot in written:
-                asked.append((written[slot], number))
-            written[slot] = number
-    _after_the_end(history, findings)
-    pairs = sorted({(a, b) for a, b in asked if a != b})
-    for first, second in _unordered(history, [(events[a][0], events[b][0]) for a, b in pairs], pairs):
-        one, other = events[first][1], events[second][1]
-        text = f"nothing orders {one.name} and {other.name}, which touch the same chunk of memory, one writing"
-        also = (("the other operation", other.place),)
-        hint = "a nop between operations of one threadblock, a signal and a wait between gpus"
-        findings.add(Finding("race", "X0412", text, one.place, "an order of the two", hint, also=also))
-
-
-def _after_the_end(history: History, findings: Findings) -> None:
-    """Accesses of another gpu's input or output that may come after that gpu's program is over."""
-    far = [
-        (event, history.ends[gpu], op, gpu)
-        for op, event in history.done
-        for gpu in sorted({slots.gpu for move in op.moves for slots in move.sources + move.targets if slots.buffer < 2})
-        if gpu != op.place.gpu
-    ]
-    names = [(number, number) for number in range(len(far))]
-    for number, _ in _unordered(history, [(event, end) for event, end, _, _ in far], names):
-        _, _, op, gpu = far[number]
-        text = f"{op.name} may still touch the buffers of gpu {gpu} when that gpu's program is over"
-        hint = "a nop and a signal after it, and a wait at the other end"
-        findings.add(Finding("race", "X0413", text, op.place, "an order of the two", hint))
-
-
-def _touched(op: Operation, where: Layout) -> tuple[set[int], set[int]]:
-    """Places of the memory that an operation reads, and that it writes (with another value)."""
-    sources, targets = set[int](), set[int]()
-    for move in op.moves:
-        for slots in move.sources:
-            sources.update(range(_start(where, slots), _start(where, slots) + slots.size))
-        alone = move.targets == move.sources or (len(move.sources) == 1 and _same(where, move.sources, move.targets))
-        for slots in () if alone else move.targets:
-            targets.update(range(_start(where, slots), _start(where, slots) + slots.size))
-    return sources, targets
-
-
-def _same(where: Layout, sources: tuple[Slots, ...], targets: tuple[Slots, ...]) -> bool:
-    return all(_start(where, target) == _start(where, sources[0]) for target in targets)
-
-
-def _unordered(history: History, asked: list[tuple[int, int]], names: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The names of those (before, after) events of which the first does not lead to the second."""
-    loose: list[tuple[int, int]] = []
-    for begin in range(0, len(asked), BLOCK):
-        block = asked[begin : begin + BLOCK]
-        starts: dict[int, int] = {}
-        for bit, (first, _) in enumerate(block):
-            starts[first] = starts.get(first, 0) | 1 << bit
-        reached: list[int] = []
-        for event, before in enumerate(history.before):
-            mask = starts.get(event, 0)
-            for earlier in before:
-                mask |= reached[earlier]
-            reached.append(mask)
-        for bit, (_, second) in enumerate(block):
-            if not reached[second] >> bit & 1:
-                loose.append(names[begin + bit])
-    return loose

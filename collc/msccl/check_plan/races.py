@@ -1,0 +1,188 @@
+"""Races of a plan: what nothing orders, within a run and from one run of the plan to the next.
+
+Happens-before decides, not one run: a pair of accesses that it does not order can come in either order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from collc.msccl.check.collectives import Layout
+from collc.msccl.check.findings import Finding, Findings
+from collc.msccl.check_plan.events import Contest, History
+from collc.msccl.check_plan.model import Operation, Plan, Slots
+
+BLOCK: Final = 1024
+"""Questions answered in one pass over the events."""
+
+SCRATCH: Final = 2
+"""The buffer that no caller owns."""
+
+_Access = tuple[int, Operation, bool]
+"""An event that touches memory, its operation, and whether it writes."""
+
+
+def find_races(plan: Plan, history: History, where: Layout, findings: Findings) -> None:
+    """Add all races to the findings: X0412 .. X0415."""
+    touched = _within(history, where, findings)
+    _between(plan, history, where, touched, findings)
+    for contest in history.contests:
+        _contested(history, contest, findings)
+
+
+def place(where: Layout, slots: Slots) -> int:
+    """The first of some slots in the memory of all gpus."""
+    return int(where.base[slots.gpu, slots.buffer]) + slots.index
+
+
+def _within(history: History, where: Layout, findings: Findings) -> dict[int, list[_Access]]:
+    """Accesses of one slot, one of them writing, that nothing orders; returns all accesses of every slot."""
+    written: dict[int, int] = {}
+    read: dict[int, list[int]] = {}
+    touched: dict[int, list[_Access]] = defaultdict(list)
+    asked: set[tuple[int, int]] = set()
+    events = [(event, op) for op, event in history.done if op.moves]
+    for number, (event, op) in enumerate(events):
+        sources, targets = _touched(op, where)
+        for slot in sources - targets:
+            touched[slot].append((event, op, False))
+            if slot in written:
+                asked.add((written[slot], number))
+            read.setdefault(slot, []).append(number)
+        for slot in targets:
+            touched[slot].append((event, op, True))
+            asked.update((earlier, number) for earlier in read.pop(slot, []))
+            if slot in written:
+                asked.add((written[slot], number))
+            written[slot] = number
+    pairs = sorted((a, b) for a, b in asked if a != b)
+    for first, second in _unordered(history, [(events[a][0], events[b][0]) for a, b in pairs], pairs):
+        one, other = events[first][1], events[second][1]
+        text = f"nothing orders {one.name} and {other.name}, which touch the same chunk of memory, one writing"
+        also = (("the other operation", other.place),)
+        hint = "a nop between operations of one threadblock, a signal and a wait between gpus"
+        findings.add(Finding("race", "X0412", text, one.place, "an order of the two", hint, also=also))
+    return touched
+
+
+def _touched(op: Operation, where: Layout) -> tuple[set[int], set[int]]:
+    """Places of the memory that an operation reads, and that it writes (with another value)."""
+    sources, targets = set[int](), set[int]()
+    for move in op.moves:
+        for slots in move.sources:
+            sources.update(range(place(where, slots), place(where, slots) + slots.size))
+        first = place(where, move.sources[0])
+        alone = len(move.sources) == 1 and all(place(where, target) == first for target in move.targets)
+        for slots in () if alone else move.targets:
+            targets.update(range(place(where, slots), place(where, slots) + slots.size))
+    return sources, targets
+
+
+def _between(
+    plan: Plan, history: History, where: Layout, touched: dict[int, list[_Access]], findings: Findings
+) -> None:
+    """Accesses of other gpus' memory that may come before that gpu's program, or after it."""
+    started, finished = _started(history), _finished(history)
+    for op, event in history.done:
+        others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer != SCRATCH}
+        for gpu in sorted(others - {op.place.gpu}):
+            if not finished[event] >> gpu & 1:
+                text = f"{op.name} may still touch the buffers of gpu {gpu} when that gpu's program is over"
+                hint = "a nop and a signal after it, and a wait at the other end"
+                findings.add(Finding("race", "X0413", text, op.place, "an order of the two", hint))
+            if not started[event] >> gpu & 1:
+                text = f"{op.name} may touch the buffers of gpu {gpu} before that gpu's program has begun"
+                findings.add(
+                    Finding("race", "X0414", text, op.place, "a credit: a signal of the owner, awaited before")
+                )
+    if plan.doubled:
+        finished = _one_run_later(history, finished)
+    for gpu, chunks in enumerate(plan.chunks):
+        begin = int(where.base[gpu, SCRATCH])
+        for slot in range(begin, begin + chunks[SCRATCH]):
+            if slot in touched:
+                _reused(touched[slot], started, finished, findings)
+
+
+def _reused(accesses: list[_Access], started: list[int], finished: list[int], findings: Findings) -> None:
+    """One slot of scratch, from one run to the next: what comes first then must not meet what came last before."""
+    last = {(finished[event], writes): op for event, op, writes in accesses}
+    for event, op, writes in accesses:
+        for (over, wrote), before in last.items():
+            if (writes or wrote) and not started[event] & over:
+                text = f"{op.name} may touch scratch memory that {before.name} of the run before still needs"
+                also = (("the operation of the run before", before.place),)
+                expected = "a credit: a signal after the one, awaited before the other"
+                findings.add(Finding("race", "X0414", text, op.place, expected, also=also))
+                return
+
+
+def _started(history: History) -> list[int]:
+    """For each event, the gpus whose programs have begun before it, as bits."""
+    found = [0] * len(history.before)
+    for gpu, event in enumerate(history.begins):
+        found[event] = 1 << gpu
+    for event, before in enumerate(history.before):
+        for earlier in before:
+            found[event] |= found[earlier]
+    return found
+
+
+def _finished(history: History) -> list[int]:
+    """For each event, the gpus whose programs end after it, as bits."""
+    found = [0] * len(history.before)
+    for gpu, event in enumerate(history.ends):
+        found[event] = 1 << gpu
+    for event in range(len(found) - 1, -1, -1):
+        for earlier in history.before[event]:
+            found[earlier] |= found[event]
+    return found
+
+
+def _one_run_later(history: History, finished: list[int]) -> list[int]:
+    """For each event, the gpus whose next run ends after it."""
+    after = [finished[event] for event in history.begins]
+    spread: dict[int, int] = {}
+    for mask in set(finished):
+        spread[mask] = 0
+        for gpu, more in enumerate(after):
+            spread[mask] |= more if mask >> gpu & 1 else 0
+    return [spread[mask] for mask in finished]
+
+
+def _contested(history: History, contest: Contest, findings: Findings) -> None:
+    """Threadblocks that take turns at one channel or semaphore must do so in one order, if it matters who is first."""
+    uses = contest.uses
+    pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
+    loose = _unordered(history, [(uses[a][1], uses[b][1]) for a, b in pairs], pairs)
+    if contest.kind == "acquire" and loose:
+        asked = [(event, change) for _, event in uses for change in contest.changing]
+        if len(_unordered(history, asked, asked)) == len(asked):
+            return
+    for a, b in loose:
+        one, other = uses[a][0], uses[b][0]
+        what = "semaphore" if contest.kind == "acquire" else "channel"
+        text = f"nothing says whether {one.name} or {other.name} of another threadblock comes first on one {what}"
+        also = (("the other operation", other.place),)
+        findings.add(Finding("race", "X0415", text, one.place, f"one threadblock a {what}, or an order", also=also))
+
+
+def _unordered(history: History, asked: list[tuple[int, int]], names: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The names of those (before, after) events of which the first does not lead to the second."""
+    loose: list[tuple[int, int]] = []
+    for begin in range(0, len(asked), BLOCK):
+        block = asked[begin : begin + BLOCK]
+        starts: dict[int, int] = {}
+        for bit, (first, _) in enumerate(block):
+            starts[first] = starts.get(first, 0) | 1 << bit
+        reached: list[int] = []
+        for event, before in enumerate(history.before):
+            mask = starts.get(event, 0)
+            for earlier in before:
+                mask |= reached[earlier]
+            reached.append(mask)
+        for bit, (_, second) in enumerate(block):
+            if not reached[second] >> bit & 1:
+                loose.append(names[begin + bit])
+    return loose

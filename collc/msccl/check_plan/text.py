@@ -1,0 +1,126 @@
+"""The text of a plan: strict JSON as values, and where in the text a part of it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from collc.msccl.check.findings import Finding, Findings, Place
+
+MAX_BYTES: Final = 2**28
+"""Of a file: more would take gigabytes of memory."""
+
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+class Mistake(Exception):
+    """The plan can't be understood; carries the finding."""
+
+    def __init__(self, code: str, message: str, place: Place, expected: str = "") -> None:
+        super().__init__(message)
+        self.finding: Finding = Finding("contract", code, message, place, expected)
+
+
+def json_of(path: Path, findings: Findings) -> object:
+    """The JSON values of a file, read as strictly as the runtime does; names that an object has twice are findings.
+
+    Raises Mistake (X0401) where it is no JSON in UTF-8 or too large, OSError if it can't be read.
+    """
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise Mistake("X0401", f"the file has {size} bytes", Place(), f"at most {MAX_BYTES}")
+    twice: dict[str, None] = {}
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(found)
+        if len(values) < len(found):
+            names = [name for name, _ in found]
+            twice.update(dict.fromkeys(name for name in values if names.count(name) > 1))
+        return values
+
+    def constant(name: str) -> object:
+        raise ValueError(f"{name} is no number")
+
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        value: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        raise Mistake("X0401", f"no JSON: {error.msg}", Place(error.lineno, error.colno)) from error
+    except (ValueError, RecursionError) as error:
+        raise Mistake("X0401", f"no JSON: {error}", Place()) from error
+    for name in twice:
+        findings.add(Finding("contract", "X0402", f"an object has {name[:40]!a} twice: the first is ignored", Place()))
+    return value
+
+
+def locate(findings: Findings, path: Path) -> None:
+    """Give the findings their line and column, from the numbers of gpu, threadblock and operation."""
+    if not any(_named(finding.place) for finding in findings.kept):
+        return
+    try:
+        finder = _Finder(path.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return
+    findings.kept[:] = [
+        replace(
+            finding,
+            place=finder.placed(finding.place),
+            also=tuple((text, finder.placed(place)) for text, place in finding.also),
+        )
+        for finding in findings.kept
+    ]
+
+
+def _named(place: Place) -> bool:
+    return place.gpu >= 0 and not place.line
+
+
+class _Finder:
+    """Finds gpus, threadblocks and operations in a text that is known to be JSON."""
+
+    def __init__(self, text: str) -> None:
+        self._text: str = text
+        self._decoder: json.JSONDecoder = json.JSONDecoder()
+        self._parts: dict[int, dict[str | int, int]] = {}
+
+    def placed(self, place: Place) -> Place:
+        """The place with line and column of the innermost part that the text has."""
+        if not _named(place):
+            return place
+        at = self._skip(0)
+        for name, number in (("gpus", place.gpu), ("threadblocks", place.tb), ("ops", place.step)):
+            inner = self._inside(self._inside(at, name), number) if number >= 0 else -1
+            if inner < 0:
+                break
+            at = inner
+        begin = self._text.rfind("\n", 0, at) + 1
+        return replace(place, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
+
+    def _inside(self, at: int, name: str | int) -> int:
+        """Where a member of the object or list at a position begins; -1 if there is none."""
+        if at < 0 or self._text[at : at + 1] not in ("{", "["):
+            return -1
+        if at not in self._parts:
+            self._parts[at] = self._members(at)
+        return self._parts[at].get(name, -1)
+
+    def _members(self, at: int) -> dict[str | int, int]:
+        found: dict[str | int, int] = {}
+        text, named = self._text, self._text[at] == "{"
+        at = self._skip(at + 1)
+        while text[at] not in "}]":
+            name: str | int = len(found)
+            if named:
+                name, at = self._decoder.raw_decode(text, at)
+                at = self._skip(self._skip(at) + 1)
+            found[name] = at
+            at = self._skip(self._decoder.raw_decode(text, at)[1])
+            at = self._skip(at + 1) if text[at] == "," else at
+        return found
+
+    def _skip(self, at: int) -> int:
+        space = _SPACE.match(self._text, at)
+        return space.end() if space else at
