@@ -1,335 +1,438 @@
 """Link-chunk matching driven by events: what synthesis/matching_events.py does in plain Python, transfer for transfer.
 
-Sets of chunks are rows of 64-bit words. D devices, L links, K chunks in W words, S sizes. Events are numbered: the G
-preconditions, then the T transfers' arrivals, then the links that become free. Those of one time hang together in
-lists; the heap holds (time, first event) of each list, and a time may have several.
+Tables have a row for each thing and a column for each number of it, told below. Sets of chunks are rows of 64-bit
+words. Transfers that take equally long arrive in the order in which they were planned, and free their links so: each
+sort of event has a queue, and a heap holds when the next event of each queue is due. With C = kinds x sizes of
+transfers, queue c < C is for arrivals, C + c for links that become free; 2 C + link stands for a link whose
+reservation ends, and 2 C + links for preconditions.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 Words = NDArray[np.uint64]
-Queue = list[tuple[int, int]]
 
 NONE = np.uint64(0)
 ONE = np.uint64(1)
 FAR = 1 << 30
-CLASHES = -1
-"""Returned where a wanted chunk cannot be reached."""
-TOO_LONG = -2
-"""Returned where the limit is passed."""
+
+DONE, RUNNING, CLASHES, TOO_LONG = 0, 1, 2, 3
+"""All have what they need; there is more to do; a wanted chunk cannot be reached; the limit is passed."""
+
+NOW, LEFT, COUNT, END, WAITING, GIVEN, LENIENT = range(7)
+"""Numbers of the whole: the time, chunks still needed, transfers planned, when the last of them arrives, entries of
+the heap, preconditions booked, whether the component rule is off."""
+SOURCE, TARGET, KIND, LEVEL, FREE, CURSOR, CURSOR_OF_LEVEL = range(7)
+"""Columns of links. FREE: when it becomes idle. CURSOR: what lies before it in the source's order is of no use to the
+link; CURSOR_OF_LEVEL: the same by the component rule."""
+BASE, LENGTH, LACKS = range(3)
+"""Columns of devices: where its chunks begin in `order`, how many it has and needs."""
+SIZE, SPREAD = range(2)
+"""Columns of chunks: its size, how many devices have it."""
+CHUNK, LINK, NEXT, NEXT_FREE = range(4)
+"""Columns of transfers. NEXT, NEXT_FREE: the one behind it in the queue of its arrival, of its link; -1: none."""
+HAVE, NEED, INSIDE = range(3)
+"""Sets: what a device has; what it needs; INSIDE + level: what is in, or on its way into, a component."""
 
 
 class Wires(NamedTuple):
-    """What does not change.
+    """What does not change. D devices, L links sorted by target, cheap ones first.
 
-    first int32[D + 1], number int32[L]: the links into each device, cheap ones first. source, target, kind,
-    level int32[L], by link. ahead_first int32[D + 1], ahead int32: the devices that each device has links to.
-    component int32[levels, D]. busy, total int64[kinds, S]. size int32[K]. taken_first int32[L + 1], taken
-    int64[spans, 2]: when each link is reserved. given int64[G, 3]: (release, device, chunk).
+    first int32[D + 1]: the links into each device. ahead_first int32[D + 1], ahead int32: the devices that each
+    device has links to. component int32[levels, D]. duration int64[2 C]: until a transfer has arrived, and until its
+    link is free. sizes: of chunks, so that c = kind * sizes + size. taken_first int32[L + 1], taken int64[spans, 2]:
+    when each link is reserved. given int64[G, 3]: (release, device, chunk), ascending.
     """
 
     first: Ints
-    number: Ints
-    source: Ints
-    target: Ints
-    kind: Ints
-    level: Ints
     ahead_first: Ints
     ahead: Ints
     component: Ints
-    busy: Times
-    total: Times
-    size: Ints
+    duration: Times
+    sizes: int
     taken_first: Ints
     taken: Times
     given: Times
 
 
 class State(NamedTuple):
-    """What changes.
+    """What changes. K chunks in W words, T transfers.
 
-    have, need uint64[D, W], lacks int64[D]: what devices have and need, and how many they need. inside
-    uint64[levels, D, W]: what is in or on its way into each component. order int32, from order_first int64[D + 1]:
-    the chunks of each device as they came, length int32[D] of them. free int64[L]: when a link becomes idle.
-    cursor int32[2, L]: what lies before it in the source's order is of no use to the link (by the component rule;
-    at all). spread int32[K]: devices that have a chunk. exact uint64[links into a device + 2, W]: for use within a
-    choice. row int32[T, 2], start int64[T]: the result, (chunk, link) and when. after, last int32[G + T + L]: the
-    next event in a list, -1 at its end; for the first one the last. recent int64[2, kinds, S, 2]: the newest list
-    (time, first event) of arrivals, and of links becoming free.
+    tally int64[7]. link int64[L, 7], device int64[D, 3], chunk int32[K, 2], transfer int32[T, 4] (columns above),
+    start int64[T]. queue int32[2 C, 2]: first and last transfer, -1 for none. heap int64[2 C + L + 1, 2]: (time,
+    queue). due int32[C]: for use while a time is settled. woken uint64[ceil(D / 64)]: devices to look at.
+    sets uint64[2 + levels, D, W]. order int32: the chunks of each device as they came. exact uint64[links into a
+    device + 2, W]: for use within a choice.
     """
 
-    have: Words
-    need: Words
-    lacks: Times
-    inside: Words
-    order: Ints
-    order_first: Times
-    length: Ints
-    free: Times
-    cursor: Ints
-    spread: Ints
-    exact: Words
-    row: Ints
+    tally: Times
+    link: Times
+    device: Times
+    chunk: Ints
+    transfer: Ints
     start: Times
-    after: Ints
-    last: Ints
-    recent: Times
+    queue: Ints
+    heap: Times
+    due: Ints
+    woken: Words
+    sets: Words
+    order: Ints
+    exact: Words
 
 
 @njit(cache=True, nogil=True)
-def run(wires: Wires, state: State, fifo: bool, deadline: int, limit: int) -> int:
-    """Lets time go on until all have what they need; when that is, or CLASHES or TOO_LONG. limit: picoseconds."""
-    heap = [(wires.given[k, 0], k) for k in range(len(wires.given))]
-    heapq.heapify(heap)
-    for k in range(len(wires.given)):
-        state.after[k] = -1
-        enter(wires, state, wires.given[k, 1], wires.given[k, 2])
-    devices = len(wires.first) - 1
-    concerned = np.zeros(devices, np.bool_)
-    left = state.lacks.sum()
-    count, end, now = 0, 0, 0
-    lenient = False
-    while left > 0:
-        if heap:
-            now = heap[0][0]
-            settle(wires, state, heap, concerned)
-        elif lenient:
+def run(wires: Wires, state: State, fifo: bool, deadline: int, limit: int, some: int) -> int:
+    """Lets time go on for about `some` transfers; DONE, RUNNING, CLASHES or TOO_LONG (limit: picoseconds).
+
+    What it calls once a time takes the whole state; what is called for each link takes only what it needs, since a
+    call counts the references of every array that it is given.
+    """
+    tally = state.tally
+    enough = tally[COUNT] + some
+    while tally[LEFT] > 0:
+        if tally[WAITING] > 0:
+            settle(wires, state)
+        elif tally[LENIENT]:
             return CLASHES
         else:
-            lenient = True
-            concerned[:] = True
-        for device in range(devices):
-            if concerned[device]:
-                concerned[device] = False
-                if state.lacks[device]:
-                    before = count
-                    count, last = share_out(wires, state, heap, device, now, fifo, lenient, deadline, count)
-                    left -= count - before
-                    end = max(end, last)
-        if end > limit:
+            tally[LENIENT] = 1
+            for device in range(len(state.device)):
+                wake(state.woken, device)
+        planned = tally[COUNT]
+        share_out(wires, state, fifo, deadline)
+        launch(wires, state, planned)
+        if tally[END] > limit:
             return TOO_LONG
-    return end
+        if tally[COUNT] > enough:
+            return RUNNING
+    return DONE
 
 
 @njit(cache=True, nogil=True)
-def enter(wires: Wires, state: State, device: int, chunk: int) -> None:
-    """Notes that a chunk is in, or on its way into, the components of a device."""
-    bit = ONE << np.uint64(chunk & 63)
-    for level in range(len(wires.component)):
-        state.inside[level, wires.component[level, device], chunk >> 6] |= bit
+def begin(wires: Wires, state: State) -> None:
+    """Books what is on its way at the start: the preconditions, at their release."""
+    for k in range(len(wires.given)):
+        enter(state.sets, wires.component, wires.given[k, 1], wires.given[k, 2])
+    if len(wires.given):
+        push(state.heap, state.tally, wires.given[0, 0], len(state.queue) + len(state.link))
+    for device in range(len(state.device)):
+        state.tally[LEFT] += state.device[device, LACKS]
 
 
 @njit(cache=True, nogil=True)
-def expect(state: State, heap: Queue, event: int, time: int, now: int, recent: Times) -> None:
-    """Puts an event on the newest list of its sort where that is of the same time, else on a list of its own."""
-    state.after[event] = -1
-    if recent[0] == time and time > now:
-        first = recent[1]
-        state.after[state.last[first]] = event
-        state.last[first] = event
-    else:
-        heapq.heappush(heap, (time, event))
-        state.last[event] = event
-        recent[0], recent[1] = time, event
+def settle(wires: Wires, state: State) -> None:
+    """Books what becomes free and arrives at the next time, and wakes the devices that this concerns.
 
-
-@njit(cache=True, nogil=True)
-def settle(wires: Wires, state: State, heap: Queue, concerned: NDArray[np.bool_]) -> None:
-    """Books what arrives and becomes free at the next time, in order, and marks the devices that this concerns."""
-    now = heap[0][0]
-    events = [heap[0][1] for _ in range(0)]
-    lists = 0
-    while len(heap) and heap[0][0] == now:
-        _, event = heapq.heappop(heap)
-        lists += 1
-        while event >= 0:
-            events.append(event)
-            event = np.int64(state.after[event])
-    if lists > 1:
-        events.sort()
-    known = len(wires.given)
-    for event in events:
-        if event < known:
-            arrive(wires, state, wires.given[event, 1], wires.given[event, 2], concerned)
-        elif event < known + len(state.row):
-            chunk, link = state.row[event - known]
-            arrive(wires, state, wires.target[link], chunk, concerned)
-            if state.free[link] == now:
-                concerned[wires.target[link]] = True
+    Preconditions first, then transfers as they were planned.
+    """
+    given, target = wires.given, state.link[:, TARGET]
+    tally, queue, heap, due, woken = state.tally, state.queue, state.heap, state.due, state.woken
+    now = heap[0, 0]
+    tally[NOW] = now
+    count = 0
+    while tally[WAITING] and heap[0, 0] == now:
+        number = pop(heap, tally)
+        if number < len(due):
+            due[count] = number
+            count += 1
+        elif number < len(queue):
+            more = True
+            while more:
+                wake(woken, target[state.transfer[queue[number, 0], LINK]])
+                more = advance(queue, state.transfer, state.start, wires.duration, heap, tally, number, NEXT_FREE)
+        elif number < len(queue) + len(target):
+            wake(woken, target[number - len(queue)])
         else:
-            concerned[wires.target[event - known - len(state.row)]] = True
+            while tally[GIVEN] < len(given) and given[tally[GIVEN], 0] == now:
+                arrive(
+                    given[tally[GIVEN], 1],
+                    given[tally[GIVEN], 2],
+                    state.device,
+                    state.sets,
+                    state.order,
+                    state.chunk[:, SPREAD],
+                    woken,
+                    wires.ahead_first,
+                    wires.ahead,
+                )
+                tally[GIVEN] += 1
+            if tally[GIVEN] < len(given):
+                push(heap, tally, given[tally[GIVEN], 0], number)
+    take_in(wires, state, count)
 
 
 @njit(cache=True, nogil=True)
-def arrive(wires: Wires, state: State, device: int, chunk: int, concerned: NDArray[np.bool_]) -> None:
-    """Books a chunk at a device, and marks whom it may go to."""
-    state.have[device, chunk >> 6] |= ONE << np.uint64(chunk & 63)
-    state.order[state.order_first[device] + state.length[device]] = chunk
-    state.length[device] += 1
-    state.spread[chunk] += 1
-    for place in range(wires.ahead_first[device], wires.ahead_first[device + 1]):
-        concerned[wires.ahead[place]] = True
+def take_in(wires: Wires, state: State, count: int) -> None:
+    """Books the arrivals of now that wait in the first `count` queues of `due`, in the order of planning."""
+    tally, link, queue, due, woken = state.tally, state.link, state.queue, state.due, state.woken
+    device, sets, order, spread = state.device, state.sets, state.order, state.chunk[:, SPREAD]
+    while count:
+        first = 0
+        for k in range(1, count):
+            if queue[due[k], 0] < queue[due[first], 0]:
+                first = k
+        number = due[first]
+        chunk, way = state.transfer[queue[number, 0], CHUNK], state.transfer[queue[number, 0], LINK]
+        there = link[way, TARGET]
+        arrive(there, chunk, device, sets, order, spread, woken, wires.ahead_first, wires.ahead)
+        if link[way, FREE] == tally[NOW]:
+            wake(woken, there)
+        if not advance(queue, state.transfer, state.start, wires.duration, state.heap, tally, number, NEXT):
+            count -= 1
+            due[first] = due[count]
 
 
 @njit(cache=True, nogil=True)
-def share_out(
-    wires: Wires,
-    state: State,
-    heap: Queue,
+def share_out(wires: Wires, state: State, fifo: bool, deadline: int) -> None:
+    """Gives the idle links into the woken devices chunks to bring: by the component rule; any chunks where cheaper
+    links would come too late.
+    """
+    first, _, _, component, duration, sizes, taken_first, taken, _ = wires
+    tally, links, devices, chunks, transfer, start, queue, heap, _, woken, sets, order, exact = state
+    now, lenient = tally[NOW], tally[LENIENT] == 1
+    for word in range(len(woken)):
+        while woken[word] != NONE:
+            device = (word << 6) + np.int64(trailing_zeros(woken[word]))
+            woken[word] &= woken[word] - ONE
+            low, high = first[device], first[device + 1]
+            counted = fifo
+            for link in range(low, high):
+                if links[link, FREE] > now or devices[device, LACKS] == 0:
+                    continue
+                if not counted:
+                    alternatives(sets, exact, links, low, high, device)
+                    counted = True
+                level, chunk = links[link, LEVEL], -1
+                if not lenient:
+                    chunk = (
+                        queued(links, devices, sets, order, link, device, level, component[level, device])
+                        if fifo
+                        else rarest(
+                            links, chunks, sets, exact, high - low, link, device, level, component[level, device]
+                        )
+                    )
+                if chunk < 0 and (
+                    lenient or late(links, duration, sizes, low, level, devices[device, LACKS], now, deadline)
+                ):
+                    chunk = (
+                        queued(links, devices, sets, order, link, device, -1, 0)
+                        if fifo
+                        else rarest(links, chunks, sets, exact, high - low, link, device, -1, 0)
+                    )
+                if chunk < 0:
+                    continue
+                busy = duration[len(duration) // 2 + links[link, KIND] * sizes + chunks[chunk, SIZE]]
+                blocked = blocked_until(taken_first, taken, link, now, busy)
+                if blocked:
+                    links[link, FREE] = blocked
+                    push(heap, tally, blocked, len(queue) + link)
+                    continue
+                sets[NEED, device, chunk >> 6] ^= ONE << np.uint64(chunk & 63)
+                devices[device, LACKS] -= 1
+                enter(sets, component, device, chunk)
+                links[link, FREE] = now + busy
+                transfer[tally[COUNT], CHUNK], transfer[tally[COUNT], LINK] = chunk, link
+                start[tally[COUNT]] = now
+                tally[COUNT] += 1
+
+
+@njit(cache=True, nogil=True)
+def launch(wires: Wires, state: State, planned: int) -> None:
+    """Puts the transfers from number `planned` on at the end of the queues of arrivals and of links."""
+    tally, transfer, queue, duration = state.tally, state.transfer, state.queue, wires.duration
+    for new in range(planned, tally[COUNT]):
+        arrival = state.link[transfer[new, LINK], KIND] * wires.sizes + state.chunk[transfer[new, CHUNK], SIZE]
+        freed = arrival + len(state.due)
+        for number, column in ((arrival, NEXT), (freed, NEXT_FREE)):
+            if column == NEXT_FREE and duration[arrival] == duration[freed]:
+                continue
+            transfer[new, column] = -1
+            if queue[number, 0] < 0:
+                queue[number, 0] = new
+                push(state.heap, tally, state.start[new] + duration[number], number)
+            else:
+                transfer[queue[number, 1], column] = new
+            queue[number, 1] = new
+        tally[END] = max(tally[END], state.start[new] + duration[arrival])
+    tally[LEFT] -= tally[COUNT] - planned
+
+
+@njit(cache=True, nogil=True)
+def advance(
+    queue: Ints, transfer: Ints, start: Times, duration: Times, heap: Times, tally: Times, number: int, column: int
+) -> bool:
+    """Takes the first transfer off a queue; whether the next one is due now, too."""
+    following = transfer[queue[number, 0], column]
+    queue[number, 0] = following
+    if following < 0:
+        return False
+    time = start[following] + duration[number]
+    if time == tally[NOW]:
+        return True
+    push(heap, tally, time, number)
+    return False
+
+
+@njit(cache=True, nogil=True)
+def arrive(
     device: int,
-    now: int,
-    fifo: bool,
-    lenient: bool,
-    deadline: int,
-    count: int,
-) -> tuple[int, int]:
-    """Gives the idle links into a device chunks to bring: (transfers so far, when the last of these will have come)."""
-    counted = fifo
-    end = 0
-    for place in range(wires.first[device], wires.first[device + 1]):
-        link = wires.number[place]
-        if state.free[link] > now:
-            continue
-        if not counted:
-            alternatives(wires, state, device)
-            counted = True
-        chunk = pick(wires, state, link, device, now, fifo, lenient, deadline)
-        if chunk < 0:
-            continue
-        kind, size = wires.kind[link], wires.size[chunk]
-        blocked = blocked_until(wires, link, now, wires.busy[kind, size])
-        freed = len(wires.given) + len(state.row) + link
-        if blocked:
-            state.free[link] = blocked
-            heapq.heappush(heap, (blocked, freed))
-            state.after[freed] = -1
-            continue
-        state.need[device, chunk >> 6] ^= ONE << np.uint64(chunk & 63)
-        state.lacks[device] -= 1
-        enter(wires, state, device, chunk)
-        state.free[link] = now + wires.busy[kind, size]
-        arrival = now + wires.total[kind, size]
-        expect(state, heap, len(wires.given) + count, arrival, now, state.recent[0, kind, size])
-        if arrival != state.free[link]:
-            expect(state, heap, freed, state.free[link], now, state.recent[1, kind, size])
-        state.row[count, 0], state.row[count, 1] = chunk, link
-        state.start[count] = now
-        count += 1
-        end = max(end, arrival)
-    return count, end
+    chunk: int,
+    devices: Times,
+    sets: Words,
+    order: Ints,
+    spread: Ints,
+    woken: Words,
+    first: Ints,
+    ahead: Ints,
+) -> None:
+    """Books a chunk at a device, and wakes whom it may go to (ahead, from first on)."""
+    sets[HAVE, device, chunk >> 6] |= ONE << np.uint64(chunk & 63)
+    order[devices[device, BASE] + devices[device, LENGTH]] = chunk
+    devices[device, LENGTH] += 1
+    spread[chunk] += 1
+    for place in range(first[device], first[device + 1]):
+        wake(woken, ahead[place])
 
 
 @njit(cache=True, nogil=True)
-def alternatives(wires: Wires, state: State, device: int) -> None:
-    """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...)."""
-    first, last = wires.first[device], wires.first[device + 1]
-    exact = state.exact
-    for word in range(state.need.shape[1]):
-        lacks = state.need[device, word]
-        for level in range(1, last - first + 2):
-            exact[level, word] = NONE
-        if lacks == NONE:
-            continue
-        for place in range(first, last):
-            held = state.have[wires.source[wires.number[place]], word] & lacks
-            for level in range(place - first + 1, 1, -1):
-                exact[level, word] |= exact[level - 1, word] & held
-            exact[1, word] |= held
-        for level in range(1, last - first + 1):
-            exact[level, word] &= ~exact[level + 1, word]
+def enter(sets: Words, component: Ints, device: int, chunk: int) -> None:
+    """Notes that a chunk is in, or on its way into, the components of a device."""
+    for level in range(len(component)):
+        sets[INSIDE + level, component[level, device], chunk >> 6] |= ONE << np.uint64(chunk & 63)
 
 
 @njit(cache=True, nogil=True)
-def pick(wires: Wires, state: State, link: int, device: int, now: int, fifo: bool, lenient: bool, deadline: int) -> int:
-    """The chunk that a link takes, or -1."""
-    level = wires.level[link]
-    if not lenient:
-        chunk = queued(wires, state, link, device, level) if fifo else rarest(wires, state, link, device, level)
-        if chunk >= 0 or not late(wires, state, level, device, now, deadline):
-            return chunk
-    return queued(wires, state, link, device, -1) if fifo else rarest(wires, state, link, device, -1)
+def wake(woken: Words, device: int) -> None:
+    """Marks a device to be looked at."""
+    woken[device >> 6] |= ONE << np.uint64(device & 63)
 
 
 @njit(cache=True, nogil=True)
-def queued(wires: Wires, state: State, link: int, device: int, level: int) -> int:
-    """What the source got first of what may be taken (outside the component of a level; -1: anywhere), or -1."""
-    source = wires.source[link]
-    base = state.order_first[source]
-    which = 1 if level < 0 else 0
-    component = wires.component[max(level, 0), device]
-    place = state.cursor[which, link]
-    found = -1
-    while place < state.length[source]:
-        chunk = state.order[base + place]
-        word, bit = chunk >> 6, ONE << np.uint64(chunk & 63)
-        if state.need[device, word] & bit and not (level >= 0 and state.inside[level, component, word] & bit):
-            found = chunk
+def push(heap: Times, tally: Times, time: int, queue: int) -> None:
+    """Adds (time, queue)."""
+    place = tally[WAITING]
+    tally[WAITING] += 1
+    while place > 0 and heap[(place - 1) >> 1, 0] > time:
+        heap[place, 0], heap[place, 1] = heap[(place - 1) >> 1, 0], heap[(place - 1) >> 1, 1]
+        place = (place - 1) >> 1
+    heap[place, 0], heap[place, 1] = time, queue
+
+
+@njit(cache=True, nogil=True)
+def pop(heap: Times, tally: Times) -> int:
+    """Takes the queue of the least time off."""
+    found = heap[0, 1]
+    tally[WAITING] -= 1
+    count = tally[WAITING]
+    time, queue = heap[count, 0], heap[count, 1]
+    place = 0
+    while 2 * place + 1 < count:
+        child = 2 * place + 1
+        if child + 1 < count and heap[child + 1, 0] < heap[child, 0]:
+            child += 1
+        if heap[child, 0] >= time:
             break
-        place += 1
-    state.cursor[which, link] = place
+        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
+        place = child
+    heap[place, 0], heap[place, 1] = time, queue
     return found
 
 
 @njit(cache=True, nogil=True)
-def rarest(wires: Wires, state: State, link: int, device: int, level: int) -> int:
-    """As queued, but what the fewest links could bring, of these the rarest."""
-    source = wires.source[link]
-    component = wires.component[max(level, 0), device]
-    for count in range(1, wires.first[device + 1] - wires.first[device] + 1):
+def alternatives(sets: Words, exact: Words, links: Times, low: int, high: int, device: int) -> None:
+    """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...)."""
+    for word in range(sets.shape[2]):
+        lacks = sets[NEED, device, word]
+        for level in range(1, high - low + 2):
+            exact[level, word] = NONE
+        if lacks == NONE:
+            continue
+        for link in range(low, high):
+            held = sets[HAVE, links[link, SOURCE], word] & lacks
+            for level in range(link - low + 1, 1, -1):
+                exact[level, word] |= exact[level - 1, word] & held
+            exact[1, word] |= held
+        for level in range(1, high - low + 1):
+            exact[level, word] &= ~exact[level + 1, word]
+
+
+@njit(cache=True, nogil=True)
+def queued(
+    links: Times, devices: Times, sets: Words, order: Ints, link: int, device: int, level: int, component: int
+) -> int:
+    """What the source got first of what the device needs (where a level is given: and its component does not get),
+    or -1.
+    """
+    column = CURSOR if level < 0 else CURSOR_OF_LEVEL
+    source = links[link, SOURCE]
+    base, length = devices[source, BASE], devices[source, LENGTH]
+    for place in range(links[link, column], length):
+        chunk = order[base + place]
+        bits = sets[NEED, device, chunk >> 6]
+        if level >= 0:
+            bits &= ~sets[INSIDE + level, component, chunk >> 6]
+        if bits & (ONE << np.uint64(chunk & 63)):
+            links[link, column] = place
+            return chunk
+    links[link, column] = length
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def rarest(
+    links: Times,
+    chunks: Ints,
+    sets: Words,
+    exact: Words,
+    most: int,
+    link: int,
+    device: int,
+    level: int,
+    component: int,
+) -> int:
+    """As queued, but what the fewest of the device's links (`most` in all) could bring, of these the rarest."""
+    source = links[link, SOURCE]
+    for count in range(1, most + 1):
         best, least = -1, FAR
-        for word in range(state.need.shape[1]):
-            bits = state.have[source, word] & state.need[device, word] & state.exact[count, word]
+        for word in range(sets.shape[2]):
+            bits = sets[HAVE, source, word] & sets[NEED, device, word] & exact[count, word]
             if level >= 0:
-                bits &= ~state.inside[level, component, word]
+                bits &= ~sets[INSIDE + level, component, word]
             while bits != NONE:
-                lowest = bits & (~bits + ONE)
-                bits ^= lowest
-                chunk = (word << 6) + ones(lowest - ONE)
-                if state.spread[chunk] < least:
-                    best, least = chunk, state.spread[chunk]
+                chunk = (word << 6) + np.int64(trailing_zeros(bits))
+                bits &= bits - ONE
+                if chunks[chunk, SPREAD] < least:
+                    best, least = chunk, chunks[chunk, SPREAD]
         if best >= 0:
             return best
     return -1
 
 
 @njit(cache=True, nogil=True)
-def ones(bits: int) -> int:
-    """How many bits are set in a uint64."""
-    bits -= (bits >> ONE) & np.uint64(0x5555555555555555)
-    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+def late(links: Times, duration: Times, sizes: int, low: int, level: int, lacks: int, now: int, deadline: int) -> bool:
+    """Whether the cheaper links into a device, from `low` on, cannot bring all that it lacks by the deadline."""
+    link = low
+    while lacks > 0 and links[link, LEVEL] < level:
+        largest = (links[link, KIND] + 1) * sizes - 1
+        total, busy = duration[largest], duration[largest + len(duration) // 2]
+        lacks -= max(0, (deadline - max(now, links[link, FREE]) - total + busy) // busy)
+        link += 1
+    return lacks > 0
 
 
 @njit(cache=True, nogil=True)
-def late(wires: Wires, state: State, level: int, device: int, now: int, deadline: int) -> bool:
-    """Whether the cheaper links into a device cannot bring all that it lacks by the deadline."""
-    lacks = state.lacks[device]
-    for place in range(wires.first[device], wires.first[device + 1]):
-        link = wires.number[place]
-        if wires.level[link] >= level:
-            break
-        busy, total = wires.busy[wires.kind[link], -1], wires.total[wires.kind[link], -1]
-        lacks -= max(0, (deadline - max(now, state.free[link]) - total + busy) // busy)
-        if lacks <= 0:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def blocked_until(wires: Wires, link: int, start: int, busy: int) -> int:
+def blocked_until(taken_first: Ints, taken: Times, link: int, start: int, busy: int) -> int:
     """When the reservation ends that keeps a link from a transfer, or 0."""
-    for span in range(wires.taken_first[link], wires.taken_first[link + 1]):
-        low, high = wires.taken[span, 0], wires.taken[span, 1]
+    for span in range(taken_first[link], taken_first[link + 1]):
+        low, high = taken[span, 0], taken[span, 1]
         if low < start + busy and start < high:
             return high
         if low >= start + busy:

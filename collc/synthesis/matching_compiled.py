@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +21,17 @@ Words = NDArray[np.uint64]
 
 FOREVER = 1 << 62
 
+SOME = 1 << 17
+"""Transfers between two questions whether to stop."""
 
-def compiled_rows(problem: CopyProblem, levels: Levels, rule: EventRule, limit: int | None = None) -> Rows | None:
+
+def compiled_rows(
+    problem: CopyProblem,
+    levels: Levels,
+    rule: EventRule,
+    limit: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Rows | None:
     """As event_rows, and with the same result."""
     from collc.kernels import matching_events as kernels
 
@@ -30,90 +40,86 @@ def compiled_rows(problem: CopyProblem, levels: Levels, rule: EventRule, limit: 
         random.Random(rule.seed).shuffle(names)
     name = np.array(names, np.int64)
     back = np.argsort(name)
+    number = np.lexsort((np.array(levels.level), problem.network.target))
     given = _given(problem, name)
-    wires = _wires(problem, levels, back, given)
-    state = _state(problem, levels, name, given)
-    end = kernels.run(wires, state, rule.fifo, rule.deadline, FOREVER if limit is None else limit)
-    if end == kernels.CLASHES:
+    wires = _wires(problem, levels, number, given)
+    state = _state(problem, levels, number, name, given)
+    kernels.begin(wires, state)
+    verdict = kernels.RUNNING
+    while verdict == kernels.RUNNING:
+        if stop():
+            return None
+        verdict = kernels.run(wires, state, rule.fifo, rule.deadline, FOREVER if limit is None else limit, SOME)
+    if verdict == kernels.CLASHES:
         raise AssertionError("a wanted chunk cannot be reached")
-    if end == kernels.TOO_LONG:
+    if verdict == kernels.TOO_LONG:
         return None
-    return Rows(back[state.row[:, 0]].astype(np.int32), state.row[:, 1], state.start, int(end))
+    chunk, link = (state.transfer[:, column] for column in (kernels.CHUNK, kernels.LINK))
+    return Rows(back[chunk].astype(np.int32), number[link].astype(np.int32), state.start, int(state.tally[kernels.END]))
 
 
 def _given(problem: CopyProblem, name: Times) -> Times:
-    """int64[preconditions, 3]: (release, device, chunk), by chunk as renamed, then by device."""
-    sizes = problem.sets.sizes[problem.pre]
-    chunk = np.repeat(np.arange(problem.count), sizes)
-    first = np.repeat(problem.sets.offsets[problem.pre] - (np.cumsum(sizes) - sizes), sizes)
-    device = problem.sets.members[first + np.arange(len(chunk))].astype(np.int64)
-    order = np.lexsort((device, name[chunk]))
-    found: Times = np.stack([problem.release[chunk], device, name[chunk]], axis=1).astype(np.int64)
+    """int64[preconditions, 3]: (release, device, chunk), by release, then by chunk as renamed, then by device."""
+    device, chunk = problem.held
+    release = problem.release[chunk]
+    order = np.lexsort((device, name[chunk], release))
+    found: Times = np.stack([release, device, name[chunk]], axis=1).astype(np.int64)
     return np.ascontiguousarray(found[order])
 
 
-def _wires(problem: CopyProblem, levels: Levels, back: Times, given: Times) -> Wires:
+def _wires(problem: CopyProblem, levels: Levels, number: Times, given: Times) -> Wires:
     from collc.kernels.matching_events import Wires
 
     network = problem.network
-    level = np.array(levels.level, np.int32)
-    number = np.lexsort((np.arange(len(level)), level, network.target)).astype(np.int32)
-    first = np.searchsorted(network.target[number], np.arange(problem.devices + 1)).astype(np.int32)
     pairs = np.unique(network.source.astype(np.int64) * problem.devices + network.target)
-    ahead_first = np.searchsorted(pairs // problem.devices, np.arange(problem.devices + 1)).astype(np.int32)
-    spans = [problem.reserved.get(link, []) for link in range(network.link_count)]
-    taken_first = np.concatenate([[0], np.cumsum([len(s) for s in spans])]).astype(np.int32)
-    taken = np.array([span for some in spans for span in some], np.int64).reshape(-1, 2)
+    spans = [problem.reserved.get(link, []) for link in number.tolist()]
     return Wires(
-        first,
-        number,
-        network.source.astype(np.int32),
-        network.target.astype(np.int32),
-        network.kind.astype(np.int32),
-        level,
-        ahead_first,
-        (pairs % problem.devices).astype(np.int32),
-        np.array(levels.component, np.int32),
-        np.ascontiguousarray(problem.busy, np.int64),
-        np.ascontiguousarray(problem.total, np.int64),
-        problem.size_of[back].astype(np.int32),
-        taken_first,
-        taken,
-        given,
+        first=network.in_links[0],
+        ahead_first=np.searchsorted(pairs // problem.devices, np.arange(problem.devices + 1)).astype(np.int32),
+        ahead=(pairs % problem.devices).astype(np.int32),
+        component=np.array(levels.component, np.int32),
+        duration=np.concatenate([problem.total.ravel(), problem.busy.ravel()]).astype(np.int64),
+        sizes=problem.total.shape[1],
+        taken_first=np.concatenate([[0], np.cumsum([len(some) for some in spans])]).astype(np.int32),
+        taken=np.array([span for some in spans for span in some], np.int64).reshape(-1, 2),
+        given=given,
     )
 
 
-def _state(problem: CopyProblem, levels: Levels, name: Times, given: Times) -> State:
+def _state(problem: CopyProblem, levels: Levels, number: Times, name: Times, given: Times) -> State:
     from collc.kernels.matching_events import State
 
-    devices, links, depth = problem.devices, problem.network.link_count, len(levels.component)
+    network, devices, links = problem.network, problem.devices, problem.network.link_count
     wanted = np.zeros((devices, problem.count), np.bool_)
-    for number in np.unique(problem.want).tolist():
-        wanted[np.ix_(problem.sets[number], name[problem.want == number])] = True
+    for group in np.unique(problem.want).tolist():
+        wanted[np.ix_(problem.sets[group], name[problem.want == group])] = True
     wanted[given[:, 1], given[:, 2]] = False
     need = _words(wanted)
     lacks = wanted.sum(axis=1).astype(np.int64)
     room = lacks + np.bincount(given[:, 1], minlength=devices)
-    order_first = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
-    events = len(given) + problem.missing + links
-    widest = int(np.bincount(problem.network.target, minlength=devices).max())
+    base = np.cumsum(room) - room
+    rank = np.array(levels.level, np.int64)
+    link = np.zeros((links, 7), np.int64)
+    link[:, :4] = np.stack([network.source, network.target, network.kind, rank], axis=1)[number]
+    chunk = np.zeros((problem.count, 2), np.int32)
+    chunk[name, 0] = problem.size_of
+    sets = np.zeros((2 + len(levels.component), *need.shape), np.uint64)
+    sets[1] = need
+    queues = 2 * problem.total.size
     return State(
-        np.zeros_like(need),
-        need,
-        lacks,
-        np.zeros((depth, *need.shape), np.uint64),
-        np.zeros(int(order_first[-1]), np.int32),
-        order_first,
-        np.zeros(devices, np.int32),
-        np.zeros(links, np.int64),
-        np.zeros((2, links), np.int32),
-        np.zeros(problem.count, np.int32),
-        np.zeros((widest + 2, need.shape[1]), np.uint64),
-        np.zeros((problem.missing, 2), np.int32),
-        np.zeros(problem.missing, np.int64),
-        np.zeros(events, np.int32),
-        np.zeros(events, np.int32),
-        np.full((2, *problem.busy.shape, 2), -1, np.int64),
+        tally=np.zeros(7, np.int64),
+        link=link,
+        device=np.stack([base, np.zeros(devices, np.int64), lacks], axis=1).astype(np.int64),
+        chunk=chunk,
+        transfer=np.zeros((problem.missing, 4), np.int32),
+        start=np.zeros(problem.missing, np.int64),
+        queue=np.full((queues, 2), -1, np.int32),
+        heap=np.zeros((queues + links + 1, 2), np.int64),
+        due=np.zeros(queues // 2, np.int32),
+        woken=np.zeros(-(-devices // 64), np.uint64),
+        sets=sets,
+        order=np.zeros(int(room.sum()), np.int32),
+        exact=np.zeros((int(np.diff(network.in_links[0]).max()) + 2, need.shape[1]), np.uint64),
     )
 
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.matching import CopyProblem
+from collc.synthesis.matching import CopyProblem, members_of
 
 T = TypeVar("T")
 Ints = NDArray[np.int32]
@@ -150,7 +150,7 @@ class _Engine:
         by_name = sorted(range(problem.count), key=names.__getitem__)
         self._back = by_name
         for device, bits in enumerate(need):
-            self._need[device] = sum(1 << names[c] for c in _members(bits))
+            self._need[device] = sum(1 << names[c] for c in members_of(bits))
         self._times: list[int] = []
         self._arrivals: dict[int, list[tuple[int, int]]] = {}
         self._freed: dict[int, list[int]] = {}
@@ -315,12 +315,3 @@ class _Engine:
             if low >= start + busy:
                 break
         return 0
-
-
-def _members(bits: int) -> list[int]:
-    found: list[int] = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from collc.synthesis.matching import CopyProblem
+from collc.synthesis.matching import CopyProblem, members_of
 
 Row = list[int]
 """A chunk number, or -1, for each link."""
@@ -71,7 +71,7 @@ def chosen_steps(problem: CopyProblem, choose: Choose, rng: random.Random | None
     have, need = (_renumbered(bits, names) for bits in problem.bits())
     spread = [0] * problem.count
     for bits in have:
-        for chunk in _members(bits):
+        for chunk in members_of(bits):
             spread[chunk] += 1
     rare = [0] * (problem.devices + 1)
     for chunk, holders in enumerate(spread):
@@ -201,13 +201,4 @@ def _place(bit: int, candidates: list[int], chosen: list[int], seen: set[int]) -
 def _renumbered(sets: list[int], names: list[int]) -> list[int]:
     if all(old == new for old, new in enumerate(names)):
         return sets
-    return [sum(1 << names[chunk] for chunk in _members(bits)) for bits in sets]
-
-
-def _members(bits: int) -> list[int]:
-    found: list[int] = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found
+    return [sum(1 << names[chunk] for chunk in members_of(bits)) for bits in sets]

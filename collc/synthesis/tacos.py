@@ -146,11 +146,15 @@ def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio where times differ."""
     levels = levels_of(problem)
-    plan_rows = event_rows if problem.devices <= SMALL else compiled_rows
+
+    def plan_rows(rule: EventRule, limit: int | None) -> Rows | None:
+        if problem.devices <= SMALL:
+            return event_rows(problem, levels, rule, limit)
+        return compiled_rows(problem, levels, rule, limit, effort.stop)
 
     def attempt(rule: EventRule) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = plan_rows(problem, levels, rule, None if best is None else best - 1)
+            rows = plan_rows(rule, None if best is None else best - 1)
             return None if rows is None else (_rows(problem, rows), rows.end)
 
         return _Attempt("fifo" if rule.fifo else "fewest alternatives", plan)

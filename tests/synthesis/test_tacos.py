@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.diagnostics import NoSchedule, SourceError
+from collc.synthesis import matching_compiled
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.matching import copy_problem
 from collc.synthesis.matching_compiled import compiled_rows
@@ -235,8 +236,9 @@ def test_sparse_demands_work_too(make):
     st.sampled_from([0, 10**8, 10**10]),
     st.sampled_from([None, 1, 2]),
     st.booleans(),
+    st.sampled_from([0, 1, 1 << 17]),
 )
-def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadline, seed, busy):
+def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadline, seed, busy, some):
     net, demand = problem
     task = task_of(net, demand, model)
     if busy:
@@ -245,7 +247,9 @@ def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadlin
         task = replace(task, reserved=taken, release=release)
     problem = copy_problem(task)
     levels, rule = levels_of(problem), EventRule(fifo, deadline, seed)
-    plain, compiled = event_rows(problem, levels, rule), compiled_rows(problem, levels, rule)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching_compiled, "SOME", some)
+        plain, compiled = event_rows(problem, levels, rule), compiled_rows(problem, levels, rule)
     assert plain is not None
     assert compiled is not None
     assert plain.end == compiled.end
@@ -253,6 +257,21 @@ def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadlin
         assert np.array_equal(a, b)
     if plain.end:
         assert compiled_rows(problem, levels, rule, plain.end - 1) is None
+
+
+def test_stop_within_an_attempt_where_times_differ(monkeypatch):
+    monkeypatch.setattr(matching_compiled, "SOME", 100)
+    net = ring_fc_switch(17, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
+    task = task_of(net, all_gather(net.npus.tolist()))
+    asked = []
+
+    def stop() -> bool:
+        asked.append(None)
+        return len(asked) > 5
+
+    with pytest.raises(NoSchedule):
+        tacos(task, Effort(stop=stop))
+    assert len(asked) == 7  # again before the next attempt
 
 
 def test_large_networks_take_the_compiled_events():
