@@ -13,11 +13,16 @@ from collc.msccl.progress import CAPACITY
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to run the stages. merged: chunks of one step at most. reuse: whether chunks share scratch slots."""
+    """One way to run the stages.
+
+    merged: chunks of one step at most. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait for
+    one another so as to send over a link in the order of the schedule.
+    """
 
     policy: Policy
     merged: int
     reuse: bool = True
+    in_turn: bool = False
 
 
 def attempts(options: MscclOptions) -> Iterator[Attempt]:
@@ -33,12 +38,16 @@ def attempts(options: MscclOptions) -> Iterator[Attempt]:
 
 def wider(options: MscclOptions, channels: int) -> Iterator[Attempt]:
     """Ways for programs that take longer than their schedule: on more connections, so that more is in flight."""
-    colors = 2
-    while colors <= channels:
-        for share in (True, False):
-            for most in _counts(options):
-                yield Attempt(Policy(colors=colors, share=share), most)
-        colors *= 2
+    for colors in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        if colors > channels:
+            break
+        shared, apart = Policy(colors=colors), Policy(colors=colors, share=False)
+        for most in _counts(options):
+            yield Attempt(shared, most)
+        yield Attempt(shared, MOST_CHUNKS, in_turn=True)
+        yield Attempt(apart, MOST_CHUNKS, in_turn=True)
+        yield Attempt(apart, 1, in_turn=True)
+        yield Attempt(apart, 1, reuse=False, in_turn=True)
 
 
 def _counts(options: MscclOptions) -> Iterator[int]:

@@ -27,15 +27,17 @@ _BASES: Final = {"i": 0, "o": 1 << 20, "s": 2 << 20}
 """Where the slots of each buffer are numbered from; a buffer is shorter (`limits`)."""
 
 
-def depend(program: Program, by_messages: bool = False) -> Program:
+def depend(program: Program, by_messages: bool = False, in_turn: bool = False) -> Program:
     """The program whose steps wait for one another where they must; its threadblocks are final.
 
     by_messages: whether messages order what their senders and receivers do, as those of MSCCL do with Simple.
+    in_turn: whether threadblocks that send over the same link do so in the order of the schedule. Without, a message
+    that is there early may take the link from one that others wait for.
     """
     waits: dict[int, dict[Point, list[Point]]] = {gpu.rank: {} for gpu in program.gpus}
     together = by_messages and program.protocol is Protocol.SIMPLE and _few(program)
     for group in [program.gpus] if together else [(gpu,) for gpu in program.gpus]:
-        _follow(program, group, waits)
+        _follow(program, group, waits, in_turn)
     return replace(program, gpus=tuple(_final(gpu, waits[gpu.rank]) for gpu in program.gpus))
 
 
@@ -105,7 +107,7 @@ class _Walk:
     begun: dict[int, _Clock] = field(default_factory=dict[int, "_Clock"])
 
 
-def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, list[Point]]]) -> None:
+def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, list[Point]]], in_turn: bool) -> None:
     """Find what each step of some GPUs has to wait for."""
     names = [(gpu.rank, number) for gpu in gpus for number in range(len(gpu.threadblocks))]
     columns = {name: column for column, name in enumerate(names)}
@@ -122,12 +124,18 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
     )
     accesses = {gpu.rank: _accesses(program, gpu) for gpu in gpus}
     latest: dict[int, int] = {}
+    taken: dict[int, int] = {}
     for number, (_, rank, threadblock, position) in enumerate(rows):
         step = program.gpus[rank].threadblocks[threadblock].steps[position]
         if position:
             walk.done[number] = walk.done[latest[walk.column[number]]]
         latest[walk.column[number]] = number
-        wanted = _wanted(walk, number, step, accesses[rank].before(step, number))
+        before = accesses[rank].before(step, number)
+        if in_turn and step.send >= 0:
+            link = program.messages[step.send].path[0]
+            before.add(taken.get(link, number))
+            taken[link] = number
+        wanted = _wanted(walk, number, step, before)
         if wanted:
             waits[rank][walk.place[number]] = wanted
 

@@ -53,7 +53,7 @@ _TRIED: Final = 60_000
 _GOOD: Final = Fraction(103, 100)
 """A program's time over its schedule's with which to be content."""
 
-_GAIN: Final = Fraction(99, 100)
+_GAIN: Final = Fraction(97, 100)
 """What another way must reach of the time of the best before it is taken."""
 
 
@@ -202,7 +202,7 @@ class _Stages:
             program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)
             self.watch("assign", program)
             if longest(program) <= limits.steps or colors >= limits.channels:
-                program = self.finished(program, attempt.reuse)
+                program = self.finished(program, attempt)
             steps = longest(program)
             if steps <= limits.steps or colors >= limits.channels:
                 break
@@ -212,17 +212,16 @@ class _Stages:
             raise broken[0].error()
         return program
 
-    def finished(self, program: Program, reuse: bool) -> Program:
+    def finished(self, program: Program, attempt: Attempt) -> Program:
         """The program after the stages that follow `assign`."""
-        for name, stage in (("place", place if reuse else None), ("repeat", repeat), ("depend", _depend)):
-            if stage is not None:
-                program = stage(program)
-                self.watch(name, program)
+        if attempt.reuse:
+            program = place(program)
+            self.watch("place", program)
+        program = repeat(program)
+        self.watch("repeat", program)
+        program = depend(program, by_messages=True, in_turn=attempt.in_turn)
+        self.watch("depend", program)
         return program
-
-
-def _depend(program: Program) -> Program:
-    return depend(program, by_messages=True)
 
 
 def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
