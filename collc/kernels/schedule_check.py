@@ -1,5 +1,7 @@
 """The hot loops of the schedule check: overlaps on links, and which chunks are plainly right."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -45,36 +47,59 @@ def by_chunk(chunk: Ints, chunks: int) -> tuple[Times, Ints]:
     return offsets, rows
 
 
+class Moves(NamedTuple):
+    """The transfers of all chunks, and how long they take on each kind of link, for chunks of one size (total)."""
+
+    link: Ints
+    start: Times
+    reduce: Flags
+    source: Ints
+    target: Ints
+    total: Times
+    kind: Ints
+    npus: int
+
+
+class Marks(NamedTuple):
+    """What is known of each device for one chunk; it holds where seen[device] is the chunk.
+
+    held: first arrival of a copy. into, out: transfers. first, last: arrivals of partials. sent: start of the one send
+    of a partial. part[device] == chunk: it takes part in the tree.
+    """
+
+    seen: Times
+    held: Times
+    into: Times
+    out: Times
+    first: Times
+    last: Times
+    sent: Times
+    part: Times
+
+
 @njit(cache=True)
-def _copied(
-    rows: Ints,
-    link: Ints,
-    start: Times,
-    reduce: Flags,
-    source: Ints,
-    target: Ints,
-    total: Times,
-    kind: Ints,
-    npus: int,
-    pre: Ints,
-    post: Ints,
-    seen: Times,
-    held: Times,
-    into: Times,
-    out: Times,
-    tag: int,
-) -> bool:
+def _marks(devices: int) -> Marks:
+    seen, part = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
+    held, first = np.empty(devices, np.int64), np.empty(devices, np.int64)
+    last, sent = np.empty(devices, np.int64), np.empty(devices, np.int64)
+    into, out = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
+    return Marks(seen, held, into, out, first, last, sent, part)
+
+
+@njit(cache=True)
+def _copied(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: int) -> bool:
     """Whether a copy chunk is plainly right; `held` gets when each device first has it."""
+    seen, held, into, out = marks.seen, marks.held, marks.into, marks.out
     for device in pre:
         seen[device], held[device] = tag, -1
         into[device] = 0
     for row in rows:
-        on = link[row]
-        taken = total[kind[on]]
-        if taken <= 0 or reduce[row]:
+        on = moves.link[row]
+        taken = moves.total[moves.kind[on]]
+        if taken <= 0 or moves.reduce[row]:
             return False
-        device = target[on]
-        arrival = start[row] + taken
+        device = moves.target[on]
+        arrival = moves.start[row] + taken
         if seen[device] != tag:
             seen[device], held[device] = tag, arrival
             into[device], out[device] = 0, 0
@@ -82,10 +107,10 @@ def _copied(
             held[device] = arrival
         into[device] += 1
     for row in rows:
-        device = source[link[row]]
-        if seen[device] != tag or held[device] > start[row]:
+        device = moves.source[moves.link[row]]
+        if seen[device] != tag or held[device] > moves.start[row]:
             return False
-        if device >= npus:
+        if device >= moves.npus:
             out[device] += 1
             if out[device] > 1 or into[device] > 1:
                 return False
@@ -96,108 +121,83 @@ def _copied(
 
 
 @njit(cache=True)
-def _note(
-    device: int, tag: int, seen: Times, held: Times, into: Times, out: Times, first: Times, last: Times, sent: Times
-) -> int:
-    """Begin a device's record for a chunk; 1 where it is new."""
-    if seen[device] == tag:
-        return 0
-    seen[device] = tag
-    held[device], first[device], last[device], sent[device] = NEVER, NEVER, -1, -1
-    into[device], out[device] = 0, 0
-    return 1
+def _note(device: int, tag: int, marks: Marks) -> None:
+    """Begin a device's record for a chunk."""
+    if marks.seen[device] != tag:
+        marks.seen[device] = tag
+        marks.held[device], marks.first[device] = NEVER, NEVER
+        marks.last[device], marks.sent[device] = -1, -1
+        marks.into[device], marks.out[device] = 0, 0
 
 
 @njit(cache=True)
-def _in_order(
-    rows: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints, total: Times, kind: Ints,
-    npus: int, held: Times, into: Times, out: Times, first: Times, last: Times, root: int,
-) -> bool:  # fmt: skip
-    """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
+def _root(rows: Ints, moves: Moves, pre: Ints, marks: Marks, tag: int) -> int:
+    """Note all transfers of a reduction; the device to which a tree of partials leads, -1 where there is no tree."""
+    nodes, senders, rest = len(pre), 0, 0
+    for device in pre:
+        _note(device, tag, marks)
+        marks.part[device], marks.first[device] = tag, -1
+        rest += device
     for row in rows:
-        on = link[row]
-        a, b = source[on], target[on]
+        on = moves.link[row]
+        taken = moves.total[moves.kind[on]]
+        if taken <= 0:
+            return -1
+        a, b = moves.source[on], moves.target[on]
+        _note(a, tag, marks)
+        _note(b, tag, marks)
+        arrival = moves.start[row] + taken
+        marks.into[b] += 1
+        marks.out[a] += 1
+        if not moves.reduce[row]:
+            marks.held[b] = min(marks.held[b], arrival)
+            continue
         for device in (a, b):
-            if device >= npus and (into[device] != 1 or out[device] != 1):
+            if marks.part[device] != tag:
+                marks.part[device] = tag
+                nodes += 1
+                rest += device
+        if marks.sent[a] >= 0:
+            return -1
+        marks.sent[a] = moves.start[row]
+        senders += 1
+        rest -= a
+        marks.first[b] = min(marks.first[b], arrival)
+        marks.last[b] = max(marks.last[b], arrival)
+    # All but one have sent: what is left of the sum of the numbers is that one's.
+    return rest if nodes - senders == 1 and rest < moves.npus else -1
+
+
+@njit(cache=True)
+def _in_order(rows: Ints, moves: Moves, marks: Marks, root: int) -> bool:
+    """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
+    held, first, last = marks.held, marks.first, marks.last
+    for row in rows:
+        on = moves.link[row]
+        a, b = moves.source[on], moves.target[on]
+        begin = moves.start[row]
+        for device in (a, b):
+            if device >= moves.npus and (marks.into[device] != 1 or marks.out[device] != 1):
                 return False
-        if reduce[row]:
-            if first[a] > start[row] or last[a] > start[row] or held[a] <= start[row]:
+        if moves.reduce[row]:
+            if first[a] > begin or last[a] > begin or held[a] <= begin:
                 return False
-            if held[b] <= start[row] + total[kind[on]]:
+            if held[b] <= begin + moves.total[moves.kind[on]]:
                 return False
-        elif held[a] > start[row] and not (a == root and last[root] <= start[row]):
+        elif held[a] > begin and not (a == root and last[root] <= begin):
             return False
     return True
 
 
 @njit(cache=True)
-def _reduced(
-    rows: Ints,
-    link: Ints,
-    start: Times,
-    reduce: Flags,
-    source: Ints,
-    target: Ints,
-    total: Times,
-    kind: Ints,
-    npus: int,
-    pre: Ints,
-    post: Ints,
-    seen: Times,
-    held: Times,
-    into: Times,
-    out: Times,
-    tag: int,
-    first: Times,
-    last: Times,
-    sent: Times,
-    part: Times,
-) -> bool:
-    """Whether a reduction is plainly right: a tree of partials to one root, then copies of what the root has.
-
-    held: first arrival of a copy. first, last: of partials. sent: start of the one send of a partial.
-    part[device] == tag: it takes part in the tree.
-    """
-    nodes, senders, total_id = 0, 0, 0
-    for device in pre:
-        _note(device, tag, seen, held, into, out, first, last, sent)
-        part[device], first[device] = tag, -1
-        nodes += 1
-        total_id += device
-    for row in rows:
-        on = link[row]
-        taken = total[kind[on]]
-        if taken <= 0:
-            return False
-        a, b = source[on], target[on]
-        _note(a, tag, seen, held, into, out, first, last, sent)
-        _note(b, tag, seen, held, into, out, first, last, sent)
-        arrival = start[row] + taken
-        into[b] += 1
-        out[a] += 1
-        if not reduce[row]:
-            held[b] = min(held[b], arrival)
-            continue
-        for device in (a, b):
-            if part[device] != tag:
-                part[device] = tag
-                nodes += 1
-                total_id += device
-        if sent[a] >= 0:
-            return False
-        sent[a] = start[row]
-        senders += 1
-        total_id -= a
-        first[b] = min(first[b], arrival)
-        last[b] = max(last[b], arrival)
-    if nodes - senders != 1 or total_id >= npus:
-        return False
-    root = total_id
-    if not _in_order(rows, link, start, reduce, source, target, total, kind, npus, held, into, out, first, last, root):
+def _reduced(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: int) -> bool:
+    """Whether a reduction is plainly right: a tree of partials to one root, then copies of what the root has."""
+    root = _root(rows, moves, pre, marks, tag)
+    if root < 0 or not _in_order(rows, moves, marks, root):
         return False
     missing = 0
     for device in post:
-        missing += device != root and (seen[device] != tag or held[device] == NEVER)
+        missing += device != root and (marks.seen[device] != tag or marks.held[device] == NEVER)
     return missing == 0
 
 
@@ -227,29 +227,20 @@ def screen(
     hold: int64[rows] or empty; for a row that leaves a switch, when its chunk came there.
     """
     doubtful = np.zeros(len(op), np.uint8)
-    seen, part = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
-    held, first = np.empty(devices, np.int64), np.empty(devices, np.int64)
-    last, sent = np.empty(devices, np.int64), np.empty(devices, np.int64)
-    into, out = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
+    marks = _marks(devices)
     for chunk in range(len(op)):
         rows = order[offsets[chunk] : offsets[chunk + 1]]
         before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
         after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
-        column = total[:, size_of[chunk]]
+        moves = Moves(link, start, reduce, source, target, total[:, size_of[chunk]], kind, npus)
         if op[chunk] == 0:
-            right = _copied(
-                rows, link, start, reduce, source, target, column, kind, npus, before, after, seen, held, into, out,
-                chunk,
-            )  # fmt: skip
+            right = _copied(rows, moves, before, after, marks, chunk)
         else:
-            right = _reduced(
-                rows, link, start, reduce, source, target, column, kind, npus, before, after, seen, held, into, out,
-                chunk, first, last, sent, part,
-            )  # fmt: skip
+            right = _reduced(rows, moves, before, after, marks, chunk)
         doubtful[chunk] = not right
         if right and len(hold):
             for row in rows:
                 device = source[link[row]]
                 if device >= npus:
-                    hold[row] = first[device] if reduce[row] else held[device]
+                    hold[row] = marks.first[device] if reduce[row] else marks.held[device]
     return doubtful

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import StepSchedule
 from collc.verification.chunk_check import ChunkCheck
@@ -70,30 +71,18 @@ def _screened(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.intp], NDArray[np.int64]]:
     """Rows by chunk, the chunks that need the exact check, and places in buffers of the other ones."""
     from collc.kernels.schedule_check import by_chunk, screen
+    from collc.kernels.sum_check import rescreen
 
     network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(rows.chunk, len(table))
     hold = np.full(len(rows) if network.switch_count else 0, -1, np.int64)
-    flags: NDArray[np.uint8] = screen(
-        offsets,
-        order,
-        rows.link,
-        rows.start,
-        rows.reduce,
-        network.source,
-        network.target,
-        rows.clock.total,
-        rows.clock.size_of,
-        rows.clock.kind,
-        network.npu_count,
-        network.device_count,
-        table.op,
-        table.pre,
-        table.post,
-        table.sets.offsets,
-        table.sets.members,
-        hold,
-    )
+    moves = (offsets, order, rows.link, rows.start, rows.reduce, network.source, network.target)
+    times = (rows.clock.total, rows.clock.size_of, rows.clock.kind, network.npu_count, network.device_count)
+    holders = (table.pre, table.post, table.sets.offsets, table.sets.members)
+    flags: NDArray[np.uint8] = screen(*moves, *times, table.op, *holders, hold)
+    sums = np.flatnonzero(flags & (table.op != Op.COPY))
+    if len(sums):
+        flags[sums] = rescreen(sums, *moves, *times, *holders)
     if module.planned is not None:
         flags[:] = 1
     leaving = np.flatnonzero(hold >= 0)

@@ -1,0 +1,116 @@
+"""Reductions carried out with contributions as bits, for those that lead along no single tree."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Times = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Bits = NDArray[np.uint64]
+
+LATEST = 2**61
+"""Picoseconds up to which an arrival and a flag fit into one number."""
+
+
+@njit(cache=True)
+def _arrive(value: Bits, brought: Bits, reduce: bool) -> bool:
+    """Take something in; whether every contribution comes once."""
+    for word in range(len(brought)):
+        if reduce and value[word] & brought[word]:
+            return False
+        value[word] = value[word] | brought[word] if reduce else brought[word]
+    return True
+
+
+@njit(cache=True)
+def _leaves(value: Bits, full: Bits, reduce: bool) -> bool:
+    """Whether there is something to send, and all of it where it is sent as final."""
+    some, complete = False, True
+    for word in range(len(full)):
+        some |= value[word] != 0
+        complete &= value[word] == full[word]
+    return some and (reduce or complete)
+
+
+@njit(cache=True)
+def _begin(device: int, tag: int, seen: Times, value: Bits) -> None:
+    if seen[device] != tag:
+        seen[device] = tag
+        value[device, :] = 0
+
+
+@njit(cache=True)
+def _arrivals(rows: Ints, link: Ints, start: Times, reduce: Flags, total: Times, kind: Ints) -> tuple[Times, Times]:
+    """When the chunk of each row is there, and the rows in that order, copies first; empty where times do not serve."""
+    arrival, key = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    for place, row in enumerate(rows):
+        taken = total[kind[link[row]]]
+        arrival[place] = start[row] + taken
+        if taken <= 0 or arrival[place] >= LATEST:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        key[place] = 2 * arrival[place] + reduce[row]
+    return arrival, np.argsort(key, kind="mergesort")
+
+
+@njit(cache=True)
+def added_up(
+    rows: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints, total: Times, kind: Ints,
+    npus: int, pre: Ints, post: Ints, seen: Times, value: Bits, tag: int,
+) -> bool:  # fmt: skip
+    """Whether a reduction between NPUs is right: every transfer at its time, every contribution once.
+
+    seen: int64[devices], value: uint64[devices, words]: what each device has, where seen[device] == tag.
+    """
+    words = (len(pre) + 63) // 64
+    full, carried = np.zeros(words, np.uint64), np.empty((len(rows), words), np.uint64)
+    for number, device in enumerate(pre):
+        _begin(device, tag, seen, value)
+        value[device, number // 64] = np.uint64(1) << np.uint64(number % 64)
+        full[number // 64] |= value[device, number // 64]
+    arrival, order = _arrivals(rows, link, start, reduce, total, kind)
+    if len(order) < len(rows):
+        return False
+    come = 0
+    for place in range(len(rows) + 1):
+        now = start[rows[place]] if place < len(rows) else np.iinfo(np.int64).max
+        while come < len(rows) and arrival[order[come]] <= now:
+            row = rows[order[come]]
+            if not _arrive(value[target[link[row]], :words], carried[order[come]], reduce[row]):
+                return False
+            come += 1
+        if place < len(rows):
+            on = link[rows[place]]
+            if source[on] >= npus or target[on] >= npus:
+                return False
+            _begin(source[on], tag, seen, value)
+            _begin(target[on], tag, seen, value)
+            carried[place] = value[source[on], :words]
+            if not _leaves(carried[place], full, reduce[rows[place]]):
+                return False
+    missing = 0
+    for device in post:
+        missing += seen[device] != tag or not _leaves(value[device, :words], full, False)
+    return missing == 0
+
+
+@njit(cache=True)
+def rescreen(
+    doubtful: Times, offsets: Times, order: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints,
+    total: Times, size_of: Ints, kind: Ints, npus: int, devices: int, pre: Ints, post: Ints, sets: Times, members: Ints,
+) -> NDArray[np.uint8]:  # fmt: skip
+    """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check."""
+    found = np.ones(len(doubtful), np.uint8)
+    owner, value = np.full(devices, -1, np.int64), np.empty((devices, 0), np.uint64)
+    for place, chunk in enumerate(doubtful):
+        rows = order[offsets[chunk] : offsets[chunk + 1]]
+        before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
+        after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
+        if value.shape[1] * 64 < len(before):
+            value = np.zeros((devices, (len(before) + 63) // 64), np.uint64)
+            owner[:] = -1
+        column = total[:, size_of[chunk]]
+        found[place] = len(before) == 0 or not added_up(
+            rows, link, start, reduce, source, target, column, kind, npus, before, after, owner, value, chunk
+        )
+    return found
