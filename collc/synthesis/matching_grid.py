@@ -89,13 +89,13 @@ def _arrays(problem: CopyProblem, sweep: Sweep, remember: bool) -> tuple[Wires, 
     back = np.lexsort((np.arange(count), holder))
     place = np.empty(count, np.int64)
     place[back] = np.arange(count)
-    name = blank_grid(1, count, int(problem.chunk.max(initial=0)) + 1)[0]
+    highest = int(problem.chunk.max(initial=0)) + 1
+    name, order = blank_grid(1, count, highest)[0], blank_grid(devices, count, highest)
     name[:] = problem.chunk[back]
     have = np.zeros((devices, -(-count // 8)), np.uint8)
     _mark(have, device, place[chunk])
     closed = have.copy() if remember else have
     _close(problem, place, closed)
-    order = np.zeros_like(name, shape=(devices, count))
     length = np.zeros((sweep.depth + 1, devices), np.int32)
     length[0] = np.bincount(device, minlength=devices)
     opens = np.cumsum(length[0]) - length[0]

@@ -167,6 +167,20 @@ class StepSchedule(Schedule):
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(row != self.none)) for row in self.chunk)
 
+    def collective_time(self, network: Network, demand: Demand) -> int:
+        """See Schedule; looks only at the last steps."""
+        clock = Clock.of(network, demand, self.model)
+        longest, end = int(clock.total.max(initial=0)), 0
+        for number in range(len(self.chunk) - 1, -1, -1):
+            if end and number * self.step + longest <= end:
+                break
+            row = self.chunk[number]
+            link = np.flatnonzero(row != self.none)
+            if len(link):
+                arrivals = clock.total[clock.kind[link], clock.size_of[row[link]]]
+                end = max(end, number * self.step + int(arrivals.max()))
+        return end
+
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See Schedule."""
         per = max(1, rows // max(1, self.chunk.shape[1]))
