@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Protocol
 
 from collc.diagnostics import CheckFailed, Diagnostic, SourceError, Span
 from collc.synthesis.task import Effort, Task
-from collc.ten.module import Module
+from collc.ten.module import Module, ParetoPoint
 from collc.ten.moves import Moves
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
@@ -167,15 +167,24 @@ class Exact(Way):
 
     def run(self, module: Module, context: Context) -> Module:
         """See Pass; the points are found first, and told in the notes."""
+        points, notes = self._points(module, context)
+        solved = Way.run(self, module, context)
+        if len(solved.phases) > 1 and module.schedule is None:
+            from collc.synthesis.exact_sums import shortened
+
+            solved = shortened(solved, self.effort(context))
+        return replace(solved, pareto=points, notes=(*solved.notes, *notes))
+
+    def _points(self, module: Module, context: Context) -> tuple[tuple[ParetoPoint, ...], list[str]]:
         if self.pareto is None:
-            return Way.run(self, module, context)
+            return (), []
         from collc.synthesis.exact_pareto import pareto_points, told
         from collc.synthesis.tacos import tacos
 
         effort = self.effort(context)
-        points = pareto_points(module, effort, self.pareto, self.extra_rounds or 0, lambda task: tacos(task, effort))
-        solved = Way.run(self, module, context)
-        return replace(solved, pareto=points, notes=(*solved.notes, *told(points)))
+        extra = self.extra_rounds or 0
+        points = pareto_points(module, effort, self.pareto, extra, lambda task: tacos(task, effort))
+        return points, told(points)
 
     def solve(self, task: Task, effort: Effort) -> Schedule:
         """See Way."""
@@ -231,14 +240,11 @@ class Overlapped(Synthesis):
 
     def run(self, module: Module, context: Context) -> Module:
         """See Pass."""
-        from collc.synthesis.overlapped import overlapped
+        from collc.synthesis.overlapped import overlap
 
-        if module.schedule is not None:
-            message = "'overlapped' plans whole schedules, and a run of this one is laid out by hand"
-            raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize auto', or one schedule per run"))
         effort = self.effort(context)
-        schedule = overlapped(module.network, module.demand, module.model, effort)
-        return replace(module.with_schedule(schedule, self.name), seed=effort.seed)
+        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
+        return replace(overlap(module, effort), algorithm=algorithm, seed=effort.seed)
 
 
 @dataclass(frozen=True, slots=True)

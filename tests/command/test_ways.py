@@ -79,6 +79,25 @@ def test_symmetric(compiled) -> None:
     assert "not symmetric" in err
 
 
+def test_overlapped(compiled) -> None:
+    code, schedule, _ = compiled(program("mesh2d(4, 4)", "all_reduce(t.npus, size: 16MiB)", "synthesize overlapped"))
+    assert (code, schedule["algorithm"]) == (0, "overlapped")
+    assert schedule["steps"] <= 17
+    code, _, err = compiled(program("switched(4)", "all_reduce(t.npus, size: 16MiB)", "synthesize overlapped"))
+    assert code == 1
+    assert "has switches" in err
+    code, _, err = compiled(program("ring(4)", "all_gather(t.npus, size: 16MiB)", "synthesize overlapped"))
+    assert code == 1
+    assert "nothing is to be reduced" in err
+
+
+def test_overlapped_plans_round_what_is_laid_out_by_hand(compiled) -> None:
+    by_hand = "all_gather(t.npus, size: 4MiB) using ring run all_reduce(t.npus, size: 4MiB)"
+    text = "import std.algorithms\n" + program("ring(4)", by_hand, "synthesize overlapped")
+    code, schedule, _ = compiled(text)
+    assert (code, schedule["algorithm"]) == (0, "ring+overlapped")
+
+
 def test_every_strategy_is_a_pass_with_its_options() -> None:
     assert set(WAYS) | {"fixed"} == set(STRATEGIES)
     for name, options in STRATEGIES.items():
