@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Final, cast
 
 from collc.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.files import drafting
@@ -26,6 +26,15 @@ from collc.ten.schedule import LinkModel
 LONGEST = 2**62
 """Picoseconds that a schedule may take: times are 64 bits wide."""
 
+_PLACED: Final = ("S", "C")
+"""Families of messages about how a schedule is sought: they stand at its `synthesize` where they have no place."""
+
+_BY_HAND: Final = {
+    "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
+    "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
+}
+"""By check, what to try where an algorithm by hand fails it; "" for all others."""
+
 
 @dataclass
 class Build:
@@ -39,6 +48,7 @@ class Build:
     progress: Callable[[float, str], None]
     show: Callable[[str], None]
     _known: ScheduleReport = field(init=False)
+    _cut: str = ""
 
     def report(self) -> ScheduleReport:
         """Synthesize, check and write; what goes wrong is in the report."""
@@ -59,7 +69,11 @@ class Build:
         except UsageError:
             raise
         except CollcError as error:
-            messages = (*self._known.diagnostics, *error.diagnostics)
+            placed = [
+                d if d.span or d.code[0] not in _PLACED else replace(d, span=request.strategy_span)
+                for d in error.diagnostics
+            ]
+            messages = (*self._known.diagnostics, *placed)
             self._known = replace(self._known, diagnostics=messages, exit=error.exit)
         return replace(self._known, seconds=time.perf_counter() - began)
 
@@ -123,11 +137,19 @@ class Build:
         settings = self.settings
         limit = self._option("time_limit", settings.time_limit)
         deadline = math.inf if limit is None else time.monotonic() + float(limit)
+
+        def stop() -> bool:
+            if interrupted():
+                self._cut = "stopped by Ctrl-C: this is the best schedule found until then"
+            elif time.monotonic() >= deadline:
+                self._cut = f"stopped at the time limit of {limit} s: this is the best schedule found until then"
+            return bool(self._cut)
+
         effort = Effort(
             seed=int(self._option("seed", settings.seed) or 0),
             trials=int(self._option("trials", settings.trials) or 1),
             threads=int(self._option("threads", settings.threads) or 1),
-            stop=lambda: interrupted() or time.monotonic() >= deadline,
+            stop=stop,
             progress=self.progress,
             time_limit=None if limit is None else float(limit),
         )
@@ -171,6 +193,10 @@ class Build:
         if module.schedule is None or module.phases:
             message = f"the pipeline leaves '{module.name}' without a schedule"
             raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
+        if module.planned is not None and self.settings.passes is None:
+            message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
+            hint = "give the others algorithms with 'using', or take another way: 'synthesize auto'"
+            raise SourceError(Diagnostic("S0307", message, request.strategy_span, hint=hint))
         if module.planned is not None:
             message = (
                 f"the pipeline lays out only {len(module.planned)} of the {len(request.runs)} runs of '{module.name}'"
@@ -206,7 +232,7 @@ class Build:
             bound_name=bound.name,
             algorithm=module.algorithm,
             seed=module.seed,
-            notes=module.notes,
+            notes=(*module.notes, self._cut) if self._cut else module.notes,
             pareto=module.pareto,
         )
         return replace(module, bound=bound)
@@ -215,13 +241,28 @@ class Build:
         from collc.verification import verify_schedule
 
         verdict = verify_schedule(module)
+        messages = self._at_runs(verdict.diagnostics)
         failed = [name for name, outcome in verdict.checks.items() if outcome == "failed"]
         if failed == ["congestion_free"] and self.request.allow_congestion:
             known = {**self._known.checks, **verdict.checks}
             self._known = replace(self._known, checks=known)
-            self._note({}, [replace(d, warning=True) for d in verdict.diagnostics])
+            self._note({}, [replace(d, warning=True) for d in messages])
         else:
-            self._note(verdict.checks, verdict.diagnostics)
+            self._note(verdict.checks, messages)
+
+    def _at_runs(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """What is wrong with an algorithm by hand, the first message of each check with the place and what to try."""
+        by_hand = [run for run in self.request.runs if run.moves is not None]
+        if not by_hand:
+            return list(messages)
+        span = by_hand[0].span if len(by_hand) == 1 else self.request.span
+        first = {message.code: number for number, message in reversed([*enumerate(messages)])}
+        return [
+            replace(m, span=m.span or span, hint=m.hint or _BY_HAND.get(m.message.partition(":")[0], _BY_HAND[""]))
+            if first[m.code] == number
+            else m
+            for number, m in enumerate(messages)
+        ]
 
     def _check_limits(self) -> None:
         known = self._known

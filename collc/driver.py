@@ -14,7 +14,7 @@ from collc.pipeline import make_pass, parse_pipeline
 from collc.report import CompileReport, ScheduleReport
 from collc.settings import Settings
 from collc.source.elaborate import load_program
-from collc.source.program import ScheduleRequest
+from collc.source.program import Program, ScheduleRequest
 from collc.wording import listed
 
 
@@ -40,7 +40,19 @@ def compile_file(
             progress((number + share) / len(program.schedules), f"{name}: {words}")
 
         reports.append(Build(request, _own(settings, request, len(program.schedules)), told, show).report())
-    return CompileReport(tuple(reports))
+    return CompileReport(tuple(reports), _left_out(program))
+
+
+def _left_out(program: Program) -> tuple[Diagnostic, ...]:
+    """Warnings: of designs, which are checked only, and where there is nothing to build."""
+    found = [
+        Diagnostic("U0208", f"design '{d.name}' is checked, but collc does not solve designs yet", d.span, warning=True)
+        for d in program.designs
+    ]
+    if not program.schedules and not found:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        found = [Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True)]
+    return tuple(found)
 
 
 def _own(settings: Settings, request: ScheduleRequest, schedules: int) -> Settings:

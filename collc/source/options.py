@@ -36,8 +36,8 @@ SEARCH: Final[Options] = {
     "trials": Option(INT, least=1),
     "threads": Option(INT, least=1),
     "link_model": LINK_MODEL,
+    "time_limit": Option(TIME, least=1),
 }
-TIMED: Final[Options] = {**SEARCH, "time_limit": Option(TIME, least=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Catalogue:
 
 
 STRATEGIES: Final[dict[str, Options]] = {
-    "auto": TIMED,
+    "auto": SEARCH,
     "tacos": SEARCH,
     "pccl": SEARCH,
     "exact": {
-        **TIMED,
+        **SEARCH,
         "steps": Option(INT, least=1),
         "pareto": Option(INT, least=1),
         "extra_rounds": Option(INT, least=1),
@@ -123,12 +123,12 @@ def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator,
 
 
 def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
-    """`64MiB .. 4GiB`: a range of bytes."""
+    """`64MiB .. 4GiB`: a range of bytes, both ends included."""
     data = value.data
     if not isinstance(data, Interval) or value.type != Type(Kind.RANGE, BYTES):
         hint = "write sizes: 64MiB .. 4GiB"
         raise fail("E0605", f"this wants a range of bytes, not {value.type}", argument.value.span, hint=hint)
     low, high = int(data.low), int(data.high)
-    if not 0 <= low < high:
+    if not 0 <= low <= high:
         raise fail("E0605", "the range of sizes is empty", argument.value.span)
     return low, high

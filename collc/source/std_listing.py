@@ -41,8 +41,12 @@ def std_entries() -> list[StandardEntry]:
 def std_source(name: str) -> str:
     """The source of what a name stands for, with its comments: `ring`, `topologies.ring`, `std.topologies.ring`.
 
-    Several declarations of one name follow one another. Raises UsageError where there is none.
+    Several declarations of one name follow one another; `std.topologies` stands for the whole module. Raises
+    UsageError where there is none.
     """
+    whole = standard_library().get(name.removeprefix("std."))
+    if whole is not None:
+        return whole.read_text(encoding="utf-8").rstrip("\n")
     entries = std_entries()
     module, _, short = name.rpartition(".")
     module = f"std.{module.removeprefix('std.')}" if module else ""

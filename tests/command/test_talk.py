@@ -1,0 +1,108 @@
+"""What commands say where there is little or nothing to do, and where messages stand."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from collc.cli import main
+
+HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
+LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
+GATHER = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 4MiB) %s }\n"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, list, list]:
+    """The exit code, the schedules, and the messages."""
+    Path("p.coll").write_text(text)
+    code = main(["compile", "p.coll", "-o", "out", "--json", *words])
+    said = json.loads(capsys.readouterr().out)
+    return code, said["schedules"], said["diagnostics"]
+
+
+@pytest.mark.parametrize("text", ["", "let x = 1", LOOP])
+def test_a_program_without_schedules_is_told_to_have_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    code, schedules, (message,) = compiled(capsys, text)
+    assert (code, schedules) == (0, [])
+    assert (message["code"], message["severity"]) == ("U0207", "warning")
+
+
+def test_designs_are_told_to_be_checked_only(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, messages = compiled(capsys, (EXAMPLES / "design.coll").read_text())
+    assert code == 0
+    assert [(m["code"], m["line"]) for m in messages] == [("U0208", 18), ("U0208", 25)]
+    code, _, messages = compiled(capsys, GATHER % "")
+    assert (code, messages) == (0, [])
+
+
+def test_a_way_that_cannot_serve_is_told_at_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, (message,) = compiled(capsys, GATHER % "\n    synthesize hierarchical(seed: 1)")
+    assert (code, message["code"], message["line"], message["column"]) == (1, "S0305", 6, 5)
+
+
+def test_fixed_without_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, (message,) = compiled(capsys, GATHER % "\n    synthesize fixed")
+    assert (code, message["code"], message["line"]) == (1, "S0307", 6)
+    assert "using" in message["hint"]
+
+
+def test_what_is_wrong_with_an_algorithm_stands_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = LOOP + "schedule s on loop {\n    run all_reduce(loop.npus, size: 4MiB) using direct\n}"
+    code, _, messages = compiled(capsys, text)
+    assert code == 4
+    first, *others = [m for m in messages if m["code"] == "V0201"]
+    assert (first["line"], first["column"]) == (6, 5)
+    assert "step of its own" in first["hint"]
+    assert others
+    assert all(m["line"] is None and m["hint"] is None for m in others)
+
+
+def test_a_search_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    text = HEAD + "topology t = mesh2d(8, 8, bandwidth: 50GiB/s, latency: 0.5us)\n"
+    text += "schedule s on t { run all_to_all(t.npus, size: 64MiB) synthesize pccl(trials: 100000) }"
+    code, (schedule,), _ = compiled(capsys, text, "--time-limit", "3")
+    assert code == 0
+    assert any("time limit of 3" in note for note in schedule["notes"])
+    code, (schedule,), _ = compiled(capsys, GATHER % "", "--time-limit", "1000")
+    assert not any("time limit" in note for note in schedule["notes"])
+
+
+def test_programs_come_through_pipes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"let x = y")))
+    assert main(["check", "-"]) == 1
+    assert "--> stdin:1:9" in capsys.readouterr().err
+    os.mkfifo("pipe.coll")
+    writer = threading.Thread(target=Path("pipe.coll").write_text, args=("let x = y",))
+    writer.start()
+    assert main(["check", "pipe.coll"]) == 1
+    writer.join()
+    assert "--> pipe.coll:1:9" in capsys.readouterr().err
+    Path("p.coll").write_text('import "pipe.coll"')
+    assert main(["check", "p.coll"]) == 1
+    assert "E0701" in capsys.readouterr().err
+
+
+def test_a_module_of_the_library_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["std", "std.topologies"]) == 0
+    shown = capsys.readouterr().out
+    assert "topology ring(" in shown
+    assert "topology rail_only(" in shown
+
+
+def test_python_runs_the_package() -> None:
+    words = [sys.executable, "-m", "collc", "--version"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("collc ")
