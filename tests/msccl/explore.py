@@ -1,0 +1,237 @@
+"""Every interleaving of a tiny MSCCL++ plan, run twice: what can happen at all.
+
+Written from the rules of the runtime alone, on the JSON values: threads of a threadblock run the moves
+between two nops in any order, signals and waits in theirs; a program begins again when all of its
+threadblocks are done, and in between its caller takes the output away and brings another input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SYNC = ("signal", "wait", "sem_acquire", "sem_release")
+RUNS = 2
+
+Value = tuple[tuple[int, int, int], ...] | None
+"""Contributions (run, rank, input chunk), sorted; None: not defined."""
+
+
+class TooMany(Exception):
+    """The plan has more states than were allowed."""
+
+
+class Operation(NamedTuple):
+    name: str
+    sources: tuple[tuple[int, ...], ...] = ()
+    targets: tuple[tuple[int, ...], ...] = ()
+    keys: tuple[int, ...] = ()
+
+
+class State(NamedTuple):
+    """runs: by gpu, how many are over. at, left: by threadblock, its segment and what is to come of it."""
+
+    runs: tuple[int, ...]
+    at: tuple[int, ...]
+    left: tuple[tuple[int, ...], ...]
+    memory: tuple[Value, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass
+class Segment:
+    """Operations between two nops, and the barrier that ends it: its number and how many meet, or None."""
+
+    ops: list[Operation]
+    barrier: tuple[int, int] | None = None
+
+
+class Plan:
+    def __init__(self, plan: dict, limit: int = 200_000) -> None:
+        self.limit = limit
+        self.plan = plan
+        self.gpus = plan["gpus"]
+        self.reducing = plan["collective"] == "allreduce"
+        self.base: dict[tuple[int, str], int] = {}
+        size = 0
+        for gpu in self.gpus:
+            for kind, name in (("i", "input_chunks"), ("o", "output_chunks"), ("s", "scratch_chunks")):
+                self.base[gpu["id"], kind] = size
+                if kind == "o" and plan["inplace"]:
+                    self.base[gpu["id"], "o"] = self.base[gpu["id"], "i"]
+                else:
+                    size += gpu[name]
+        self.size = size
+        self.numbers: dict[tuple, int] = {}
+        self.initial: list[int] = []
+        self.blocks = [
+            (gpu["id"], list(self._segments(gpu, block))) for gpu in self.gpus for block in gpu["threadblocks"]
+        ]
+
+    def _key(self, *name: object) -> int:
+        if name not in self.numbers:
+            self.numbers[name] = len(self.initial)
+            start = 0
+            if name[0] == "semaphore":
+                start = self.gpus[name[1]]["semaphores"][name[2]]["init_value"]
+            self.initial.append(start)
+        return self.numbers[name]
+
+    def _segments(self, gpu: dict, block: dict) -> Iterator[Segment]:
+        found = Segment([])
+        for op in block["ops"]:
+            if op["name"] == "nop":
+                yield found
+                found = Segment([])
+            elif op["name"] == "barrier":
+                found.barrier = (gpu["id"] << 8) + op["barrier_id"], op["num_threadblocks"]
+                yield found
+                found = Segment([])
+            else:
+                found.ops.append(self._operation(gpu, block, op))
+        yield found
+
+    def _operation(self, gpu: dict, block: dict, op: dict) -> Operation:
+        name, rank = op["name"], gpu["id"]
+        if name in ("signal", "wait"):
+            peers = gpu["channels"][0]["connected_to"]
+            ids = [block["channels"][0]["channel_ids"][k] for k in op["channel_ids"]]
+            ends = [(rank, peers[k], peers[:k].count(peers[k])) for k in ids]
+            ends = [(b, a, k) if name == "wait" else (a, b, k) for a, b, k in ends]
+            return Operation(name, keys=tuple(self._key("channel", *end) for end in ends))
+        if name in ("sem_acquire", "sem_release"):
+            return Operation(name, keys=tuple(self._key("semaphore", rank, k) for k in op["semaphore_ids"]))
+        sources = tuple(self._slots(gpu, block, one) for one in op["src_buff"])
+        return Operation(name, sources, tuple(self._slots(gpu, block, one) for one in op["dst_buff"]))
+
+    def _slots(self, gpu: dict, block: dict, buff: dict) -> tuple[int, ...]:
+        owner, kind = gpu["id"], buff.get("type")
+        if kind is None:
+            remote = gpu["remote_buffers"][block["remote_buffer_refs"][0]["remote_buffer_ids"][buff["buffer_id"]]]
+            owner, kind = remote["rank"], remote["type"]
+        start = self.base[owner, kind] + buff["index"]
+        return tuple(range(start, start + buff["size"]))
+
+    def outcomes(self) -> set[str]:
+        """What can happen: "right", "stuck", "wrong", "left" (signals or semaphores that do not balance)."""
+        memory = self._filled([None] * self.size, 0, range(len(self.gpus)))
+        left = tuple(tuple(range(len(segments[0].ops))) for _, segments in self.blocks)
+        start = State((0,) * len(self.gpus), (0,) * len(self.blocks), left, memory, tuple(self.initial))
+        seen, open_states, found = {start}, [start], set[str]()
+        while open_states:
+            state = open_states.pop()
+            further = list(self._next(state, found))
+            if not further:
+                found.add(self._end(state))
+            for other in further:
+                if other not in seen:
+                    seen.add(other)
+                    open_states.append(other)
+            if len(seen) > self.limit:
+                raise TooMany
+        return found
+
+    def _end(self, state: State) -> str:
+        if any(runs < RUNS for runs in state.runs):
+            return "stuck"
+        return "right" if state.counts == tuple(self.initial) else "left"
+
+    def _filled(self, memory: list[Value], run: int, ranks: range | list[int]) -> tuple[Value, ...]:
+        for rank in ranks:
+            for chunk in range(0 if self.plan["inplace"] else self.gpus[rank]["output_chunks"]):
+                memory[self.base[rank, "o"] + chunk] = None
+            for chunk in range(self.gpus[rank]["input_chunks"]):
+                memory[self.base[rank, "i"] + chunk] = ((run, rank, chunk),)
+        return tuple(memory)
+
+    def _wanted(self, rank: int, run: int) -> list[Value]:
+        chunks, ranks = self.gpus[0]["input_chunks"], range(len(self.gpus))
+        if self.reducing:
+            return [tuple((run, other, chunk) for other in ranks) for chunk in range(chunks)]
+        if self.plan["collective"] == "reducescatter":
+            share = chunks // len(self.gpus)
+            return [tuple((run, other, rank * share + k) for other in ranks) for k in range(share)]
+        return [((run, other, chunk),) for other in ranks for chunk in range(chunks)]
+
+    def _next(self, state: State, found: set[str]) -> Iterator[State]:
+        for number, (rank, segments) in enumerate(self.blocks):
+            if state.runs[rank] == RUNS or state.at[number] == len(segments):
+                continue
+            segment, left = segments[state.at[number]], state.left[number]
+            if not left and segment.barrier is None:
+                yield self._moved_on(state, [number])
+            sync = next((k for k in left if segment.ops[k].name in SYNC), None)
+            for k in left:
+                op = segment.ops[k]
+                if op.name in SYNC and (k != sync or not self._ready(state, op)):
+                    continue
+                rest = tuple(other for other in left if other != k)
+                yield self._done(state, op, found)._replace(
+                    left=(*state.left[:number], rest, *state.left[number + 1 :])
+                )
+        yield from self._barriers(state)
+        yield from self._finished(state, found)
+
+    def _barriers(self, state: State) -> Iterator[State]:
+        meeting: dict[tuple[int, int], list[int]] = {}
+        for number, (_, segments) in enumerate(self.blocks):
+            if state.at[number] < len(segments) and not state.left[number]:
+                barrier = segments[state.at[number]].barrier
+                if barrier is not None:
+                    meeting.setdefault(barrier, []).append(number)
+        for (_, needed), there in meeting.items():
+            if len(there) == needed:
+                yield self._moved_on(state, there)
+
+    def _moved_on(self, state: State, numbers: list[int]) -> State:
+        at, left = list(state.at), list(state.left)
+        for number in numbers:
+            at[number] += 1
+            segments = self.blocks[number][1]
+            left[number] = tuple(range(len(segments[at[number]].ops))) if at[number] < len(segments) else ()
+        return state._replace(at=tuple(at), left=tuple(left))
+
+    def _ready(self, state: State, op: Operation) -> bool:
+        return op.name not in ("wait", "sem_acquire") or all(state.counts[k] >= op.keys.count(k) for k in op.keys)
+
+    def _done(self, state: State, op: Operation, found: set[str]) -> State:
+        if op.name in SYNC:
+            counts = list(state.counts)
+            for key in op.keys:
+                counts[key] += 1 if op.name in ("signal", "sem_release") else -1
+            return state._replace(counts=tuple(counts))
+        memory = list(state.memory)
+        pairs = [(op.sources, op.targets)]
+        if op.name in ("put", "get", "copy"):
+            pairs = [((a,), (b,)) for a, b in zip(op.sources, op.targets, strict=True)]
+        for sources, targets in pairs:
+            data = [[memory[slot] for slot in column] for column in zip(*sources, strict=True)]
+            for target in targets:
+                for slot, values in zip(target, data, strict=True):
+                    memory[slot] = None if None in values else tuple(sorted(sum(values, ())))
+        for rank, runs in enumerate(state.runs):
+            if runs == RUNS and not self._right(memory, rank, RUNS - 1):
+                found.add("wrong")
+        return state._replace(memory=tuple(memory))
+
+    def _finished(self, state: State, found: set[str]) -> Iterator[State]:
+        """A program that is over: its caller looks at the output, and has it run again."""
+        for rank, runs in enumerate(state.runs):
+            mine = [number for number, (owner, _) in enumerate(self.blocks) if owner == rank]
+            if runs == RUNS or any(state.at[number] < len(self.blocks[number][1]) for number in mine):
+                continue
+            if not self._right(state.memory, rank, runs):
+                found.add("wrong")
+            after = state._replace(runs=(*state.runs[:rank], runs + 1, *state.runs[rank + 1 :]))
+            if runs + 1 < RUNS:
+                at, left = list(after.at), list(after.left)
+                for number in mine:
+                    at[number], left[number] = 0, tuple(range(len(self.blocks[number][1][0].ops)))
+                memory = self._filled(list(after.memory), runs + 1, [rank])
+                after = after._replace(at=tuple(at), left=tuple(left), memory=memory)
+            yield after
+
+    def _right(self, memory: list[Value] | tuple[Value, ...], rank: int, run: int) -> bool:
+        start = self.base[rank, "o"]
+        return all(memory[start + k] == want for k, want in enumerate(self._wanted(rank, run)))
