@@ -7,10 +7,22 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from collc.diagnostics import CollcError, Diagnostic, Exit, SourceError, UsageError
 from collc.version import __version__
+
+
+_CODES: Final = (
+    "Exit codes: 0 done, 1 an error in the source, 2 in the command line, 3 no schedule exists or none was found, "
+    "4 a check failed, 5 an error in collc itself. The first Ctrl-C while a schedule is sought keeps the best so far."
+)
+
+_SMALLER: Final = {
+    "compile": "compile one schedule at a time with --schedule NAME, or a smaller network",
+    "run": "run fewer elements with --count N",
+}
+"""By command, what to try where memory is short."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,8 +63,8 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for the files (default: here)")
     add("--schedule", metavar="NAME", help="only this schedule of the file")
     add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value")
-    add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, ...")
-    add("--algorithm", metavar="NAME", help="synthesize with this instead of what the program says")
+    add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, mscclpp")
+    add("--algorithm", metavar="NAME", help="synthesize with this (auto, tacos, pccl, ...)")
     add("--seed", type=_seed, metavar="N", help="of all random choices")
     add("--trials", type=_positive, metavar="N", help="independent attempts; the best is kept")
     add("--threads", type=_positive, metavar="N", help="at most so many; the result is the same with any number")
@@ -142,7 +154,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="collc", description="Schedules for collective communication, proved correct.")
+    parser = _Parser(prog="collc", description="Schedules for collective communication, proved correct.", epilog=_CODES)
     parser.add_argument("--version", action="version", version=f"collc {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (summary, add_arguments) in COMMANDS.items():
@@ -180,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(Exit.DONE)
     except MemoryError:
         message = "there is not enough memory for this"
-        hint = "compile one schedule at a time with --schedule NAME, or a smaller network"
+        hint = _SMALLER.get(words[0], "use a machine with more, or a smaller network")
         return int(_report(SourceError(Diagnostic("U0109", message, hint=hint)), words))
     except Exception as error:
         from collc.terminal import internal_error
