@@ -12,7 +12,6 @@ from typing import Final, NoReturn
 from collc.diagnostics import CollcError, Diagnostic, Exit, SourceError, UsageError
 from collc.version import __version__
 
-
 _CODES: Final = (
     "Exit codes: 0 done, 1 an error in the source, 2 in the command line, 3 no schedule exists or none was found, "
     "4 a check failed, 5 an error in collc itself. The first Ctrl-C while a schedule is sought keeps the best so far."
