@@ -31,6 +31,7 @@ from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import Task, place
+from collc.msccl.run_limits import check_kind, check_size
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -90,6 +91,7 @@ def run_file(
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+    check_kind(path)
     program, program_waits, coll = _load(path, collective, profile)
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
@@ -167,6 +169,9 @@ class _Machine:
         self.merge: int = merge_factor(program.proto, elements * dtype.itemsize)
         self.capacity: int = CAPACITY[program.proto]
         chunks, self.where = place(program, task)
+        factor = program.ngpus if task.coll in TOTAL else 1
+        slots = self.where.size + int(chunks[:, INPUT].sum())
+        check_size(slots, elements, dtype.itemsize, program.nchunksperloop // factor)
         generator = np.random.default_rng(seed)
         self.inputs: list[Array] = [_data(generator, (int(n), elements), dtype) for n in chunks[:, INPUT]]
         self.memory: Array = _undefined(generator, (self.where.size, elements), dtype)

@@ -78,3 +78,25 @@ def test_errors(tmp_path):
         run_file(write(tmp_path / "h.xml", all_to_all(4).text().replace('send="1"', 'send="2"', 1)))
     with pytest.raises(UsageError, match="not known"):
         run_file(write(tmp_path / "i.xml", all_to_all(4).text().replace("alltoall", "send")))
+
+
+def test_too_many_elements_are_refused_before_memory_is_taken(tmp_path):
+    path = write(tmp_path / "f.xml", ring_all_reduce(4))
+    with pytest.raises(UsageError, match="GiB") as caught:
+        run_file(path, count=10**13)
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == "X0205"
+    most = int(diagnostic.hint.split()[1])
+    assert 10**6 < most < 10**10
+    assert most % 4 == 0
+    with pytest.raises(UsageError, match="GiB"):
+        run_file(path, count=most + 4)
+
+
+def test_what_is_no_msccl_file_is_named(tmp_path):
+    for text, what in (("\n{}", "an MSCCL\\+\\+ plan"), ("ten 1\n", "a schedule, not a program")):
+        path = write(tmp_path / "f", text)
+        with pytest.raises(UsageError, match=what) as caught:
+            run_file(path)
+        assert caught.value.diagnostics[0].code == "X0206"
+        assert "collc verify" in caught.value.diagnostics[0].hint
