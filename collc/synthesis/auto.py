@@ -24,6 +24,7 @@ from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.compose import has_reductions, join, solve, split
 from collc.synthesis.dimensions import find_dimensions
 from collc.synthesis.exact import exact
+from collc.synthesis.exact_sums import exact_sums
 from collc.synthesis.hierarchical import hierarchical
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.pccl import pccl
@@ -170,9 +171,11 @@ def _shorter(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Candida
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
     if len(module.demand.chunks) * network.link_count * (time // step) > TINY:
         return
+    most = time // step - 1
     if len(split(module)) == 1:
-        most = time // step - 1
         yield _Candidate("exact", lambda: join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF))))
+    else:
+        yield _Candidate("exact", lambda: replace(module, schedule=exact_sums(module, effort, most, PROOF)))
 
 
 def _way(solver: Callable[[Task, Effort, int | None], Schedule], effort: Effort) -> Callable[[Task], Schedule]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.task import Effort
+from collc.ten.network import Network
 from collc.ten.schedule import Transfers
 
 SLICE_MS = 500
@@ -31,7 +32,7 @@ class Encoding:
         # Z3 has no types to check.
         self._z3: Any = importlib.import_module("z3")
         self._conditions, self._hops, self._steps, self._effort = conditions, hops, steps, effort
-        self._edges = _edges(conditions)
+        self._edges = edges_of(conditions.task.network)
         self._ends = list(self._edges)
         self._sends: dict[tuple[int, int, int], Any] = {}
         self._rows: list[tuple[list[int], list[int]]] = [
@@ -98,24 +99,8 @@ class Encoding:
         self.solver.add(*(has[w, self._steps] for w in wanting))
 
     def ask(self, end: float, work: int | None) -> bool | None:
-        """Whether a schedule exists; None where the time or the work is over, `effort.stop` says so, or on Ctrl-C.
-
-        Z3 takes the signal itself while it works, so that nobody waits for the end of a slice.
-        """
-        slice_ms = SLICE_MS
-        if work is not None:
-            self.solver.set("rlimit", work)
-        while (left := end - monotonic()) > 0 and not self._effort.stop():
-            self.solver.set("timeout", max(1, min(slice_ms, int(left * 1000))))
-            self.solver.set("random_seed", self._effort.seed)
-            answer = self.solver.check()
-            if answer != self._z3.unknown:
-                return answer == self._z3.sat
-            reason: str = self.solver.reason_unknown()
-            if "interrupted" in reason or (work is not None and "timeout" not in reason):
-                return None
-            slice_ms *= 2
-        return None
+        """See `ask`."""
+        return ask(self.solver, self._effort, end, work)
 
     def transfers(self) -> Transfers:
         """What Z3 found for steps of one round, without sends that nobody needs; starts count in steps."""
@@ -141,9 +126,30 @@ class Encoding:
         return Transfers.of(table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2])
 
 
-def _edges(conditions: Conditions) -> dict[tuple[int, int], list[int]]:
+def ask(solver: Any, effort: Effort, end: float, work: int | None) -> bool | None:  # noqa: ANN401
+    """Whether a schedule exists; None where the time or the work is over, `effort.stop` says so, or on Ctrl-C.
+
+    end: by the monotonic clock. Z3 takes the signal itself while it works, so that nobody waits for the end of a slice.
+    """
+    z3: Any = importlib.import_module("z3")
+    slice_ms = SLICE_MS
+    if work is not None:
+        solver.set("rlimit", work)
+    while (left := end - monotonic()) > 0 and not effort.stop():
+        solver.set("timeout", max(1, min(slice_ms, int(left * 1000))))
+        solver.set("random_seed", effort.seed)
+        answer = solver.check()
+        if answer != z3.unknown:
+            return answer == z3.sat
+        reason: str = solver.reason_unknown()
+        if "interrupted" in reason or (work is not None and "timeout" not in reason):
+            return None
+        slice_ms *= 2
+    return None
+
+
+def edges_of(network: Network) -> dict[tuple[int, int], list[int]]:
     """The links from each device to each other."""
-    network = conditions.task.network
     found: dict[tuple[int, int], list[int]] = {}
     for link, ends in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
         found.setdefault(ends, []).append(link)
