@@ -132,6 +132,9 @@ def _window(merger: _Merger, lane: list[int], first: int) -> tuple[list[int], bo
         steady = min(steady, written)
         if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > written:
             break
+        # A switch may pass on later what came to it first: then times in the window can not be swapped.
+        if window and arrival < (messages[window[-1]].arrival, ARRIVES, window[-1], 0):
+            break
         movable = movable and leave <= steady
         for slot in {s for s in (receive.src, receive.dst) if s is not None}:
             movable = movable and merger.next_touch(message.target, slot, soonest) >= arrival

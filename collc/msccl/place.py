@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from collc.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
 
 
@@ -39,7 +40,7 @@ def _placed(program: Program, gpu: Gpu) -> Gpu:
 
 
 def _blocks(program: Program, gpu: Gpu) -> list[_Block]:
-    """All blocks in order of their first write."""
+    """All blocks in order of their first write. Raises CheckFailed where one is read that nobody wrote."""
     found: dict[int, _Block] = {}
     for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
         if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
@@ -48,7 +49,10 @@ def _blocks(program: Program, gpu: Gpu) -> list[_Block]:
         done = program.messages[step.send].leave if step.send >= 0 else step.when[0]
         for slot in (step.src, step.dst):
             if slot is not None and slot.buffer == "s":
-                block = found[slot.offset]
+                block = found.get(slot.offset)
+                if block is None:
+                    told = f"rank {gpu.rank} sends on or adds up what never came to it"
+                    raise CheckFailed(Diagnostic("M0108", told, hint="verify the schedule first"))
                 block.free = max(block.free, done, step.when[0])
     unique = {id(block): block for block in found.values()}
     return sorted(unique.values(), key=lambda block: block.begin)
