@@ -42,7 +42,8 @@ class State(NamedTuple):
     order uint[D, K]: the chunks that each device has, in the order in which it got them. length int32[depth + 1, D]:
     how many it has before step s, in row s mod (depth + 1). closed uint8[D, ceil(K / 8)]: bits of what a device does
     not need any more; have uint8: of what it had before this step (only where the rule asks). cursor int32[L]:
-    what lies before it in the source's order is closed for ever.
+    what lies before it in the source's order is closed for ever, or in the window of the link: uint[L, size], the
+    first seen int32[L] of it in that order (only where the rule asks).
     """
 
     order: Chunks
@@ -50,6 +51,8 @@ class State(NamedTuple):
     closed: Bits
     have: Bits
     cursor: Ints
+    window: Chunks
+    seen: Ints
 
 
 @njit(cache=True, nogil=True)
@@ -60,7 +63,7 @@ def fifo_tiles(wires: Wires, state: State, low: int, high: int, start: int, step
     How many chunks are taken. What one device does in a step stands here, not apart: a call would cost as much.
     """
     first, source, number, name, begin, devices = wires
-    order, length, closed, _, cursor = state
+    order, length, closed, _, cursor, _, _ = state
     count = 0
     for tile in range(low, high):
         for step in range(start, start + steps):
@@ -89,28 +92,27 @@ def fifo_tiles(wires: Wires, state: State, low: int, high: int, start: int, step
 
 
 @njit(cache=True, nogil=True)
-def fewest_steps(wires: Wires, state: State, window: int, start: int, steps: int, grid: Chunks, none: int) -> int:
-    """As fifo_tiles for all devices, but of the first `window` such chunks each link takes the one that the fewest of
-    the target's links could bring.
+def fewest_steps(wires: Wires, state: State, start: int, steps: int, grid: Chunks, none: int) -> int:
+    """As fifo_tiles for all devices, but of the first such chunks, as many as a window has, each link takes the one
+    that the fewest of the target's links could bring.
     """
     first, source, number, name, _, _ = wires
-    order, length, closed, have, cursor = state
-    devices = len(first) - 1
+    order, length, closed, have, cursor, window, seen = state
     count = 0
     for step in range(start, start + steps):
         known, grown = length[step % len(length)], length[(step + 1) % len(length)]
-        for device in range(devices):
+        for device in range(len(first) - 1):
             size = known[device]
             for link in range(first[device], first[device + 1]):
-                sender = source[link]
-                queue, last = order[sender], known[sender]
-                place = cursor[link]
-                while place < last and closed[device, queue[place] >> 3] & bit_of(queue[place]):
-                    place += 1
-                cursor[link] = place
-                best = scarcest(
-                    queue[place:last], closed[device], have, source[first[device] : first[device + 1]], window
-                )
+                look(order, known, closed, cursor, window, seen, device, link, source[link])
+                best, fewest = -1, 1 << 30
+                for chunk in window[link, : seen[link]]:
+                    holders = 0
+                    for other in range(first[device], first[device + 1]):
+                        if have[source[other], chunk >> 3] & bit_of(chunk):
+                            holders += 1
+                    if holders < fewest:
+                        best, fewest = np.int64(chunk), holders
                 grid[step, number[link]] = none if best < 0 else name[best]
                 if best >= 0:
                     closed[device, best >> 3] |= bit_of(best)
@@ -118,30 +120,39 @@ def fewest_steps(wires: Wires, state: State, window: int, start: int, steps: int
                     size += 1
             count += size - known[device]
             grown[device] = size
-        for device in range(devices):
+        for device in range(len(first) - 1):
             for chunk in order[device, known[device] : grown[device]]:
                 have[device, chunk >> 3] |= bit_of(chunk)
     return count
 
 
 @njit(cache=True, nogil=True)
-def scarcest(queue: Chunks, closed: Bits, have: Bits, sources: Ints, window: int) -> int:
-    """Of the first `window` open chunks of a queue the one that the fewest sources have, or -1."""
-    best, fewest, seen = -1, len(sources) + 1, 0
-    for chunk in queue:
-        byte, bit = chunk >> 3, bit_of(chunk)
-        if closed[byte] & bit:
-            continue
-        holders = 0
-        for source in sources:
-            if have[source, byte] & bit:
-                holders += 1
-        if holders < fewest:
-            best, fewest = np.int64(chunk), holders
-        seen += 1
-        if seen == window or fewest == 1:
-            break
-    return best
+def look(
+    order: Chunks,
+    known: Ints,
+    closed: Bits,
+    cursor: Ints,
+    window: Chunks,
+    seen: Ints,
+    device: int,
+    link: int,
+    sender: int,
+) -> None:
+    """Takes what is closed out of the window of a link, and fills it up from the source's order."""
+    kept = 0
+    for chunk in window[link, : seen[link]]:
+        if not closed[device, chunk >> 3] & bit_of(chunk):
+            window[link, kept] = chunk
+            kept += 1
+    place = cursor[link]
+    while kept < window.shape[1] and place < known[sender]:
+        chunk = order[sender, place]
+        place += 1
+        if not closed[device, chunk >> 3] & bit_of(chunk):
+            window[link, kept] = chunk
+            kept += 1
+    cursor[link] = place
+    seen[link] = kept
 
 
 @njit(cache=True, nogil=True)

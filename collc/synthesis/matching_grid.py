@@ -32,7 +32,7 @@ def grid_steps(
     from collc.kernels import matching_grid as kernels
 
     sweep = sweep_of(problem.network, threads)
-    wires, state = _arrays(problem, sweep, bool(window))
+    wires, state = _arrays(problem, sweep, window)
     grid = blank_grid(min(limit, least), problem.network.link_count, int(wires.name.max(initial=0)) + 1)
     none = int(np.iinfo(grid.dtype).max)
     left, steps = problem.missing, 0
@@ -47,7 +47,7 @@ def grid_steps(
                 grid = _longer(grid, steps + more, limit)
             done = (steps, more, grid, none)
             if window:
-                left -= kernels.fewest_steps(wires, state, window, *done)
+                left -= kernels.fewest_steps(wires, state, *done)
             elif pool is None:
                 left -= kernels.fifo_tiles(wires, state, 0, sweep.waves[-1][-1][1], *done)
             else:
@@ -75,8 +75,8 @@ def _longer(grid: Grid, rows: int, limit: int) -> Grid:
     return grown
 
 
-def _arrays(problem: CopyProblem, sweep: Sweep, remember: bool) -> tuple[Wires, State]:
-    """What the kernels work on. remember: whether `have` is asked for."""
+def _arrays(problem: CopyProblem, sweep: Sweep, window: int) -> tuple[Wires, State]:
+    """What the kernels work on."""
     from collc.kernels.matching_grid import State, Wires
 
     network, count, devices = problem.network, problem.count, problem.devices
@@ -94,14 +94,16 @@ def _arrays(problem: CopyProblem, sweep: Sweep, remember: bool) -> tuple[Wires, 
     name[:] = problem.chunk[back]
     have = np.zeros((devices, -(-count // 8)), np.uint8)
     _mark(have, device, place[chunk])
-    closed = have.copy() if remember else have
+    closed = have.copy() if window else have
     _close(problem, place, closed)
     length = np.zeros((sweep.depth + 1, devices), np.int32)
     length[0] = np.bincount(device, minlength=devices)
     opens = np.cumsum(length[0]) - length[0]
     order[device, np.arange(len(device)) - opens[device]] = place[chunk]
     wires = Wires(first, network.source[number], number, name, sweep.begin, sweep.device)
-    return wires, State(order, length, closed, have, np.zeros(network.link_count, np.int32))
+    looked = blank_grid(network.link_count, window, highest)
+    cursor, seen = np.zeros((2, network.link_count), np.int32)
+    return wires, State(order, length, closed, have, cursor, looked, seen)
 
 
 def _mark(bits: Bits, row: NDArray[np.int32], chunk: NDArray[np.int64]) -> None:
