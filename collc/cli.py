@@ -119,10 +119,10 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.xml")
+    add("file", type=Path, metavar="FILE")
     add("--dtype", default="float32", metavar="TYPE", help="of the elements: float32, int32, ...")
     add("--op", default="sum", metavar="OP", help="of reductions: sum, prod, max, min")
-    add("--count", type=_positive, metavar="N", help="elements, as NCCL counts them (default: one per chunk)")
+    add("--count", type=_positive, metavar="N", help="elements, as NCCL counts them (default: few)")
     add("--runs", type=_positive, default=1, metavar="N", help="times, each with data and timing of its own")
     add("--threads", action="store_true", help="a real thread per threadblock instead of a random order")
     add("--collective", metavar="NAME", help="what it should compute (default: what it says)")
@@ -144,7 +144,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "compile": ("build the schedules of a program, verify them and write their files", _compile_arguments),
     "check": ("check syntax, names, types and units of a program; synthesize nothing", _check_arguments),
     "verify": ("check a schedule or an MSCCL file, ours or not", _verify_arguments),
-    "run": ("run an MSCCL file on random data and compare with NumPy", _run_arguments),
+    "run": ("run an MSCCL file or plan on random data and compare with NumPy", _run_arguments),
     "inspect": ("show what is in an MSCCL file or plan", _inspect_arguments),
     "fmt": ("lay programs out in the canonical way", _fmt_arguments),
     "std": ("list the standard library, or show one of it", _std_arguments),

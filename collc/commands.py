@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -83,6 +84,8 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
         _print_json(verdict.as_json(), verdict.diagnostics)
     elif not verdict.refused:
         show_table(("check", "outcome"), [*verdict.checks.items()])
+        if words := verdict.told():
+            print(textwrap.fill(words, 80, break_long_words=False, break_on_hyphens=False))
     tell(verdict.diagnostics)
     return Exit.DONE if verdict.ok else Exit.CHECK_FAILED
 
@@ -136,21 +139,16 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 
 def run_command(chosen: argparse.Namespace) -> Exit:
-    """`collc run`: an MSCCL file on random data, compared with NumPy."""
+    """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
     from collc.msccl.run import run_file
+    from collc.msccl.run_plan import is_plan, run_plan_file
 
-    reports = run_file(
-        chosen.file,
-        dtype=chosen.dtype,
-        count=chosen.count,
-        seed=chosen.seed,
-        runs=chosen.runs,
-        op=chosen.op,
-        collective=chosen.collective,
-        root=chosen.root,
-        profile=chosen.profile,
-        threads=chosen.threads,
-    )
+    names = ("dtype", "count", "seed", "runs", "op", "collective", "root")
+    settings = {name: getattr(chosen, name) for name in names}
+    if is_plan(chosen.file):
+        reports = run_plan_file(chosen.file, threads=chosen.threads, **settings)
+    else:
+        reports = run_file(chosen.file, profile=chosen.profile, threads=chosen.threads, **settings)
     if chosen.json:
         _print_json({"runs": [asdict(report) | {"ok": report.ok} for report in reports]})
     else:
@@ -173,8 +171,6 @@ def _run_row(report: RunReport) -> tuple[str, ...]:
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:
     """`collc inspect`: what is in an MSCCL file or an MSCCL++ plan."""
-    import textwrap
-
     from collc.files import write_file
     from collc.msccl.inspect import inspection_of
 

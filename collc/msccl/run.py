@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, ROOTED, TOTAL, Layout, canonical
@@ -31,11 +30,9 @@ from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import Task, place
+from collc.msccl.run_data import OPS, Array, check_choices, differences, expected_data, random_data, undefined_data
 from collc.msccl.run_limits import check_kind, check_size
 
-Array = NDArray[Any]
-DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
-OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 THREADS_LIMIT: Final = 512
 SHOWN: Final = 8
 
@@ -87,10 +84,7 @@ def run_file(
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
     where the file's structure is broken, and for collectives whose result is not known.
     """
-    if dtype not in DTYPES or op not in OPS:
-        known = DTYPES if dtype not in DTYPES else tuple(OPS)
-        what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
-        raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+    check_choices(dtype, op)
     check_kind(path)
     program, program_waits, coll = _load(path, collective, profile)
     if threads and len(program.tbs) > THREADS_LIMIT:
@@ -173,8 +167,8 @@ class _Machine:
         slots = self.where.size + int(chunks[:, INPUT].sum())
         check_size(slots, elements, dtype.itemsize, program.nchunksperloop // factor)
         generator = np.random.default_rng(seed)
-        self.inputs: list[Array] = [_data(generator, (int(n), elements), dtype) for n in chunks[:, INPUT]]
-        self.memory: Array = _undefined(generator, (self.where.size, elements), dtype)
+        self.inputs: list[Array] = [random_data(generator, (int(n), elements), dtype) for n in chunks[:, INPUT]]
+        self.memory: Array = undefined_data(generator, (self.where.size, elements), dtype)
         for rank, data in enumerate(self.inputs):
             start = int(self.where.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
@@ -315,57 +309,18 @@ class _Machine:
         wrong: list[Wrong] = []
         error = 0.0
         if not hung:
-            for rank, expected in enumerate(self._expected()):
+            outputs = expected_data(self.task.coll, self.task.root, self.op, self.inputs)
+            for rank, expected in enumerate(outputs):
                 if expected is not None:
                     got = _output(self.memory, self.where, rank, len(expected))
-                    bad, off = _compare(got, expected, self.program.ngpus, self.op)
+                    bad, off = differences(got, expected, self.program.ngpus, self.op)
                     error = max(error, off)
                     for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
                         at = int(np.argmax(bad[chunk]))
                         wrong.append(Wrong(rank, chunk, float(got[chunk, at]), float(expected[chunk, at])))
         return RunReport(self.task.inplace, seed, self.messages, places, tuple(wrong), error)
 
-    def _expected(self) -> list[Array | None]:
-        """What every rank's output must be, chunks by elements; None: free."""
-        coll, root, ranks = self.task.coll, self.task.root, self.program.ngpus
-        if coll in ("allreduce", "reducescatter", "reduce"):
-            total: Array = OPS[self.op].reduce(np.stack(self.inputs), axis=0, dtype=self.memory.dtype)
-            if coll == "allreduce":
-                return [total] * ranks
-            if coll == "reduce":
-                return [total if rank == root else None for rank in range(ranks)]
-            return list(np.split(total, ranks))
-        if coll == "alltoall":
-            parts = [np.split(data, ranks) for data in self.inputs]
-            return [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]
-        if coll == "scatter":
-            return list(np.split(self.inputs[root], ranks))
-        if coll == "broadcast":
-            return [self.inputs[root]] * ranks
-        gathered = np.concatenate(self.inputs)
-        return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
-
 
 def _output(memory: Array, where: Layout, rank: int, chunks: int) -> Array:
     start = int(where.base[rank, OUTPUT])
     return memory[start : start + chunks]
-
-
-def _data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    if dtype.kind == "f":
-        return generator.uniform(0.5, 1.5, shape).astype(dtype)
-    return generator.integers(0, 100, shape, dtype=dtype)
-
-
-def _undefined(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
-
-
-def _compare(got: Array, expected: Array, ranks: int, op: str) -> tuple[NDArray[np.bool_], float]:
-    """Where two arrays differ by more than rounding in another order explains, and the largest relative error."""
-    if got.dtype.kind != "f" or op in ("max", "min"):
-        return got != expected, 0.0
-    wide, target = got.astype(np.float64), expected.astype(np.float64)
-    off = np.abs(wide - target) / np.abs(target)
-    limit = 2 * ranks * float(np.finfo(got.dtype).eps)
-    return ~(off <= limit), float(np.max(off, initial=0.0))

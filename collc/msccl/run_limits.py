@@ -11,7 +11,7 @@ MOST_BYTES: Final = 4 * 2**30
 """Of all buffers of all gpus together; results and messages take about as much again."""
 
 _OTHERS: Final = {
-    b"{": ("an MSCCL++ plan", "'collc verify' checks plans: their results, races and deadlocks"),
+    b"{": ("an MSCCL++ plan", "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"),
     b"ten": ("a schedule, not a program", "write it as a program with 'emit msccl'; 'collc verify' checks it as it is"),
 }
 
@@ -25,7 +25,7 @@ def check_kind(path: Path) -> None:
         return
     for begin, (what, hint) in _OTHERS.items():
         if head.startswith(begin):
-            message = f"{path} is {what}: 'collc run' runs MSCCL XML files alone"
+            message = f"{path} is {what}, and no MSCCL XML file"
             raise UsageError(Diagnostic("X0206", message, hint=hint))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collc.diagnostics import CheckFailed, UsageError
-from collc.msccl.run import DTYPES, run_file
+from collc.msccl.run import run_file
+from collc.msccl.run_data import DTYPES
 
 from .programs import GOOD, all_to_all, direct_all_reduce, exchange, ring_all_gather, ring_all_reduce, write
 

@@ -11,7 +11,8 @@ from typing import Final
 from collc.msccl.check.collectives import Layout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check_plan.events import Contest, History
-from collc.msccl.check_plan.model import Operation, Plan, Slots
+from collc.msccl.check_plan.memory import place
+from collc.msccl.check_plan.model import Operation, Plan
 
 BLOCK: Final = 1024
 """Questions answered in one pass over the events."""
@@ -29,11 +30,6 @@ def find_races(plan: Plan, history: History, where: Layout, findings: Findings) 
     _between(plan, history, where, touched, findings)
     for contest in history.contests:
         _contested(history, contest, findings)
-
-
-def place(where: Layout, slots: Slots) -> int:
-    """The first of some slots in the memory of all gpus."""
-    return int(where.base[slots.gpu, slots.buffer]) + slots.index
 
 
 def _within(history: History, where: Layout, findings: Findings) -> dict[int, list[_Access]]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-import numpy as np
-
 from collc.diagnostics import Diagnostic
 from collc.msccl.check.collectives import (
     KNOWN,
@@ -17,15 +15,15 @@ from collc.msccl.check.collectives import (
     Layout,
     buffer_sizes,
     canonical,
-    layout,
     wanted_copy,
     wanted_sums,
 )
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, Values
 from collc.msccl.check_plan.events import History, run_plan
+from collc.msccl.check_plan.memory import memory_of, place, total_chunks
 from collc.msccl.check_plan.model import Plan, Slots
-from collc.msccl.check_plan.races import find_races, place
+from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 from collc.msccl.check_plan.text import locate
 
@@ -147,7 +145,7 @@ def _checkable(task: _Task, findings: Findings) -> bool:
         text = f"the plan has {ranks} gpus, but the collective has rank {last}"
         findings.add(Finding("contract", "X0403", text, Place(), f"{last + 1} gpus"), breaks=True)
         return False
-    sizes = buffer_sizes(task.coll, max(1, ranks), _total(task.plan, task.coll))
+    sizes = buffer_sizes(task.coll, max(1, ranks), total_chunks(task.plan, task.coll))
     chunks = ranks * sum(sizes or ())
     if chunks > MAX_CHUNKS:
         text = f"{task.coll} of {ranks} gpus has buffers of {chunks} chunks"
@@ -177,30 +175,10 @@ def _leftovers(history: History, findings: Findings) -> None:
         findings.add(Finding("contract", "X0407", text, Place(gpu=gpu), "as many releases as acquires"))
 
 
-def _total(plan: Plan, coll: str) -> int:
-    """Chunks of the total buffer, as `collectives` counts them."""
-    inputs = max((chunks[0] for chunks in plan.chunks), default=0)
-    outputs = max((chunks[1] for chunks in plan.chunks), default=0)
-    if coll == "allgather":
-        return inputs * len(plan.chunks) or outputs
-    if coll == "scatter":
-        return outputs or inputs // len(plan.chunks)
-    return inputs or outputs
-
-
-def _place(plan: Plan, coll: str, root: int) -> tuple[Layout, int]:
-    total = _total(plan, coll)
-    chunks = np.array(plan.chunks, np.int64).reshape(-1, 3)
-    sizes = buffer_sizes(coll, max(1, len(chunks)), total)
-    if sizes is not None:
-        chunks[:, 0], chunks[:, 1] = np.maximum(chunks[:, 0], sizes[0]), np.maximum(chunks[:, 1], sizes[1])
-    return layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root)), total
-
-
 def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[tuple[int, int, str]]]:
     """Run the operations on symbols: the memory's layout, and (rank, slot, what is wrong)."""
     plan = task.plan
-    where, total = _place(plan, task.coll, root)
+    where, total = memory_of(plan, task.coll, root)
     ranks = len(plan.chunks)
     sizes = None if task.expected is not None else buffer_sizes(task.coll, ranks, total)
     inputs = [max(chunks[0], sizes[0] if sizes else 0) for chunks in plan.chunks]

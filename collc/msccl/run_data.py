@@ -1,0 +1,66 @@
+"""Data of runs: what ranks put in, what they must end with by NumPy, and where the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.diagnostics import Diagnostic, UsageError
+
+Array = NDArray[Any]
+DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
+OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def check_choices(dtype: str, op: str) -> None:
+    """Raise UsageError (X0200) for a type or a reduction that there is not."""
+    if dtype not in DTYPES or op not in OPS:
+        known = DTYPES if dtype not in DTYPES else tuple(OPS)
+        what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
+        raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+
+
+def random_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Numbers that do not overflow, chunks by elements."""
+    if dtype.kind == "f":
+        return generator.uniform(0.5, 1.5, shape).astype(dtype)
+    return generator.integers(0, 100, shape, dtype=dtype)
+
+
+def undefined_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """NaN, or random numbers for integers."""
+    return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
+
+
+def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> list[Array | None]:
+    """What every rank's output must be, chunks by elements; None: free. coll: one of `KNOWN`."""
+    ranks = len(inputs)
+    if coll in ("allreduce", "reducescatter", "reduce"):
+        total: Array = OPS[op].reduce(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
+        if coll == "allreduce":
+            return [total] * ranks
+        if coll == "reduce":
+            return [total if rank == root else None for rank in range(ranks)]
+        return list(np.split(total, ranks))
+    if coll == "alltoall":
+        parts = [np.split(data, ranks) for data in inputs]
+        return [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]
+    if coll == "scatter":
+        return list(np.split(inputs[root], ranks))
+    if coll == "broadcast":
+        return [inputs[root]] * ranks
+    gathered = np.concatenate(inputs)
+    return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
+
+
+def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[NDArray[np.bool_], float]:
+    """Where two arrays differ by more than rounding in another order explains, and the largest relative error."""
+    if got.dtype.kind != "f" or op in ("max", "min"):
+        return got != expected, 0.0
+    wide, target = got.astype(np.float64), expected.astype(np.float64)
+    off = np.abs(wide - target) / np.abs(target)
+    limit = 2 * ranks * float(np.finfo(got.dtype).eps)
+    return ~(off <= limit), float(np.max(off, initial=0.0))

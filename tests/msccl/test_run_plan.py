@@ -1,0 +1,148 @@
+"""Runs of plans on data: good ones are right at any speed of their threadblocks, broken ones are found out."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from collc.cli import main
+from collc.diagnostics import CheckFailed, UsageError
+from collc.msccl.check_plan import check_plan
+from collc.msccl.plan import plan_of
+from collc.msccl.run_data import DTYPES, OPS
+from collc.msccl.run_plan import is_plan, run_plan_file
+from tests import support
+
+from . import test_check_plan as by_hand
+from .lowering import COLLECTIVES, ring_all_reduce, scheduled
+from .test_plan_kinds import KINDS, PLANS, Broken, text_of
+
+
+def written(tmp_path, plan):
+    path = tmp_path / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return path
+
+
+@pytest.mark.parametrize("name", by_hand.GOOD)
+def test_good_plans_by_hand(tmp_path, name):
+    reports = run_plan_file(written(tmp_path, by_hand.GOOD[name]()), dtype="int32", runs=20)
+    assert all(report.ok for report in reports)
+    assert len({report.seed for report in reports}) == 20
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("network", [support.ring(2), support.grid(2, 3), support.dgx1()], ids=lambda n: n.name)
+def test_every_collective_runs(tmp_path, collective, network):
+    path = written(tmp_path, plan_of(scheduled(network, collective(list(range(network.npu_count))))))
+    reports = run_plan_file(path, runs=2, dtype="float64")
+    assert all(report.ok and report.error < 1e-12 for report in reports)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+def test_every_type_and_reduction(tmp_path, dtype, op):
+    path = written(tmp_path, plan_of(ring_all_reduce(3)))
+    assert all(report.ok for report in run_plan_file(path, dtype=dtype, op=op, count=12))
+
+
+def test_the_same_seed_is_the_same_run(tmp_path):
+    path = written(tmp_path, by_hand.all_reduce(3))
+    assert run_plan_file(path, seed=5) == run_plan_file(path, seed=5)
+
+
+def test_a_gpu_without_operations(tmp_path):
+    plan = by_hand.all_gather(3)
+    for gpu in plan["gpus"]:
+        gpu["threadblocks"] = []
+    (report,) = run_plan_file(written(tmp_path, plan))
+    assert not report.hung
+    assert {wrong.rank for wrong in report.wrong} <= {0, 1, 2}
+    assert not report.ok
+
+
+def test_a_hang_is_named(tmp_path):
+    plan = by_hand.all_gather(2)
+    by_hand.ops(plan, 1).pop(6)
+    (report,) = run_plan_file(written(tmp_path, plan))
+    assert report.hung[0] in {(0, 0, 1), (0, 0, 7)}
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: by_hand.ops(plan).pop(5),
+        lambda plan: [by_hand.ops(plan, rank).__delitem__(slice(0, 3)) for rank in range(3)],
+        lambda plan: by_hand.ops(plan)[4]["dst_buff"][0].update(index=2),
+    ],
+    ids=["no nop before the signal", "no credits", "another place"],
+)
+def test_races_show_at_some_speed(tmp_path, change):
+    plan = by_hand.all_gather(3)
+    change(plan)
+    path = written(tmp_path, plan)
+    assert not check_plan(path).ok
+    assert not all(report.ok for report in run_plan_file(path, runs=60))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_the_check_lets_pass_runs_right(tmp_path, name):
+    for number, (change, _) in enumerate(KINDS.values()):
+        mutant = json.loads(text_of(name))
+        change(Broken(mutant, random.Random(number)))
+        path = written(tmp_path, mutant)
+        verdict = check_plan(path)
+        if verdict.checks["deadlock"] == "skipped" or verdict.checks["contract"] == "failed":
+            continue
+        reports = run_plan_file(path, dtype="int64", runs=3)
+        if verdict.ok:
+            assert all(report.ok for report in reports)
+        if verdict.checks["result"] == "failed" or verdict.checks["deadlock"] == "failed":
+            assert not any(report.ok for report in reports)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dtype": "float8"}, "unknown dtype 'float8'"),
+        ({"op": "avg"}, "unknown op 'avg'"),
+        ({"count": 5}, "a count of 5 cannot be cut into the plan's chunks"),
+        ({"collective": "custom"}, "is not known"),
+        ({"collective": "broadcast", "root": 9}, "root 9 is no rank"),
+        ({"count": 3 * 2**40}, "the buffers of all ranks would take"),
+        ({"threads": True}, "not in real threads"),
+    ],
+)
+def test_what_cannot_be_run(tmp_path, settings, message):
+    with pytest.raises(UsageError, match=message):
+        run_plan_file(written(tmp_path, by_hand.all_reduce(3)), **settings)
+
+
+def test_broken_files_are_not_run(tmp_path):
+    with pytest.raises(CheckFailed):
+        run_plan_file(written(tmp_path, "{"))
+    plan = by_hand.all_gather()
+    plan["protocol"] = "LL"
+    with pytest.raises(UsageError, match="a plan of packets"):
+        run_plan_file(written(tmp_path, plan))
+    with pytest.raises(UsageError, match="cannot read"):
+        run_plan_file(tmp_path / "none.json")
+
+
+def test_the_command_runs_plans(tmp_path, capsys):
+    path = written(tmp_path, by_hand.all_reduce(3))
+    assert main(["run", str(path), "--runs", "2", "--json"]) == 0
+    assert [run["ok"] for run in json.loads(capsys.readouterr().out)["runs"]] == [True, True]
+    plan = by_hand.all_reduce(3)
+    by_hand.ops(plan, 1).pop(0)
+    assert main(["run", str(written(tmp_path, plan))]) != 0
+    assert "wrong: rank" in capsys.readouterr().out
+
+
+def test_plans_are_told_by_their_first_character(tmp_path):
+    assert is_plan(written(tmp_path, by_hand.all_gather()))
+    assert not is_plan(written(tmp_path, "<algo>"))
+    assert not is_plan(tmp_path / "none.json")
