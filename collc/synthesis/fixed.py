@@ -7,6 +7,8 @@
 - Where no direct link joins the two, the cheapest path is taken, hop by hop; every hop starts when the one
   before has arrived. Nothing is put off for another transfer: where two meet on a link they congest, and
   the check of the schedule says so.
+- An NPU has one place for a chunk, so a reduction cannot pass one that has a part of its own, or where another one
+  passes or ends: that is an error. Who means to combine on the way says so, hop by hop.
 - Of parallel links, a transfer takes the first that is free (cheapest first, then in order of declaration); where
   none is, the transfers of one start take turns.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import Counter
 
 import numpy as np
 
@@ -32,7 +35,8 @@ def lay_out(
     """The transfers of a run's algorithm, from time 0.
 
     span: where the run stands, for messages. Raises SourceError where a move can never start: its source
-    never holds the chunk, holds it too late for its step, or no path leads to its target.
+    never holds the chunk, holds it too late for its step, or no path leads to its target; or where a reduction
+    passes an NPU that has a part of the chunk.
     """
     return _Layout(network, demand, run, moves, model, span).transfers()
 
@@ -63,6 +67,7 @@ class _Layout:
         self._reduced: list[bool] = (demand.chunks.op[moves.chunk] != Op.COPY).tolist()
         self._routers: dict[int, Router] = {}
         self._paths = [self._path(k) for k in range(len(moves))]
+        self._check_passed()
         self._steps: dict[int, list[int]] = {s: [] for s in sorted(set(self._step)) if s >= 0}
         for k, step in enumerate(self._step):
             if step >= 0:
@@ -154,9 +159,7 @@ class _Layout:
         column = self._column[self._chunk[move]]
         link = self._link(time, path[hop], path[hop + 1], column)
         self._free_at[link] = max(self._free_at[link], time + self._busy[link][column])
-        last = hop + 2 == len(path)
-        kept = last or self._network.is_switch(path[hop + 1])
-        self._rows.append((self._chunk[move], link, time, self._reduce[move] and kept))
+        self._rows.append((self._chunk[move], link, time, self._reduce[move]))
         self._happens(time + self._total[link][column], _ARRIVE, move, hop + 1)
 
     def _link(self, time: int, u: int, v: int, column: int) -> int:
@@ -219,6 +222,26 @@ class _Layout:
                 f"the moves of chunk {what} into and out of {who} wait for one another",
                 "say with 'at' which of them come first",
             )
+
+    def _check_passed(self) -> None:
+        """That reductions pass only NPUs that have nothing to do with the chunk."""
+        table = self._demand.chunks
+        arriving = Counter(place for k in range(len(self._paths)) if self._reduce[k] for place in self._on_the_way(k))
+        arriving.update((self._chunk[k], self._target[k]) for k in range(len(self._paths)) if self._reduce[k])
+        for move in range(len(self._paths)):
+            for chunk, npu in self._on_the_way(move) if self._reduce[move] else ():
+                own = npu in table.sets[int(table.pre[chunk])]
+                if own or arriving[chunk, npu] > 1:
+                    source, target, who = (self._device(d) for d in (self._source[move], self._target[move], npu))
+                    why = "which has a part of its own" if own else "where another part comes by"
+                    raise self._error(
+                        "S0106",
+                        f"the reduction of chunk {self._name(move)} from {source} to {target} passes {who}, {why}",
+                        f"no link joins the two; reduce hop by hop, into {who} first and on from there",
+                    )
+
+    def _on_the_way(self, move: int) -> list[_Place]:
+        return [(self._chunk[move], d) for d in self._paths[move][1:-1] if not self._network.is_switch(d)]
 
     def _device(self, device: int) -> str:
         return self._network.device_name(device)

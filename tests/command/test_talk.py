@@ -61,7 +61,7 @@ def test_fixed_without_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_wrong_with_an_algorithm_stands_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
-    text = LOOP + "schedule s on loop {\n    run all_reduce(loop.npus, size: 4MiB) using direct\n}"
+    text = LOOP + "schedule s on loop {\n    run all_gather(loop.npus, size: 4MiB) using direct\n}"
     code, _, messages = compiled(capsys, text)
     assert code == 4
     first, *others = [m for m in messages if m["code"] == "V0201"]
@@ -69,6 +69,16 @@ def test_what_is_wrong_with_an_algorithm_stands_at_its_run(capsys: pytest.Captur
     assert "step of its own" in first["hint"]
     assert others
     assert all(m["line"] is None and m["hint"] is None for m in others)
+
+
+def test_a_reduction_over_an_npu_with_a_part_of_its_own_stands_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = LOOP + "schedule s on loop {\n    run all_reduce(loop.npus, size: 4MiB) using direct\n}"
+    code, _, (message,) = compiled(capsys, text)
+    assert (code, message["code"], message["line"], message["column"]) == (1, "S0106", 6, 5)
+    assert message["message"] == (
+        "the reduction of chunk 0:x[2, 0] from npu[0] to npu[2] passes npu[1], which has a part of its own"
+    )
+    assert message["hint"] == "no link joins the two; reduce hop by hop, into npu[1] first and on from there"
 
 
 def test_a_search_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,16 @@ import pytest
 from collc.diagnostics import SourceError
 from collc.synthesis.fixed import lay_out
 from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
 from collc.ten.moves import Moves
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
+from collc.verification import verify_schedule
 from tests.support import DEFAULT, MiB, all_gather, demand_of, dgx1, grid, network, reduce, ring, switched
 from tests.synthesis.replay_checker import problems
 
 STEP = 20_031_250
+STORE = LinkModel.STORE
 ORDER = list(range(8))
 
 
@@ -36,6 +39,14 @@ def run(net: Network, demand: Demand, hand: Moves, model: LinkModel = LinkModel.
     transfers = lay_out(net, demand, 0, hand, model)
     time = RowSchedule(model, transfers).collective_time(net, demand)
     return time, problems(net, demand, transfers, model)
+
+
+def checked(net: Network, demand: Demand, hand: Moves) -> int:
+    """The time of a schedule with reductions, which collc.verification finds right."""
+    schedule = RowSchedule(STORE, lay_out(net, demand, 0, hand, STORE))
+    verdict = verify_schedule(Module("m", net, demand, STORE, schedule))
+    assert verdict.ok, verdict.diagnostics
+    return schedule.collective_time(net, demand)
 
 
 def test_ring_on_ring():
@@ -148,3 +159,34 @@ def test_waiting_for_one_another():
     hand = moves([(0, 0, 1, -1), (0, 1, 0, -1)], reduce=True)
     with pytest.raises(SourceError, match="wait for one another"):
         lay_out(ring(2), reduce([0, 1]), 0, hand, LinkModel.STORE)
+
+
+LINE = network(3, [(0, 1), (1, 0), (1, 2), (2, 1)])
+
+
+def test_a_reduction_does_not_pass_an_npu_that_needs_its_own_part():
+    hand = moves([(0, 2, 0, 0), (0, 1, 0, 1)], reduce=True)
+    with pytest.raises(SourceError) as caught:
+        lay_out(LINE, reduce([0, 1, 2]), 0, hand, STORE)
+    (message,) = caught.value.diagnostics
+    assert (message.code, message.message, message.hint) == (
+        "S0106",
+        "the reduction of chunk 0:x[0] from npu[2] to npu[0] passes npu[1], which has a part of its own",
+        "no link joins the two; reduce hop by hop, into npu[1] first and on from there",
+    )
+
+
+def test_two_reductions_do_not_meet_on_their_way():
+    net = network(4, [(2, 1), (3, 1), (1, 0)])
+    hand = moves([(0, 2, 0, 0), (0, 3, 0, 1)], reduce=True)
+    with pytest.raises(SourceError, match=r"passes npu\[1\], where another part comes by"):
+        lay_out(net, demand_of([(MiB, [0, 2, 3], [0], Op.SUM)]), 0, hand, STORE)
+
+
+def test_an_npu_that_has_no_part_may_be_passed():
+    hand = moves([(0, 2, 0, -1)], reduce=True)
+    assert checked(LINE, demand_of([(MiB, [0, 2], [0], Op.SUM)]), hand) == 2 * STEP
+
+
+def test_hop_by_hop_as_the_message_says():
+    assert checked(LINE, reduce([0, 1, 2]), moves([(0, 2, 1, -1), (0, 1, 0, -1)], reduce=True)) == 2 * STEP
