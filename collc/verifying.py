@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from collc.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.reading import read_text
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collc.source.program import ScheduleRequest
 
 Profile = Literal["executor", "old"]
+
+_READ_TWICE: Final = 8 * 2**20
+"""Bytes of an MSCCL file up to which it is told whether the other runtime would take it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class FileReport:
         """Whether it could be read and no check failed."""
         return not self.refused and "failed" not in self.checks.values()
 
+    def told(self) -> str:
+        """What is in the file, in words; "" where it could not be read or the checks are all that is known."""
+        return _in_words(self.summary) if self.kind == "msccl" and self.summary else ""
+
     def as_json(self) -> dict[str, object]:
         """What `verify --json` prints."""
         return {
@@ -46,6 +53,28 @@ class FileReport:
             "checks": dict(self.checks),
             "summary": dict(self.summary),
         }
+
+
+def _in_words(summary: Mapping[str, Any]) -> str:
+    """What an MSCCL file is, and up to which size it is free of deadlock."""
+    chunks = ", ".join(f"{name} {size}" for name, size in zip("ios", summary["chunks"], strict=True))
+    most, safe = summary["max_bytes"], summary["largest_safe"]
+    limits = "" if most is None else f" to {most}"
+    places = [words for key, words in (("outofplace", "out of place"), ("inplace", "in place")) if summary[key]]
+    root = "" if summary["root"] < 0 else f", root {summary['root']}"
+    parts = [
+        f"{summary['coll']}{root}",
+        f"{summary['ranks']} ranks, {summary['channels']} channels, {summary['threadblocks']} threadblocks, "
+        f"{summary['steps']} steps",
+        f"chunks: {chunks}, {summary['nchunksperloop']} in a loop",
+        f"{summary['proto']}, {' and '.join(places)}, sizes from {summary['min_bytes']}{limits} bytes",
+    ]
+    if safe is not None:
+        parts.append(f"free of deadlock up to {safe} bytes" if safe else "hangs at every size")
+    if "contracts" in summary:
+        taken = ", ".join(f"{profile} {outcome}" for profile, outcome in summary["contracts"].items())
+        parts.append(f"contract of the runtimes: {taken}")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +204,7 @@ def _named_by(against: Against) -> tuple[Against, ScheduleRequest | None]:
 def _verify_msccl(path: Path, against: Against) -> FileReport:
     from dataclasses import asdict
 
-    from collc.msccl.check import check_file, expected_of
+    from collc.msccl.check import check_file, contract_of, expected_of
 
     against, custom = _named_by(against)
     collective = against.collective if custom is None else "custom"
@@ -187,6 +216,10 @@ def _verify_msccl(path: Path, against: Against) -> FileReport:
         verdict = check_file(path, collective="custom", profile=against.profile, expected=expected)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
+    if summary and path.stat().st_size <= _READ_TWICE:
+        other: Profile = "old" if against.profile == "executor" else "executor"
+        taken = {against.profile: checks["contract"], other: contract_of(path, other, collective)}
+        summary["contracts"] = {profile: taken[profile] for profile in ("executor", "old")}
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
 
 

@@ -2,6 +2,6 @@
 
 from collc.msccl.check.collectives import Expected, Want
 from collc.msccl.check.demanded import expected_of
-from collc.msccl.check.verdict import FileVerdict, Summary, check_file
+from collc.msccl.check.verdict import FileVerdict, Summary, check_file, contract_of
 
-__all__ = ["Expected", "FileVerdict", "Summary", "Want", "check_file", "expected_of"]
+__all__ = ["Expected", "FileVerdict", "Summary", "Want", "check_file", "contract_of", "expected_of"]

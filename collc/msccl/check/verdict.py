@@ -94,6 +94,18 @@ def check_file(
     return FileVerdict(path, profile, answers, tuple(findings.kept), told, checker.summary)
 
 
+def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Answer:
+    """Whether a runtime would take a file at all: the contract alone. Raises UsageError if it can't be opened."""
+    findings = Findings()
+    try:
+        program = Reader(profile, findings).read(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if program is not None:
+        check_contract(program, connect(program), findings, canonical(collective or program.coll))
+    return "failed" if "contract" in findings.failed else "ok"
+
+
 class _Checker:
     def __init__(self, path: Path, profile: Profile, findings: Findings) -> None:
         self.path: Path = path
