@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import random
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import collc.verification
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.verification import CHECKS, grid_check, verify_schedule
 from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
+from tests.verification.campaign import campaign, outcomes
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
 from tests.verification.worlds import random_module, transfers
 
 SEEDS = 3000
-
-
-def outcomes(module: Module, large: int = 10**9) -> dict[str, bool]:
-    return {name: outcome == "ok" for name, outcome in verify_schedule(module, large=large).checks.items()}
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -39,35 +38,12 @@ def test_agrees_with_the_interpreter(part: int) -> None:
 
 
 def test_every_mutation_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    good = [m for m in map(random_module, range(10_000, 10_900)) if all(interpret(m).values())]
-    broken: Counter[str] = Counter()
-    killed: Counter[str] = Counter()
-    harmless: Counter[str] = Counter()
-    named: Counter[tuple[str, str]] = Counter()
-    for name, mutate in MUTATIONS.items():
-        for seed, module in enumerate(good):
-            if broken[name] + harmless[name] >= 120:
-                break
-            mutant = mutate(module, random.Random(seed))
-            if mutant is None:
-                continue
-            expected = interpret(mutant)
-            found = outcomes(mutant)
-            assert found == expected, (name, seed)
-            if seed % 4 == 0:
-                assert outcomes(mutant, large=0) == expected, (name, seed, "compiled")
-            if all(expected.values()):
-                harmless[name] += 1
-                continue
-            broken[name] += 1
-            killed[name] += not all(found.values())
-            named.update((name, check) for check, right in expected.items() if not right)
+    done = campaign()
     with capsys.disabled():
-        print(f"\n{len(MUTATIONS)} mutations, {broken.total()} breaks, {harmless.total()} harmless, "
-              f"kill rate {100 * killed.total() / broken.total():.2f} %")  # fmt: skip
-    assert killed == broken
-    assert broken.total() > 2000
-    assert set(broken) == set(MUTATIONS), set(MUTATIONS) - set(broken)
+        print(f"\n{done.rate()}")
+    assert done.killed == done.broken
+    assert done.broken.total() > 2000
+    assert set(done.broken) == set(MUTATIONS), set(MUTATIONS) - set(done.broken)
     for name, check in [
         ("dropped", "delivered"), ("early_by_1ps", "causality"), ("late_by_1ps", "congestion_free"),
         ("duplicated_at_once", "congestion_free"), ("negative_time", "causality"), ("chunk_only_copied", "reductions"),
@@ -77,7 +53,53 @@ def test_every_mutation_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
         ("multicast_gone", "switches"), ("on_two_links_of_a_switch", "switches"), ("switch_reduction_gone", "switches"),
         ("latency_longer", "causality"), ("more_wanted", "delivered"), ("holder_gone", "delivered"),
     ]:  # fmt: skip
-        assert named[name, check], (name, check)
+        assert done.failed[name, check], (name, check)
+
+
+CHUNK, LINK, TIME = r"\d+:\w+\[[\d, ]*\]", r"[\w\[\], ]+ -> [\w\[\], ]+ \(link \d+\)", r"at -?[\d.]+\w+"
+TOLD = {
+    "V0101": f"causality: {CHUNK} on {LINK} {TIME} is sent by .*, which does not hold it yet",
+    "V0102": f"causality: ({CHUNK}|chunk -?\\d+) on ({LINK}|link -?\\d+) {TIME}: ",
+    "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is no time",
+    "V0104": f"causality: {CHUNK} has -\\d+ bytes",
+    "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
+    "V0201": f"congestion_free: {LINK} is given {CHUNK} {TIME}, but carries {CHUNK} until ",
+    "V0301": f"delivered: .* never gets {CHUNK}",
+    "V0302": f"delivered: .* ends with \\d+ of \\d+ contributions of {CHUNK}",
+    "V0401": f"reductions: {CHUNK} on {LINK} {TIME} is reduced, but is a chunk to copy",
+    "V0402": f"reductions: {CHUNK} on {LINK} {TIME} is sent as final, but holds \\d+ of \\d+ contributions",
+    "V0403": f"reductions: {CHUNK} on {LINK} {TIME} brings .* a contribution that it has already",
+    "V0404": f"reductions: .* ends with \\d+ of \\d+ contributions of {CHUNK}",
+    "V0501": f"switches: {CHUNK} on {LINK} {TIME} leaves .* on two links at once",
+    "V0502": f"switches: {CHUNK} reaches .* {TIME}, the buffer of which then holds \\d+ chunks",
+    "V0503": f"switches: {CHUNK} {TIME} is a partial that reaches .* and never leaves",
+}
+"""What each code says: chunk, link and time, as far as there is one."""
+
+
+def of_no_duration() -> list[Module]:
+    """What the interpreter cannot judge: sizes and links that no transfer can take."""
+    module = ring_all_gather()
+    unknown = tuple(replace(kind, bandwidth=None) for kind in module.network.kinds)
+    slow = tuple(replace(kind, latency=2**62) for kind in module.network.kinds)
+    return [
+        replace(module, demand=all_gather([0, 1, 2, 3], chunk=-5)),
+        *(replace(module, network=replace(module.network, kinds=kinds)) for kinds in (unknown, slow)),
+    ]
+
+
+def test_every_code_has_damage_that_raises_it_and_says_what_where_and_when() -> None:
+    folder = Path(collc.verification.__file__).parent
+    codes = {code for path in folder.glob("*.py") for code in re.findall(r'"(V\d{4})"', path.read_text())}
+    told = dict(campaign().told)
+    for module in of_no_duration():
+        for diagnostic in verify_schedule(module).diagnostics:
+            told.setdefault(diagnostic.code, []).append(diagnostic)
+    assert set(told) == codes == set(TOLD)
+    for code, diagnostics in told.items():
+        for diagnostic in diagnostics:
+            assert re.match(TOLD[code], diagnostic.message), diagnostic.message
+            assert diagnostic.notes[0].message.startswith("expected: "), diagnostic
 
 
 def step_of(module: Module) -> int:
