@@ -22,7 +22,7 @@ Words = NDArray[np.uint64]
 FOREVER = 1 << 62
 
 SOME = 1 << 17
-"""Transfers between two questions whether to stop."""
+"""Transfers between two questions whether to go on."""
 
 
 def compiled_rows(
@@ -30,9 +30,11 @@ def compiled_rows(
     levels: Levels,
     rule: EventRule,
     limit: int | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    go_on: Callable[[float], bool] = lambda _share: True,
 ) -> Rows | None:
-    """As event_rows, and with the same result."""
+    """As event_rows, and with the same result; None also where `go_on`, which is told now and then which share is
+    planned, says no.
+    """
     from collc.kernels import matching_events as kernels
 
     names = list(range(problem.count))
@@ -47,7 +49,7 @@ def compiled_rows(
     kernels.begin(wires, state)
     verdict = kernels.RUNNING
     while verdict == kernels.RUNNING:
-        if stop():
+        if not go_on(int(state.tally[kernels.COUNT]) / max(1, problem.missing)):
             return None
         verdict = kernels.run(wires, state, rule.fifo, rule.deadline, FOREVER if limit is None else limit, SOME)
     if verdict == kernels.CLASHES:

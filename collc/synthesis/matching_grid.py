@@ -21,12 +21,13 @@ Bits = NDArray[np.uint8]
 
 
 def grid_steps(
-    problem: CopyProblem, limit: int, least: int, window: int, threads: int, stop: Callable[[], bool]
+    problem: CopyProblem, limit: int, least: int, window: int, threads: int, go_on: Callable[[float], bool]
 ) -> Grid | None:
     """The chunk (as the demand numbers them) that each link takes in each step.
 
     window: 0 for the FIFO rule, else how many chunks the rule of fewest alternatives looks at.
-    least: the steps that memory is first taken for. None where `limit` steps do not do, or `stop` says so.
+    least: the steps that memory is first taken for. go_on: is told now and then which share is planned, and answers
+    whether to go on. None where `limit` steps do not do, or that says no.
     The result does not depend on the number of threads.
     """
     from collc.kernels import matching_grid as kernels
@@ -41,7 +42,7 @@ def grid_steps(
         pool = stack.enter_context(ThreadPoolExecutor(widest - 1)) if widest > 1 and not window else None
         while left:
             more = min(sweep.depth, limit - steps)
-            if not more or stop():
+            if not more or not go_on(1 - left / problem.missing):
                 return None
             if steps + more > len(grid):
                 grid = _longer(grid, steps + more, limit)

@@ -104,7 +104,8 @@ def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     def attempt(name: str, window: int) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
             limit = problem.missing if best is None else best // problem.step - 1
-            grid = grid_steps(problem, limit, least, window, effort.threads, effort.stop) if limit >= least else None
+            told = _telling(effort, name)
+            grid = grid_steps(problem, limit, least, window, effort.threads, told) if limit >= least else None
             if grid is None:
                 return None
             return StepSchedule(problem.model, grid, problem.step), len(grid) * problem.step
@@ -150,14 +151,14 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     def plan_rows(rule: EventRule, limit: int | None) -> Rows | None:
         if problem.devices <= SMALL:
             return event_rows(problem, levels, rule, limit)
-        return compiled_rows(problem, levels, rule, limit, effort.stop)
+        return compiled_rows(problem, levels, rule, limit, _telling(effort, _name(rule)))
 
     def attempt(rule: EventRule) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
             rows = plan_rows(rule, None if best is None else best - 1)
             return None if rows is None else (_rows(problem, rows), rows.end)
 
-        return _Attempt("fifo" if rule.fifo else "fewest alternatives", plan)
+        return _Attempt(_name(rule), plan)
 
     slacks = SLACKS if len(levels.component) > 1 else SLACKS[:1]
     for trial in range(max(1, effort.trials)):
@@ -165,6 +166,20 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
         for slack in slacks:
             for fifo in ((False, True) if problem.devices <= SMALL else (True, False)) if seed is None else (False,):
                 yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed))
+
+
+def _name(rule: EventRule) -> str:
+    return "fifo" if rule.fifo else "fewest alternatives"
+
+
+def _telling(effort: Effort, name: str) -> Callable[[float], bool]:
+    """Shows how far an attempt is; whether it may go on."""
+
+    def told(share: float) -> bool:
+        effort.progress(share, f"tacos {name}")
+        return not effort.stop()
+
+    return told
 
 
 def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:

@@ -48,7 +48,7 @@ WAYS = [(2000, 128), (1, 20), (1, 4), (1, 1)]
 
 
 def planned(problem: CopyProblem, window: int = 0, limit: int = 1000, threads: int = 1) -> Grid | None:
-    return grid_steps(problem, limit, 1, window, threads, lambda: False)
+    return grid_steps(problem, limit, 1, window, threads, lambda _share: True)
 
 
 def as_grid(rows: list[list[int]] | None, like: Grid) -> Grid:
@@ -145,17 +145,18 @@ def test_limit_is_kept_to_the_step(window):
 
 
 @pytest.mark.parametrize("window", [0, 4])
-def test_stop_is_asked_all_the_time(window, way):
+def test_asks_all_the_time_whether_to_go_on(window, way):
     net = grid(9, 9)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    asked = []
+    shares = []
 
-    def stop() -> bool:
-        asked.append(None)
-        return len(asked) > 2
+    def go_on(share: float) -> bool:
+        shares.append(share)
+        return len(shares) < 3
 
-    assert grid_steps(problem, 1000, 1, window, 1, stop) is None
-    assert len(asked) == 3
+    assert grid_steps(problem, 1000, 1, window, 1, go_on) is None
+    assert len(shares) == 3
+    assert 0 == shares[0] < shares[1] < shares[2] < 1
     assert sweep_of(net, 1).depth <= 16
 
 
@@ -212,7 +213,7 @@ def test_large_mesh_is_cut_into_tiles_for_both_threads():
 def test_threads_give_the_same_bytes():
     net = grid(46, 46)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    one, two = (grid_steps(problem, 5000, 1058, 0, threads, lambda: False) for threads in (1, 2))
+    one, two = (grid_steps(problem, 5000, 1058, 0, threads, lambda _share: True) for threads in (1, 2))
     assert one is not None
     assert two is not None
     assert np.array_equal(one, two)

@@ -263,15 +263,12 @@ def test_stop_within_an_attempt_where_times_differ(monkeypatch):
     monkeypatch.setattr(matching_compiled, "SOME", 100)
     net = ring_fc_switch(17, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
     task = task_of(net, all_gather(net.npus.tolist()))
-    asked = []
-
-    def stop() -> bool:
-        asked.append(None)
-        return len(asked) > 5
-
+    shares = []
     with pytest.raises(NoSchedule):
-        tacos(task, Effort(stop=stop))
-    assert len(asked) == 7  # again before the next attempt
+        tacos(task, Effort(stop=polled(6), progress=lambda share, _words: shares.append(share)))
+    assert len(shares) == 6  # one question is before the attempt, one in it after the last yes
+    assert shares == sorted(shares)
+    assert 0 < shares[-1] < 0.5
 
 
 def test_large_networks_take_the_compiled_events():
