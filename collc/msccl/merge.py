@@ -212,7 +212,7 @@ def _gpu(merger: _Merger, gpu: Gpu) -> Gpu:
     local = [step for step in gpu.steps if step.op is Op.COPY]
     moved = [
         replace(step, src=merger.slot(gpu.rank, step.src), dst=merger.slot(gpu.rank, step.dst))
-        for step in merger.steps[gpu.rank]
+        for step in (*merger.steps[gpu.rank], *local)
     ]
-    steps = sorted([*moved, *local], key=lambda step: step.when)
+    steps = sorted(moved, key=lambda step: step.when)
     return replace(gpu, scratch_chunks=merger.scratch[gpu.rank], steps=tuple(steps))

@@ -21,7 +21,7 @@ from collc.msccl.limits import MOST_CHUNKS, Excess
 from collc.msccl.lower import selected
 from collc.msccl.merge import merge
 from collc.msccl.options import MscclOptions, Placement, Profile
-from collc.msccl.plan_blocks import ByChunk, most_peers
+from collc.msccl.plan_blocks import ByChunk, in_place, most_peers
 from collc.msccl.plan_ops import Json, gpu_plans
 from collc.msccl.program import Program
 from collc.msccl.repeat import repeat
@@ -103,12 +103,21 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
 
 def _start(module: Module, options: MscclOptions) -> Program:
     """Loose steps; what the runtime has no name for is custom: the caller runs the plan itself."""
+    inside = options.placement is Placement.IN
+    outside = replace(options, placement=Placement.OUT)
     try:
-        return selected(module, options)
+        program = selected(module, outside if inside and _is_all_to_all(module) else options)
     except SourceError as error:
         if {told.code for told in error.diagnostics} & {"M0105", "M0106"}:
             return selected(module, replace(options, profile=Profile.OLD))
         raise
+    return in_place(program) if inside and not program.placement.inside else program
+
+
+def _is_all_to_all(module: Module) -> bool:
+    runs = module.demand.runs
+    standard = runs[0].standard if len(runs) == 1 else None
+    return standard is not None and standard.kind == "all_to_all"
 
 
 def _forms(start: Program) -> Iterator[_Form]:

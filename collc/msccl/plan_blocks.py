@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.msccl.fuse import Pair, fusable
-from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
+from collc.msccl.options import Placement
+from collc.msccl.program import COPIES, Gpu, Op, Program, Slot, Step, Threadblock
 
 _PEERS: Final = 8
 """Peers that always fit a threadblock: two buffers of each are 16 remote buffers."""
@@ -106,6 +107,40 @@ def most_peers(program: Program) -> int:
     for message in program.messages:
         peers[message.source].add(message.target)
     return max((len(found) for found in peers.values()), default=1)
+
+
+def in_place(program: Program) -> Program:
+    """An All-to-All of loose steps out of place as one in place.
+
+    What belongs into the output waits in scratch until the block that it replaces has left for the last time.
+    """
+    return replace(program, placement=Placement.IN, gpus=tuple(map(_in_place, program.gpus)))
+
+
+def _in_place(gpu: Gpu) -> Gpu:
+    waiting: dict[Slot, Slot] = {}
+    ready: dict[Slot, int] = {}
+    steps: list[Step] = []
+    for step in gpu.steps:
+        if step.op is Op.COPY:
+            continue
+        src, dst = step.src, step.dst
+        if src is not None:
+            if src.buffer == "i":
+                replaced = Slot("o", src.offset)
+                ready[replaced] = max(ready.get(replaced, 0), step.when[0])
+            src = waiting.get(src, src)
+        if dst is not None and dst.buffer == "o":
+            waiting[dst] = Slot("s", gpu.scratch_chunks + len(waiting))
+            ready[dst] = max(ready.get(dst, 0), step.when[0])
+            dst = waiting[dst]
+        steps.append(replace(step, src=src, dst=dst))
+    steps += [
+        Step(Op.COPY, (ready[target], COPIES, target.offset, 0), 1, src=held, dst=target)
+        for target, held in waiting.items()
+    ]
+    steps.sort(key=lambda step: step.when)
+    return replace(gpu, scratch_chunks=gpu.scratch_chunks + len(waiting), steps=tuple(steps))
 
 
 def _items(program: Program) -> list[list[int]]:

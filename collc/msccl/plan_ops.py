@@ -59,20 +59,18 @@ class Routes:
 def routes_of(program: Program) -> Routes:
     """Channels and landing places for all messages of a program with threadblocks.
 
-    A message lands where its receiver wants it; what is to be combined lands in a scratch slot of its own, and
-    so do all messages of an All-to-All in place, as what they replace may not have left yet.
+    A message lands where its receiver wants it; what is to be combined lands in a scratch slot of its own.
     """
     landing: dict[int, Slot] = {}
     target: dict[int, int] = {}
     scratch: list[dict[int, int]] = []
-    replaced = program.collective.kind == "all_to_all" and program.placement.inside
     for gpu in program.gpus:
         steps = [step for tb in gpu.threadblocks for step in tb.steps]
         used = {slot.offset for step in steps for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
             target[step.receive] = gpu.rank
-            if step.op in _COPIES and step.dst is not None and not replaced:
+            if step.op in _COPIES and step.dst is not None:
                 landing[step.receive] = step.dst
                 continue
             landing[step.receive] = Slot("s", last)
@@ -310,9 +308,6 @@ def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) ->
 
 def _move(block: _Block, step: Step) -> None:
     """Move the data of a step."""
-    landing = block.plan.routes.landing
-    if step.op in _COPIES and step.dst is not None and landing[step.receive] != step.dst:
-        _copy(block, landing[step.receive], step.dst, step.count)
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
         _copy(block, step.src, step.dst, step.count)
     held = step.src if step.op is Op.SEND else step.dst if step.op is Op.RECEIVE_COPY_SEND else None

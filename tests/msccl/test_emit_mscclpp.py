@@ -39,8 +39,7 @@ def assert_right(module: Module, folder: Path, options: MscclOptions) -> None:
 def test_every_collective_is_right(collective, network, tmp_path):
     module = scheduled(network, collective(list(range(network.npu_count))))
     assert_right(module, tmp_path, MscclOptions())
-    if collective is not support.all_to_all:
-        assert_right(module, tmp_path, MscclOptions(placement=Placement.IN))
+    assert_right(module, tmp_path, MscclOptions(placement=Placement.IN))
 
 
 def test_all_to_all_in_place_keeps_what_has_not_left(tmp_path):
