@@ -146,6 +146,7 @@ class _Engine:
         self._spread = [0] * problem.count
         self._rare = [0] * (problem.devices + 2)
         self._rare[0] = (1 << problem.count) - 1
+        self._kinds = self._rare[:1]
         _, need = problem.bits()
         by_name = sorted(range(problem.count), key=names.__getitem__)
         self._back = by_name
@@ -226,6 +227,7 @@ class _Engine:
             self._rare[spread + 1] |= bit
             self._spread[chunk] = spread + 1
             concerned.update(self._targets[device])
+        self._kinds = [mask for mask in self._rare if mask]
         return concerned
 
     def _share_out(self, device: int, now: int, rows: list[tuple[int, int, int]]) -> int:
@@ -292,7 +294,7 @@ class _Engine:
             places[link] = place
             return queue[place]
         best = next((mask for mask in (free & mask for mask in exact) if mask), free)
-        rarest = next(mask for mask in (best & mask for mask in self._rare) if mask)
+        rarest = next(mask for mask in (best & mask for mask in self._kinds) if mask)
         return (rarest & -rarest).bit_length() - 1
 
     def _late(self, level: int, device: int, now: int) -> bool:
