@@ -17,7 +17,7 @@ ROW_TRIALS = 48
 
 
 def searched(net: Network, demand: Demand, trials: int = 1) -> Result:
-    for kernel in ("pccl_slots", "pccl_steps"):
+    for kernel in ("pccl_steps", "pccl_times"):
         import_module(f"collc.kernels.{kernel}")  # once loaded, they plan even what is small
     effort = Effort(trials=trials, threads=2)
     for small in (grid(8, 16), two_switches(2, 4)):

@@ -95,7 +95,7 @@ def test_the_rooms_below_import_nothing_from_above() -> None:
 
 
 def stem(module: str, parts: dict[str, str]) -> str:
-    """`collc.synthesis.pccl_slots` belongs to `pccl`, and the matching to `tacos`."""
+    """`collc.synthesis.pccl_steps` belongs to `pccl`, and the matching to `tacos`."""
     way = module.split(".")[2].split("_", maxsplit=1)[0]
     return parts.get(way, way)
 

@@ -54,10 +54,11 @@ def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
 def _search(
     left: Ints, seeds: Ints, count: int, target: int, row: int, salt: int, since: Ints, in_tree: Ints, at: Ints,
     mark: int, busy: Words, low: Ints, offsets: Ints, heads: Ints, first: Ints, filled: Words, node: Ints,
-    after: Ints, nearer: bool,
+    after: Ints, detour: int,
 ) -> None:  # fmt: skip
     """A* where devices of equal least arrival lie on one stack; `filled` tells which stacks have any."""
-    base, top, used = _seed(left, seeds, count, since, at, mark, first, filled, node, after)
+    base, near, top, used = _seed(left, seeds, count, since, at, mark, first, filled, node, after)
+    roam = near <= detour
     arrived = np.int64(NEVER)
     word = np.int64(0)
     while word <= top >> 6:
@@ -77,14 +78,14 @@ def _search(
         here = left[u]
         if time + here != base + d:
             continue
-        low_link, degree = np.int64(offsets[u]), np.int64(offsets[u + 1]) - offsets[u]
-        turn = ((salt >> (u & 31)) & 0xFFFF) % degree
-        for _ in range(degree):
-            link = low_link + turn
-            turn = turn + 1 if turn + 1 < degree else 0
+        link, last, way = np.int64(offsets[u]) - 1, np.int64(offsets[u + 1]), 1
+        if (salt >> (u & 31)) & 1:
+            link, last, way = last, link, -1
+        while link + way != last:
+            link += way
             v = heads[link]
             there = left[v]
-            if (nearer and there >= here) or in_tree[v] == row:
+            if (there >= here and not roam) or in_tree[v] == row:
                 continue
             slot = _next_free(busy, low, link, time)
             arrival = slot + 1
@@ -105,11 +106,12 @@ def _search(
 def _seed(
     left: Ints, seeds: Ints, count: int, since: Ints, at: Ints, mark: int, first: Ints, filled: Words, node: Ints,
     after: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Puts those that have the chunk on their stacks: the least arrival of all, the last stack, entries used."""
-    base = np.int64(NEVER)
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Puts those that have the chunk on their stacks: least arrival and distance, the last stack, entries used."""
+    base = near = np.int64(NEVER)
     for k in range(count):
         base = min(base, np.int64(since[seeds[k]]) + left[seeds[k]])
+        near = min(near, np.int64(left[seeds[k]]))
     used = 0
     top = np.int64(0)
     for k in range(count):
@@ -119,7 +121,7 @@ def _seed(
             d = np.int64(since[v]) + left[v] - base
             used = _push(v, d, used, first, filled, node, after)
             top = max(top, d)
-    return base, top, used
+    return base, near, top, used
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +146,7 @@ def _nearest_first(wanted: Ints, holders: Ints, to: Ints, target_row: Ints) -> I
 @njit(cache=True, nogil=True)
 def search_steps(
     order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints, to: Ints,
-    target_row: Ints, offsets: Ints, heads: Ints, tails: Ints, nearer: bool, busy: Words, grid: Ints, low: Ints,
+    target_row: Ints, offsets: Ints, heads: Ints, tails: Ints, detour: int, busy: Words, grid: Ints, low: Ints,
 ) -> tuple[Words, Ints]:  # fmt: skip
     """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
 
@@ -182,7 +184,7 @@ def search_steps(
                 filled = np.zeros(len(first) // 64 + 1, np.uint64)
             _search(
                 to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, at, mark, busy, low,
-                offsets, heads, first, filled, node, after, nearer,
+                offsets, heads, first, filled, node, after, detour,
             )  # fmt: skip
             v = target
             while in_tree[v] != k:

@@ -46,7 +46,9 @@ class Conditions:
     @cached_property
     def targets(self) -> Ints:
         """int32: all devices that want something, ascending."""
-        return np.unique(self.wanting).astype(np.int32)
+        wanted = np.zeros(self.task.network.device_count, np.bool_)
+        wanted[self.wanting] = True
+        return np.flatnonzero(wanted).astype(np.int32)
 
     @cached_property
     def target_row(self) -> Ints:

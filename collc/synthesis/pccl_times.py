@@ -1,237 +1,236 @@
-"""Earliest-arrival search in exact time, for chunks of any sizes, and for switches that can refuse a chunk.
+"""Earliest-arrival search in exact time, for links and chunks of any kind, and for switches that can refuse a chunk.
 
 Of each link and switch it is kept when it is taken. A switch holds a place in its buffer from the
 arrival of a chunk to the end of its last departure; where it cannot, the chunk waits where it comes from:
-the search starts over with later arrivals at that switch.
+the search starts over with later arrivals at that switch. In plain Python, and by the compiled kernel; both take
+the same steps and give the same result.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
+from collc.synthesis.pccl_busy import Buffer, Busy
+from collc.synthesis.pccl_rows import Rows
+from collc.synthesis.routing import FAR
 from collc.ten.schedule import Transfers
 
+Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 Hop = tuple[int, int]
 """Link and start."""
 
-BATCH = 64
-"""Rows between two questions whether to stop."""
+
+@dataclass(frozen=True, eq=False)
+class TimesProblem:
+    """What both searches take; times in picoseconds.
+
+    column: int32[rows], which size each row has, of those that any has. length, total: int64[sizes, links], how long
+    a link is taken, and until arrival. to: int64[sizes, targets, devices]. taken: (link, start, end) and
+    held: (switch, start, end), what is reserved, int64[n, 3].
+    """
+
+    conditions: Conditions
+    column: Ints
+    length: Times
+    total: Times
+    to: Times
+    taken: Times
+    held: Times
+
+    @staticmethod
+    def of(conditions: Conditions, to: dict[int, Times]) -> TimesProblem:
+        """to: distances to the targets by column of the clock."""
+        clock, kind = conditions.clock, conditions.task.network.kind
+        columns = sorted(to)
+        number = np.zeros(clock.busy.shape[1], np.int32)
+        number[columns] = np.arange(len(columns))
+        taken, held = _reserved(conditions)
+        return TimesProblem(
+            conditions,
+            number[conditions.column],
+            np.ascontiguousarray(clock.busy[kind][:, columns].T),
+            np.ascontiguousarray(clock.total[kind][:, columns].T),
+            np.stack([to[column] for column in columns]),
+            taken,
+            held,
+        )
 
 
-class Busy:
-    """When a link is taken: disjoint intervals, ascending; those that touch are one."""
+def _reserved(conditions: Conditions) -> tuple[Times, Times]:
+    """Links and places of what is planned already; each departure of a chunk is for its last arrival."""
+    reserved, network = conditions.task.reserved, conditions.task.network
+    if reserved is None or not len(reserved):
+        return np.empty((0, 3), np.int64), np.empty((0, 3), np.int64)
+    frees = reserved.start + conditions.clock.busy_of(reserved)
+    arrivals = reserved.start + conditions.clock.total_of(reserved)
+    taken = np.stack([reserved.link.astype(np.int64), reserved.start, frees], axis=1)
+    limited = np.zeros(network.device_count, np.bool_)
+    limited[network.npu_count :] = network.buffers >= 0
+    inside: dict[Hop, list[int]] = {}
+    chunks: list[int] = reserved.chunk.tolist()
+    sources: list[int] = network.source[reserved.link].tolist()
+    targets: list[int] = network.target[reserved.link].tolist()
+    for chunk, target, arrival in zip(chunks, targets, arrivals.tolist(), strict=True):
+        if limited[target]:
+            insort(inside.setdefault((chunk, target), []), arrival)
+    until: dict[tuple[int, int, int], int] = {}
+    for chunk, source, start, end in zip(chunks, sources, reserved.start.tolist(), frees.tolist(), strict=True):
+        if (chunk, source) in inside:
+            came = inside[chunk, source]
+            visit = chunk, source, came[max(0, bisect_right(came, start) - 1)]
+            until[visit] = max(end, until.get(visit, 0))
+    held = [
+        (switch - network.npu_count, max(0, since), max(1, end))
+        for (_, switch, since), end in until.items()
+        if since < end
+    ]
+    return taken, np.array(held, np.int64).reshape(-1, 3)
 
-    __slots__ = ("_ends", "_starts")
+
+def search_plain(problem: TimesProblem, rows: Rows, detour: Times, stop: Callable[[], bool]) -> Transfers | None:
+    """Plans the rows one after another; None where stopped.
+
+    detour: int64[sizes], how near a target must be that is reached by any hops; else only hops that come nearer
+    are taken.
+    """
+    engine = _Engine(problem, rows, detour)
+    for part in rows.batches():
+        if stop():
+            return None
+        for k in part.tolist():
+            engine.plan(k)
+    row, link, start = engine.transfers
+    chunk = problem.conditions.chunk[np.array(row, np.int64)]
+    return Transfers.of(chunk, np.array(link, np.int32), np.array(start, np.int64))
+
+
+def search_compiled(problem: TimesProblem, rows: Rows, detour: Times, stop: Callable[[], bool]) -> Transfers | None:
+    """What `search_plain` finds, by the compiled kernel."""
+    from collc.kernels.pccl_times import Net, Work, begin, search_times
+
+    p, task = problem, problem.conditions.task
+    network = task.network
+    offsets, links = network.out_links
+    keeps = np.ones(network.switch_count, np.bool_)
+    if task.relays:
+        keeps[:] = False
+    elif task.inverted:
+        keeps[:] = network.multicast
+    net = Net(
+        offsets, links, network.source, network.target, p.length, p.total, network.npu_count, network.multicast, keeps,
+        task.inverted,
+    )  # fmt: skip
+    work: Work = begin(net, network.buffers, p.taken, p.held)
+    for part in rows.batches():
+        if stop():
+            return None
+        work = search_times(
+            part, rows.salt, rows.holder_offsets, rows.holders, rows.wanting_offsets, rows.wanting,
+            p.conditions.release, p.column, p.to, p.conditions.target_row, detour, net, work,
+        )  # fmt: skip
+    found = work.transfers[: work.count[0]]
+    return Transfers.of(p.conditions.chunk[found[:, 0]], found[:, 1].astype(np.int32), found[:, 2])
+
+
+class _Stay:
+    """A chunk in a switch: until when its last visit and any visit last, and all departures."""
+
+    __slots__ = ("departures", "last", "until")
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def next_free(self, time: int, length: int) -> int:
-        """The first time from `time` on at which it is free for so long."""
-        k = bisect_right(self._ends, time)
-        while k < len(self._starts) and self._starts[k] < time + length:
-            time = max(time, self._ends[k])
-            k += 1
-        return time
-
-    def last_free(self, time: int, latest: int, length: int) -> int:
-        """The last start from `time` to `latest` at which it is free for so long; `time` must be one."""
-        while latest > time:
-            k = bisect_left(self._starts, latest + length) - 1
-            if k < 0 or self._ends[k] <= latest:
-                return latest
-            latest = self._starts[k] - length
-        return time
-
-    def take(self, start: int, end: int) -> None:
-        """Takes an interval, which may overlap others."""
-        low = bisect_left(self._ends, start)
-        high = bisect_right(self._starts, end)
-        if low < high:
-            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
-        self._starts[low:high] = [start]
-        self._ends[low:high] = [end]
-
-
-class Buffer:
-    """How many places of a switch are taken when."""
-
-    __slots__ = ("_held", "_size", "_times")
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._times: list[int] = [0]
-        self._held: list[int] = [0]
-
-    def room(self, start: int, end: int) -> bool:
-        """Whether a place is free all the time from start to end."""
-        k = bisect_right(self._times, start) - 1
-        while k < len(self._times) and self._times[k] < end:
-            if self._held[k] >= self._size:
-                return False
-            k += 1
-        return True
-
-    def take(self, start: int, end: int) -> None:
-        """Takes a place."""
-        for time in (start, end):
-            k = bisect_left(self._times, time)
-            if k == len(self._times) or self._times[k] != time:
-                self._times.insert(k, time)
-                self._held.insert(k, self._held[k - 1])
-        for k in range(bisect_left(self._times, start), bisect_left(self._times, end)):
-            self._held[k] += 1
-
-
-class _Visit:
-    """A chunk in a switch: since when, until when its last departure ends, and all departures."""
-
-    __slots__ = ("departures", "since", "until")
-
-    def __init__(self, since: int) -> None:
-        self.since = self.until = since
+        self.until = self.last = 0
         self.departures: list[tuple[int, int]] = []
 
 
-def search_times(
-    conditions: Conditions,
-    to: dict[int, Times],
-    order: NDArray[np.int32],
-    salt: Times,
-    nearer: bool,
-    stop: Callable[[], bool],
-) -> Transfers | None:
-    """Plans the rows one after another in the order given; None where stopped.
-
-    to: distances to the targets by column of the clock. nearer: whether only hops that come nearer are taken.
-    """
-    engine = _Engine(conditions, to, nearer)
-    ties: list[int] = salt.tolist()
-    numbers: list[int] = order.tolist()
-    for number, k in enumerate(numbers):
-        if number % BATCH == 0 and stop():
-            return None
-        engine.plan(k, ties[k])
-    rows = np.array(engine.rows, np.int64).reshape(-1, 3)
-    return Transfers.of(rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32), rows[:, 2])
-
-
 class _Engine:
-    def __init__(self, conditions: Conditions, to: dict[int, Times], nearer: bool) -> None:
-        task, clock = conditions.task, conditions.clock
+    def __init__(self, problem: TimesProblem, rows: Rows, detour: Times) -> None:
+        task = problem.conditions.task
         network = task.network
-        self.rows: list[tuple[int, int, int]] = []
-        self._conditions, self._nearer, self._inverted = conditions, nearer, task.inverted
-        self._npus, self._relays = network.npu_count, task.relays
-        self._to: dict[int, list[list[int]]] = {column: table.tolist() for column, table in to.items()}
-        self._row_of: list[int] = conditions.target_row.tolist()
-        self._column: list[int] = conditions.column.tolist()
-        self._lengths: list[list[int]] = clock.busy[network.kind].tolist()
-        self._totals: list[list[int]] = clock.total[network.kind].tolist()
+        self.transfers: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self._rows, self._inverted, self._relays = rows, task.inverted, task.relays
+        self._npus = network.npu_count
+        self._to: list[list[list[int]]] = problem.to.tolist()
+        self._row_of: list[int] = problem.conditions.target_row.tolist()
+        self._release: list[int] = problem.conditions.release.tolist()
+        self._column: list[int] = problem.column.tolist()
+        self._detour: list[int] = detour.tolist()
+        self._lengths: list[list[int]] = problem.length.tolist()
+        self._totals: list[list[int]] = problem.total.tolist()
         self._source: list[int] = network.source.tolist()
         self._target: list[int] = network.target.tolist()
         self._out = [list[int]() for _ in range(network.device_count)]
         for link, u in enumerate(self._source):
             self._out[u].append(link)
         self._busy = [Busy() for _ in self._target]
+        taken: list[list[int]] = problem.taken.tolist()
+        for link, start, end in taken:
+            self._busy[link].take(start, end)
         self._multicast: list[bool] = network.multicast.tolist()
         sizes: list[int] = network.buffers.tolist()
         self._buffers = {self._npus + k: Buffer(size) for k, size in enumerate(sizes) if size >= 0}
-        if task.reserved is not None:
-            self._reserve(task.reserved)
+        held: list[list[int]] = problem.held.tolist()
+        for switch, start, end in held:
+            self._buffers[self._npus + switch].take(start, end)
 
-    def _reserve(self, reserved: Transfers) -> None:
-        """Takes links and places of what is planned already; each departure of a chunk is for its last arrival."""
-        inside: dict[tuple[int, int], list[int]] = {}
-        until: dict[tuple[int, int], dict[int, int]] = {}
-        table = np.stack([reserved.chunk, reserved.link, reserved.start], axis=1)
-        rows: list[list[int]] = table.tolist()
-        columns: list[int] = self._conditions.clock.size_of.tolist()
-        for chunk, link, start in rows:
-            self._busy[link].take(start, start + self._lengths[link][columns[chunk]])
-            if self._target[link] in self._buffers:
-                insort(inside.setdefault((chunk, self._target[link]), []), start + self._totals[link][columns[chunk]])
-        for chunk, link, start in rows:
-            place = (chunk, self._source[link])
-            if place in inside:
-                arrivals = inside[place]
-                since = arrivals[max(0, bisect_right(arrivals, start) - 1)]
-                end = start + self._lengths[link][columns[chunk]]
-                ends = until.setdefault(place, {})
-                ends[since] = max(end, ends.get(since, 0))
-        for (_, switch), visits in until.items():
-            for since, end in visits.items():
-                if since < end:
-                    self._buffers[switch].take(max(0, since), max(1, end))
-
-    def plan(self, k: int, salt: int) -> None:
+    def plan(self, k: int) -> None:
         """Brings one row's chunk to all who want it, the nearest first."""
-        rows = self._conditions.row(k)
-        holders: list[int] = rows[0].tolist()
-        wanting: list[int] = rows[1].tolist()
-        tree: dict[int, int] = dict.fromkeys(holders, int(self._conditions.release[k]))
-        visits: dict[int, list[_Visit]] = {}
+        holders, wanting = self._rows.of(k)
+        tree = dict.fromkeys(holders, self._release[k])
+        stays: dict[int, _Stay] = {}
         to = self._to[self._column[k]]
         near = [min(to[self._row_of[v]][h] for h in holders) for v in wanting]
-        for _, target in sorted(zip(near, wanting, strict=True)):
+        for _, target in sorted(zip(near, wanting, strict=True), key=lambda pair: pair[0]):
             if target not in tree:
-                self._extend(k, tree, visits, target, salt)
+                self._extend(k, tree, stays, target)
 
-    def _extend(self, k: int, tree: dict[int, int], visits: dict[int, list[_Visit]], target: int, salt: int) -> None:
+    def _extend(self, k: int, tree: dict[int, int], stays: dict[int, _Stay], target: int) -> None:
         column = self._column[k]
+        mask = (1 << len(self._out).bit_length()) - 1
+        salt = int(self._rows.salt[k]) & mask
         not_before: dict[int, int] = {}
         while True:
-            found = self._search(column, tree, visits, target, salt, not_before)
-            if not isinstance(found, int):
+            found = self._search(column, tree, stays, target, salt, not_before)
+            if not isinstance(found, tuple):
                 break
-            # Every path is blocked at a switch: give the chunk up there, or come to it later.
-            if tree.pop(found, None) is not None:
-                continue
-            later = not_before.get(found, 0)
-            step = max(row[column] for row in self._lengths)
-            not_before[found] = later + step if later else self._earliest(tree) + step
-        self._book(k, tree, visits, self._late(column, found))
-
-    @staticmethod
-    def _earliest(tree: dict[int, int]) -> int:
-        return min(tree.values())
+            # Every path is blocked at a switch: give the chunk up there, or come to it when a place is free.
+            switch, later = found
+            if tree.pop(switch, None) is None:
+                not_before[switch] = later
+        self._book(k, tree, stays, self._late(column, found))
 
     def _late(self, column: int, path: list[Hop]) -> list[Hop]:
         """The path with every hop into a switch with a limit as late as the hop out of it allows."""
         result = [path[-1]]
         for link, start in reversed(path[:-1]):
-            latest = result[-1][1] - self._totals[link][column]
+            latest = result[-1][1] - self._totals[column][link]
             limited = self._target[link] in self._buffers
-            late = self._busy[link].last_free(start, latest, self._lengths[link][column]) if limited else start
+            late = self._busy[link].last_free(start, latest, self._lengths[column][link]) if limited else start
             result.append((link, late))
         return result[::-1]
 
-    def _book(self, k: int, tree: dict[int, int], visits: dict[int, list[_Visit]], path: list[Hop]) -> None:
+    def _book(self, k: int, tree: dict[int, int], stays: dict[int, _Stay], path: list[Hop]) -> None:
         column = self._column[k]
-        chunk = int(self._conditions.chunk[k])
         for hop, (link, start) in enumerate(path):
-            length, total = self._lengths[link][column], self._totals[link][column]
-            self._busy[link].take(start, start + length)
-            self.rows.append((chunk, link, start))
+            end, arrival = start + self._lengths[column][link], start + self._totals[column][link]
+            self._busy[link].take(start, end)
+            for values, value in zip(self.transfers, (k, link, start), strict=True):
+                values.append(value)
             u, v = self._source[link], self._target[link]
             if u >= self._npus:
-                visit = visits[u][-1]
-                self._hold(u, visit, start, start + length, path[hop - 1] if hop else None, column)
-                visit.departures.append((start, start + length))
+                self._hold(u, stays[u], start, end, path[hop - 1] if hop else None, column)
             if v >= self._npus:
-                visits.setdefault(v, []).append(_Visit(start + total))
-                if self._keeps(v):
-                    tree[v] = start + total
-            else:
-                tree[v] = start + total
+                stay = stays.setdefault(v, _Stay())
+                stay.until, stay.last = arrival, max(arrival, stay.last)
+            if v < self._npus or self._keeps(v):
+                tree[v] = arrival
 
     def _keeps(self, switch: int) -> bool:
         """Whether a chunk that has come to a switch may leave it more than once."""
@@ -239,38 +238,34 @@ class _Engine:
             return False
         return not self._inverted or self._multicast[switch - self._npus]
 
-    def _hold(self, switch: int, visit: _Visit, start: int, end: int, came: Hop | None, column: int) -> None:
-        begin = visit.until
-        visit.until = max(visit.until, end)
-        if switch not in self._buffers:
-            return
+    def _hold(self, switch: int, stay: _Stay, start: int, end: int, came: Hop | None, column: int) -> None:
+        begin, finish = stay.until, max(stay.until, end)
+        stay.until, stay.last = finish, max(finish, stay.last)
+        stay.departures.append((start, end))
         if self._inverted and came is not None:
             # Run backwards, the departure is the arrival, and the place is free when the arrival's link is.
-            begin, visit_end = came[1] + self._totals[came[0]][column] - self._lengths[came[0]][column], start
-            if begin < visit_end:
-                self._buffers[switch].take(begin, visit_end)
-            return
-        if begin < visit.until:
-            self._buffers[switch].take(begin, visit.until)
+            link, entered = came
+            begin, finish = entered + self._totals[column][link] - self._lengths[column][link], start
+        if switch in self._buffers and begin < finish:
+            self._buffers[switch].take(begin, finish)
 
     def _search(
         self,
         column: int,
         tree: dict[int, int],
-        visits: dict[int, list[_Visit]],
+        stays: dict[int, _Stay],
         target: int,
         salt: int,
         not_before: dict[int, int],
-    ) -> list[Hop] | int:
-        """The path of earliest arrival; the number of a switch that refuses where all paths are blocked."""
+    ) -> list[Hop] | Hop:
+        """The path of earliest arrival; a switch that refuses, and until when, where all paths are blocked."""
         left = self._to[column][self._row_of[target]]
-        mask = (1 << len(self._out).bit_length()) - 1
-        salt &= mask
+        roam = min(left[v] for v in tree) <= self._detour[column]
         found = dict(tree)
         via: dict[int, Hop] = {}
-        heap = [(t + left[v], left[v], v ^ salt) for v, t in tree.items() if left[v] < 1 << 60]
+        heap = [(t + left[v], left[v], v ^ salt) for v, t in tree.items() if left[v] < FAR]
         heapq.heapify(heap)
-        blocked = -1
+        blocked = -1, 0
         while heap:
             least, here, key = heapq.heappop(heap)
             u = key ^ salt
@@ -278,84 +273,62 @@ class _Engine:
                 continue
             if u == target:
                 return self._path(via, tree, target)
+            refused = FAR
             for link in self._out[u]:
                 v = self._target[link]
                 there = left[v]
-                if there >= here and (self._nearer or there >= 1 << 60):
+                if there >= (FAR if roam else here) or v in tree:
                     continue
-                if v in tree:
+                total, length = self._totals[column][link], self._lengths[column][link]
+                earliest = max(found[u], not_before[v] - total) if v in not_before else found[u]
+                start, until = self._start(u, link, earliest, column, stays, u in tree, via.get(u))
+                if until >= 0:
+                    refused = min(refused, until)
                     continue
-                total, length = self._totals[link][column], self._lengths[link][column]
-                earliest = max(found[u], not_before.get(v, 0) - total) if v in not_before else found[u]
-                start = self._start(u, link, earliest, length, visits, u in tree, via.get(u), column)
-                if start < 0:
-                    blocked = u
+                if v in stays and not self._keeps(v) and start + total < stays[v].last:
+                    start = self._busy[link].next_free(stays[v].last - total, length)  # after its other copies
+                if start + total >= found.get(v, FAR):
                     continue
-                arrival = start + total
-                if v >= self._npus and not self._keeps(v):
-                    arrival = self._after_visits(v, visits, link, start, total, length)
-                    start = arrival - total
-                if arrival >= found.get(v, 1 << 62):
-                    continue
-                found[v] = arrival
+                found[v] = start + total
                 via[v] = (link, start)
-                heapq.heappush(heap, (arrival + there, there, v ^ salt))
+                heapq.heappush(heap, (start + total + there, there, v ^ salt))
+            if refused < FAR:
+                blocked = u, refused
         return blocked
 
-    def _after_visits(
-        self, switch: int, visits: dict[int, list[_Visit]], link: int, start: int, total: int, length: int
-    ) -> int:
-        """The first arrival at a switch when no other copy of the chunk is there."""
-        for visit in visits.get(switch, ()):
-            if start + total < visit.until:
-                start = self._busy[link].next_free(visit.until - total, length)
-        return start + total
-
     def _start(
-        self,
-        u: int,
-        link: int,
-        time: int,
-        length: int,
-        visits: dict[int, list[_Visit]],
-        again: bool,
-        came: Hop | None,
-        column: int,
-    ) -> int:
-        """When a hop can start; -1 where a switch cannot keep the chunk so long."""
+        self, u: int, link: int, time: int, column: int, stays: dict[int, _Stay], again: bool, came: Hop | None
+    ) -> tuple[int, int]:
+        """When a hop can start, and -1, or until when the chunk must not come, where the switch cannot keep it so long.
+
+        again: whether the chunk is in the switch for another hop. came: the hop by which it comes there.
+        """
+        length = self._lengths[column][link]
         start = self._busy[link].next_free(time, length)
         if u < self._npus:
-            return start
-        if not self._multicast[u - self._npus]:
-            start = self._between(u, link, start, length, visits)
+            return start, -1
+        if u in stays and not self._multicast[u - self._npus]:
+            start = self._between(link, start, length, stays[u])
         if u not in self._buffers:
-            return start
-        if again:
-            begin, end = visits[u][-1].until, start + length
-        elif came is None:
-            return start
-        elif self._inverted:
-            begin, end = self._latest_entry(came, start, column) - self._lengths[came[0]][column], start
-        else:
-            begin, end = self._latest_entry(came, start, column), start + length
-        return start if begin >= end or self._buffers[u].room(begin, end) else -1
+            return start, -1
+        begin, end, least, tail = stays[u].until if again else 0, start + length, length, 0
+        if came is not None and not again:
+            total, taken = self._totals[column][came[0]], self._lengths[column][came[0]]
+            begin = self._busy[came[0]].last_free(came[1], start - total, taken) + total
+            if self._inverted:
+                begin, end, least, tail = begin - taken, start, taken, taken
+        until = self._buffers[u].refuses(begin, end, least) if begin < end else -1
+        return start, until + tail if until >= 0 else -1
 
-    def _latest_entry(self, came: Hop, start: int, column: int) -> int:
-        """The last arrival over the link by which the chunk came that is in time for a departure."""
-        link, entered = came
-        total = self._totals[link][column]
-        return self._busy[link].last_free(entered, start - total, self._lengths[link][column]) + total
-
-    def _between(self, switch: int, link: int, start: int, length: int, visits: dict[int, list[_Visit]]) -> int:
+    def _between(self, link: int, start: int, length: int, stay: _Stay) -> int:
         """The first start from `start` on at which the switch does not send the chunk over another link."""
         moved = True
         while moved:
             moved = False
-            for visit in visits.get(switch, ()):
-                for begin, end in visit.departures:
-                    if start < end and begin < start + length:
-                        start = self._busy[link].next_free(end, length)
-                        moved = True
+            for begin, end in stay.departures:
+                if start < end and begin < start + length:
+                    start = self._busy[link].next_free(end, length)
+                    moved = True
         return start
 
     def _path(self, via: dict[int, Hop], tree: dict[int, int], target: int) -> list[Hop]:

@@ -88,9 +88,11 @@ def distances(network: Network, weight: Times, targets: Ints) -> Times:
         if bool((weight == weight[0]).all()):
             return all_hops(targets, offsets, order, network.source, int(weight[0]), FAR)
         return all_distances(targets, offsets, order, network.source, weight, FAR)
+    layers = _by_rank(network)
+    if len(weight) and bool((weight == weight[0]).all()):
+        return _breadth_first(network, layers, int(weight[0]), targets)
     found = np.full((len(targets), network.device_count), FAR, np.int64)
     found[np.arange(len(targets)), targets] = 0
-    layers = _by_rank(network)
     changed = True
     while changed:
         changed = False
@@ -101,6 +103,23 @@ def distances(network: Network, weight: Times, targets: Ints) -> Times:
                 found[:, network.source[links]] = np.minimum(here, there)
                 changed = True
     return found
+
+
+def _breadth_first(network: Network, layers: list[Ints], weight: int, targets: Ints) -> Times:
+    """The same where all links cost `weight`: from all targets at once, a hop a round."""
+    found = np.full((network.device_count, len(targets)), FAR, np.int64)
+    front = np.zeros(found.shape, np.bool_)
+    front[targets, np.arange(len(targets))] = True
+    ends = [(network.source[links], network.target[links]) for links in layers]
+    cost = 0
+    while front.any():
+        found[front] = cost
+        reached = np.zeros(front.shape, np.bool_)
+        for source, target in ends:
+            reached[source] |= front[target]
+        front = reached & (found == FAR)
+        cost += weight
+    return np.ascontiguousarray(found.T)
 
 
 def _by_rank(network: Network) -> list[Ints]:

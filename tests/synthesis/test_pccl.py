@@ -141,9 +141,9 @@ def test_kernel_is_equal(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):
     group = list(range(net.npu_count))
     triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
     for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
-        monkeypatch.setattr(module, "_compiled_is_loaded", lambda uniform: False)
+        monkeypatch.setattr(module, "_compiled", lambda plain, kernel: False)
         plain = plan(net, demand, Effort(seed))
-        monkeypatch.setattr(module, "_compiled_is_loaded", lambda uniform: True)
+        monkeypatch.setattr(module, "_compiled", lambda plain, kernel: True)
         assert same(plan(net, demand, Effort(seed)), plain)
         assert same(plan(net, demand, Effort(seed, threads=3)), plain)
 
@@ -160,9 +160,9 @@ def test_steps_of_any_network_are_equal(data: st.DataObject):
     demand = demand_of([*data.draw(st.lists(row, min_size=1, max_size=9)), (MiB, [0], [n - 1], Op.COPY)])
     effort = Effort(data.draw(st.integers(0, 9)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_compiled_is_loaded", lambda uniform: False)
+        patch.setattr(module, "_compiled", lambda plain, kernel: False)
         plain = plan(network(n, links), demand, effort)
-        patch.setattr(module, "_compiled_is_loaded", lambda uniform: True)
+        patch.setattr(module, "_compiled", lambda plain, kernel: True)
         assert same(plan(network(n, links), demand, effort), plain)
 
 
@@ -197,7 +197,7 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch):
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl_steps.BATCH", 8)
+    monkeypatch.setattr("collc.synthesis.pccl_rows.BATCH", 8)
     with pytest.raises(NoSchedule):
         plan(grid(4, 4), all_to_all(list(range(16))), Effort(stop=stop))
     assert asked == 4
