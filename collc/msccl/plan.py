@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from collc.diagnostics import SourceError
@@ -45,6 +46,9 @@ _MOST_COLORS: Final = 4
 """Peers for each of which there are threadblocks, and threadblocks of a lane: more would keep too many waiting."""
 
 _LONGEST: Final = "operations in one threadblock"
+
+_MOST_PIECES: Final = 8
+"""Threadblocks that one after the other do what a GPU does with one chunk."""
 
 _MOST_SHARES: Final = 256
 """Shares of the chunks, each with threadblocks of its own: more of them need fewer operations each."""
@@ -138,6 +142,7 @@ def _forms(start: Program) -> Iterator[_Form]:
         least = max(lanes, int(_usual_operations(program) // _OPERATIONS))
         yield _Form(by_chunk.divided, least, by_chunk.most)
         yield _Form(by_chunk.divided, 1, least - 1, fewer=True)
+    yield _Form(partial(ByChunk(start).divided, len(start.messages)), 2, _MOST_PIECES)
 
 
 def _usual_operations(program: Program) -> Fraction:
@@ -148,19 +153,19 @@ def _usual_operations(program: Program) -> Fraction:
 def _fitted(form: _Form, options: MscclOptions) -> tuple[Json | None, Excess | None]:
     """The plan with as few shares as it fits with, or what stands against it with the shares that come closest."""
     closest: Excess | None = None
-    shares, shortest = form.least, 1 << 62
-    while shares <= _MOST_SHARES:
+    shares, shortest, idle = form.least, 1 << 62, 0
+    while True:
         plan = _plan(depend(repeat(form.divide(shares))), options)
         broken = _excesses(plan)
         if not broken:
             return plan, None
         closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
         longest, semaphores = _longest(plan), _semaphores(plan)
-        more = max(shares + 1, -(-shares * longest // _OPERATIONS))
-        if not _OPERATIONS < longest < shortest or shares >= form.most or semaphores * more > shares * _SEMAPHORES:
-            break
-        shares, shortest = more, longest
-    return None, closest
+        idle = 0 if longest < shortest else idle + 1
+        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // _OPERATIONS)), form.most, _MOST_SHARES)
+        if longest <= _OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * _SEMAPHORES:
+            return None, closest
+        shares, shortest = more, min(shortest, longest)
 
 
 def _closer(one: Excess | None, other: Excess | None) -> Excess | None:

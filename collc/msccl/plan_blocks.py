@@ -21,6 +21,9 @@ _PEERS: Final = 8
 _MOST_PEERS: Final = 16
 """Peers that fit where only one buffer of each is written."""
 
+_LONG: Final = 12
+"""Steps that fit a threadblock however they are."""
+
 _FUSED: Final = {True: Op.RECEIVE_REDUCE_COPY_SEND, False: Op.RECEIVE_REDUCE_SEND}
 """By whether the sum is used again."""
 
@@ -75,16 +78,16 @@ class ByChunk:
         self.most: int = len(self._work)
         self.largest: int = max((n for work in self._work.values() for n in work.steps.values()), default=0)
 
-    def divided(self, shares: int) -> Program:
-        """The program with threadblocks for so many shares of the chunks."""
-        share, root = _shares(self._work, shares), self._parts.root
+    def divided(self, shares: int, pieces: int = 1) -> Program:
+        """The program with threadblocks for so many shares of the chunks. pieces: into which long ones are cut."""
+        share, root = _shares(self._work, min(shares, self.most)), self._parts.root
         gpus = tuple(
-            self._gpu(gpu, [share[root(item)] for item in items])
+            self._gpu(gpu, [share[root(item)] for item in items], pieces)
             for gpu, items in zip(self._program.gpus, self._items, strict=True)
         )
         return replace(self._program, gpus=gpus)
 
-    def _gpu(self, gpu: Gpu, share: list[int]) -> Gpu:
+    def _gpu(self, gpu: Gpu, share: list[int], pieces: int) -> Gpu:
         """The GPU with its steps in threadblocks, by share and, where there are many peers, by peer."""
         program = self._program
         steps: dict[int, list[Step]] = defaultdict(list)
@@ -96,7 +99,9 @@ class ByChunk:
             made: dict[int, list[Step]] = defaultdict(list)
             for step in steps[number]:
                 made[group.get(_peer(program, step), 0)].append(step)
-            blocks += [_fused(made[k], self._fusable[gpu.rank]) for k in sorted(made)]
+            for block in (_fused(made[k], self._fusable[gpu.rank]) for k in sorted(made)):
+                size = -(-len(block) // (pieces if len(block) > _LONG else 1))
+                blocks += [block[k : k + size] for k in range(0, len(block), size)]
         threadblocks = tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks or [[]])
         return replace(gpu, steps=(), threadblocks=threadblocks)
 
