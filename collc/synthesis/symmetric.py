@@ -9,19 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from collc.diagnostics import Diagnostic, SourceError
+from collc.synthesis.bounds import task_bound
 from collc.synthesis.symmetric_exchange import exchange
-from collc.synthesis.symmetric_expand import grid
+from collc.synthesis.symmetric_expand import expanded
 from collc.synthesis.symmetric_gather import gather
 from collc.synthesis.symmetric_group import Group, find_group
+from collc.synthesis.symmetric_paced import Pace, paced
 from collc.synthesis.symmetric_plan import Plan
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
-from collc.ten.schedule import StepSchedule
+from collc.ten.schedule import LinkModel, Schedule
 
 __all__ = ["find_group", "representative", "symmetric"]
 
 
-def symmetric(task: Task, effort: Effort) -> StepSchedule:
+def symmetric(task: Task, effort: Effort) -> Schedule:
     """A schedule of one All-Gather or All-to-All over all NPUs of a Cayley graph.
 
     Raises SourceError where the network, the demand or what is planned already has no such symmetry.
@@ -34,18 +36,31 @@ def symmetric(task: Task, effort: Effort) -> StepSchedule:
                 "S0303",
                 f"{task.network.name} or its demand is not symmetric",
                 hint="'synthesize auto' takes another way; symmetric serves one All-Gather or All-to-All over a whole "
-                "ring, torus, hypercube or fully connected network with links all alike",
+                "ring, torus, hypercube, fully connected network or unwound switch, or a product of them",
             )
         )
-    network, run = task.network, task.demand.runs[0]
     size = standard.size // (group.count * standard.chunks)
-    occupancy = network.occupancy(np.array([size], np.int64))
-    step = int(occupancy[group.kind[0], 0] + network.latencies[group.kind[0]])
-    return StepSchedule(task.model, grid(group, run, standard, representative(group, standard, effort)), step)
+    pace = _pace(task, group, size)
+    run = task.demand.runs[0]
+    if pace.step is not None:
+        plan = representative(group, standard, effort)
+    else:
+        plan = paced(group, standard.kind, standard.chunks, pace, task_bound(task).time, effort)
+    return expanded(group, run, standard, plan, task.model, pace.step)
+
+
+def _pace(task: Task, group: Group, size: int) -> Pace:
+    """How long chunks of a size take on each generator. Raises SourceError where links have no bandwidth."""
+    try:
+        busy = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
+        total = busy + task.network.latencies[group.kind]
+    except ValueError as error:
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+    return Pace(total if task.model is LinkModel.STORE else busy, total)
 
 
 def representative(group: Group, standard: Standard, effort: Effort) -> Plan:
-    """The plan for what NPU 0 sends in an All-Gather or All-to-All."""
+    """The plan, in steps, for what NPU 0 sends in an All-Gather or All-to-All where all transfers take equal time."""
     way = gather if standard.kind == "all_gather" else exchange
     return way(group, standard.chunks, effort)
 

@@ -40,7 +40,7 @@ def exchange(group: Group, chunks: int, effort: Effort) -> Plan:
         from numba import njit
 
         follow = njit(cache=True)(follow)
-    counts = _ways(group, chunks, effort)
+    counts = short_ways(group, chunks, effort)
     words = find_words(group, counts)
     blocks = open_shop(counts[1:].reshape(-1, len(group.ahead)) if words is None else words.shop, effort.seed)
     rows = np.empty((4, int(blocks.hops.sum())), np.int32)
@@ -65,8 +65,11 @@ def _with_words(group: Group, words: Words, rows: Ints, end: int, chunks: int) -
     return Plan(end, step, generator, sender, chunk, half, words.axis)
 
 
-def _ways(group: Group, chunks: int, effort: Effort) -> Times:
-    """int64[npus, copies, generators]: the hops of each message."""
+def short_ways(group: Group, chunks: int, effort: Effort) -> Times:
+    """int64[npus, copies, generators]: the hops of each message.
+
+    Raises SourceError where the generators do not lead to all NPUs.
+    """
     from collc.kernels.symmetric_ways import shortest_ways, spanning_order
 
     if group.count * chunks >= COMPILED:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from collc.synthesis.symmetric_group import Group
 from collc.synthesis.symmetric_plan import Plan
 from collc.ten.demand import Run, Standard
+from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
@@ -44,12 +45,18 @@ def _numbers(group: Group, standard: Standard, rank: Times, chunk: int) -> Times
     return (rank * group.count + rank[group.translation(target)]) * standard.chunks + copy
 
 
-def grid(group: Group, run: Run, standard: Standard, plan: Plan) -> NDArray[np.uint16] | NDArray[np.uint32]:
-    """The chunk that each link takes in each step, the largest value for none."""
+def expanded(group: Group, run: Run, standard: Standard, plan: Plan, model: LinkModel, step: int | None) -> Schedule:
+    """The schedule of all NPUs; a grid where the plan counts in steps of `step` picoseconds, else rows."""
+    start: list[int] = plan.start.tolist()
+    if step is None:
+        parts: list[tuple[Ints, Times, Times]] = []
+        for number, links, own in moved(group, run, standard, plan):
+            parts.append((links, own, np.full(len(links), start[number], np.int64)))
+        link, chunk, when = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return RowSchedule(model, Transfers.of(chunk, link, when))
     wide = len(run.pattern) >= np.iinfo(np.uint16).max
     shape = plan.end, group.link.size
     chunks = np.full(shape, 0xFFFFFFFF, np.uint32) if wide else np.full(shape, 0xFFFF, np.uint16)
-    step: list[int] = plan.step.tolist()
     for number, links, own in moved(group, run, standard, plan):
-        chunks[step[number], links] = own
-    return chunks
+        chunks[start[number], links] = own
+    return StepSchedule(model, chunks, step)

@@ -82,7 +82,7 @@ def find_group(network: Network) -> Group | None:
     if count < 2 or network.switch_count or not bool(network.present.all()):
         return None
     degree, rest = divmod(network.link_count, count)
-    if rest or not degree or bool((network.kind != network.kind[0]).any()):
+    if rest or not degree:
         return None
     known = {npu: _ends(network, npu) for npu in (0, 1, count // 2, count - 1)}
     if any(len(ends[0]) != degree for ends in known.values()):
