@@ -30,7 +30,7 @@ def by_matching(net: Network, chunks: int = 1, model: LinkModel = LinkModel.STOR
 
 
 def by_trees(net: Network, chunks: int) -> Result:
-    overlapped(grid(3, 3), all_reduce(list(range(9))), LinkModel.STORE, EFFORT)
+    overlapped(grid(6, 6), all_reduce(list(range(36)), chunks=9), LinkModel.STORE, EFFORT)  # large enough for kernels
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
     return measured(lambda: overlapped(net, demand, LinkModel.STORE, EFFORT), net, demand)
 
@@ -53,6 +53,14 @@ def by_symmetry(net: Network, what: str, bound: int) -> Result:
         demand = gathered(net.npu_count) if what == "all_gather" else exchanged(net.npu_count)
         verified = measured(lambda: symmetric(task_of(net, demand), EFFORT), net, demand).verified
     return Result(wall, cpu, mib, found.end, bound, "steps", verified, "before expansion")
+
+
+def by_expansion(net: Network) -> Result:
+    """The whole schedule of an All-Gather, verified."""
+    warm = grid(24, 24, wrap=True)
+    symmetric(task_of(warm, gathered(warm.npu_count)), EFFORT)
+    demand = gathered(net.npu_count)
+    return measured(lambda: symmetric(task_of(net, demand), EFFORT), net, demand)
 
 
 def _optima() -> list[Case]:
@@ -130,11 +138,16 @@ def _symmetric() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    trees = [((8, 8), 8, 311, 0.5), ((16, 16), 4, 599, 3), ((4, 4, 4), 4, 126, 0.5)]
+    trees = [((8, 8), 8, 311, 0.5), ((16, 16), 4, 599, 3), ((4, 4, 4), 4, 126, 0.5), ((8, 8), 1, 63, 0.5)]
     return [
         *_optima(),
         *_gathers(),
         *_symmetric(),
+        Case(
+            "symmetric All-Gather torus 64x64, expanded",
+            lambda: by_expansion(grid(64, 64, wrap=True)),
+            Target(5, ratio=1),
+        ),
         *(
             Case(
                 f"overlapped All-Reduce {'x'.join(map(str, sizes))}, {chunks} chunks",

@@ -227,7 +227,7 @@ def test_no_worse_than_search_and_matching(net, model):
 
 @pytest.mark.parametrize("model", LinkModel)
 def test_compiled_searches_are_right(model, monkeypatch):
-    """Other searches than in plain Python, which take windows: a little worse on small networks (up to 12 % above the bound)."""
+    """Other searches than in plain Python: up to 12 % above the bound on small networks."""
     for module in (symmetric_gather, symmetric_exchange, symmetric_paced):
         monkeypatch.setattr(module, "COMPILED", 1)
     for name in ("torus 4x4", "hypercube 3 x fc 3", "alike"):
