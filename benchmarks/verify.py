@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from benchmarks.case import Case, Result, Target, Watch, task_of
-from benchmarks.worlds import exchanged, gathered, two_switches
+from benchmarks.worlds import exchanged, gathered, summed, two_switches
 from collc.synthesis.pccl import pccl
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Schedule
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 from collc.verification.schedule_check import verify_schedule
-from tests.support import grid
+from tests.support import grid, hypercube, ring
+
+Numbers = NDArray[Any]
 
 
 def _planned(net: Network, demand: Demand) -> Schedule:
@@ -33,7 +41,51 @@ def verified(net: Network, demand: Demand) -> Result:
     return Result(wall, cpu, mib, verified=verdict.ok, note=f"{len(module.schedule):,} transfers")
 
 
+def ring_gathered(npus: int) -> Module:
+    """The All-Gather of a ring, one way round: npus * (npus - 1) transfers, one row each."""
+    step, link = np.divmod(np.arange(npus * (npus - 1)), npus)
+    return _laid_out(ring(npus, one_way=True), gathered(npus), (link - step) % npus, link, step)
+
+
+def ring_reduced(npus: int) -> Module:
+    """The All-Reduce of a ring, one way round: 2 * npus * (npus - 1) transfers."""
+    step, link = np.divmod(np.arange(2 * npus * (npus - 1)), npus)
+    first: Numbers = step < npus - 1
+    return _laid_out(ring(npus, one_way=True), summed(npus), (link - step) % npus, link, step, first)
+
+
+def doubled(dimensions: int) -> Module:
+    """Recursive doubling of as many chunks as there are NPUs, which leads along no single tree."""
+    npus = 2**dimensions
+    numbers: Numbers = np.arange(npus * npus * dimensions)
+    chunk: Numbers = numbers // (npus * dimensions)
+    rest: Numbers = numbers % (npus * dimensions)
+    step: Numbers = chunk + rest % dimensions
+    # rest is npu * dimensions + dimension: the number of the link.
+    return _laid_out(hypercube(dimensions), summed(npus), chunk, rest, step, reduce=True)
+
+
+def _laid_out(
+    net: Network, demand: Demand, chunk: Numbers, link: Numbers, step: Numbers, reduce: Numbers | bool = False
+) -> Module:
+    length = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
+    rows = Transfers.of(chunk.astype(np.int32), link.astype(np.int32), step * length, reduce)
+    return Module("case", net, demand).with_schedule(RowSchedule(LinkModel.STORE, rows), "")
+
+
+def rows_verified(make: Callable[[int], Module], small: int, large: int) -> Result:
+    """A schedule of rows; the small one, with more than 100,000 transfers too, compiles what is compiled."""
+    verify_schedule(make(small), large=0)
+    module = make(large)
+    watch = Watch()
+    verdict = verify_schedule(module)
+    wall, cpu, mib = watch.read()
+    assert module.schedule is not None
+    return Result(wall, cpu, mib, verified=verdict.ok, note=f"{len(module.schedule):,} transfers")
+
+
 def cases() -> list[Case]:
+    ways = {"All-Gather": (ring_gathered, 9, 3163), "All-Reduce": (ring_reduced, 9, 2237), "no tree": (doubled, 3, 10)}
     gathers = {64: None, 100: None, 200: 300.0}
     found = [
         Case(
@@ -43,6 +95,10 @@ def cases() -> list[Case]:
             side == 200,
         )
         for side, seconds in gathers.items()
+    ]
+    found += [
+        Case(f"{name}, ten million rows", lambda w=way: rows_verified(*w), Target(2.0, mib=2048))
+        for name, way in ways.items()
     ]
     for name, net in (("8x8x8", grid(8, 8, 8)), ("switched(8) * switched(32)", two_switches(8, 32))):
         found.append(Case(f"All-to-All {name}", lambda n=net: verified(n, exchanged(n.npu_count))))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Run, Standard
+from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import LinkKind, Network
 from tests.support import GiB, MiB, network
 
@@ -36,6 +36,17 @@ def gathered(npus: int, chunks: int = 1, size: int = MiB) -> Demand:
         np.zeros(count, np.int32), index, (ChunkFamily("x", 2),), sets,
     )  # fmt: skip
     return Demand((Run("all_gather", ids, table, Standard("all_gather", size * count, chunks)),))
+
+
+def summed(npus: int, size: int = MiB) -> Demand:
+    """An All-Reduce as arrays, one chunk an NPU."""
+    ids = np.arange(npus, dtype=np.int32)
+    none, sets = np.zeros(npus, np.int32), HolderSets(np.array([0, npus], np.int64), ids)
+    table = ChunkTable(
+        np.full(npus, size), none, none, np.ones(npus, np.int8), none, np.stack([ids, none], axis=1),
+        (ChunkFamily("x", 2),), sets,
+    )  # fmt: skip
+    return Demand((Run("all_reduce", ids, table, Standard("all_reduce", size * npus, 1, -1, Op.SUM)),))
 
 
 def exchanged(npus: int, size: int = MiB) -> Demand:

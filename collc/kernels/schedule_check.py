@@ -121,68 +121,73 @@ def _copied(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: 
 
 
 @njit(cache=True)
-def _note(device: int, tag: int, marks: Marks) -> None:
-    """Begin a device's record for a chunk."""
-    if marks.seen[device] != tag:
-        marks.seen[device] = tag
-        marks.held[device], marks.first[device] = NEVER, NEVER
-        marks.last[device], marks.sent[device] = -1, -1
-        marks.into[device], marks.out[device] = 0, 0
+def _note(
+    device: int, tag: int, seen: Times, held: Times, into: Times, out: Times, first: Times, last: Times, sent: Times
+) -> None:
+    """Begin a device's record for a chunk. (Called for each row: plain arrays are faster here than a tuple of them.)"""
+    if seen[device] != tag:
+        seen[device] = tag
+        held[device], first[device] = NEVER, NEVER
+        last[device], sent[device] = -1, -1
+        into[device], out[device] = 0, 0
 
 
 @njit(cache=True)
 def _root(rows: Ints, moves: Moves, pre: Ints, marks: Marks, tag: int) -> int:
     """Note all transfers of a reduction; the device to which a tree of partials leads, -1 where there is no tree."""
     nodes, senders, rest = len(pre), 0, 0
+    link, start, reduce, source, target, total, kind, npus = moves
+    seen, held, into, out, first, last, sent, part = marks
     for device in pre:
-        _note(device, tag, marks)
-        marks.part[device], marks.first[device] = tag, -1
+        _note(device, tag, seen, held, into, out, first, last, sent)
+        part[device], first[device] = tag, -1
         rest += device
     for row in rows:
-        on = moves.link[row]
-        taken = moves.total[moves.kind[on]]
+        on = link[row]
+        taken = total[kind[on]]
         if taken <= 0:
             return -1
-        a, b = moves.source[on], moves.target[on]
-        _note(a, tag, marks)
-        _note(b, tag, marks)
-        arrival = moves.start[row] + taken
-        marks.into[b] += 1
-        marks.out[a] += 1
-        if not moves.reduce[row]:
-            marks.held[b] = min(marks.held[b], arrival)
+        a, b = source[on], target[on]
+        _note(a, tag, seen, held, into, out, first, last, sent)
+        _note(b, tag, seen, held, into, out, first, last, sent)
+        arrival = start[row] + taken
+        into[b] += 1
+        out[a] += 1
+        if not reduce[row]:
+            held[b] = min(held[b], arrival)
             continue
         for device in (a, b):
-            if marks.part[device] != tag:
-                marks.part[device] = tag
+            if part[device] != tag:
+                part[device] = tag
                 nodes += 1
                 rest += device
-        if marks.sent[a] >= 0:
+        if sent[a] >= 0:
             return -1
-        marks.sent[a] = moves.start[row]
+        sent[a] = start[row]
         senders += 1
         rest -= a
-        marks.first[b] = min(marks.first[b], arrival)
-        marks.last[b] = max(marks.last[b], arrival)
+        first[b] = min(first[b], arrival)
+        last[b] = max(last[b], arrival)
     # All but one have sent: what is left of the sum of the numbers is that one's.
-    return rest if nodes - senders == 1 and rest < moves.npus else -1
+    return rest if nodes - senders == 1 and rest < npus else -1
 
 
 @njit(cache=True)
 def _in_order(rows: Ints, moves: Moves, marks: Marks, root: int) -> bool:
     """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
-    held, first, last = marks.held, marks.first, marks.last
+    link, start, reduce, source, target, total, kind, npus = moves
+    _, held, into, out, first, last, _, _ = marks
     for row in rows:
-        on = moves.link[row]
-        a, b = moves.source[on], moves.target[on]
-        begin = moves.start[row]
+        on = link[row]
+        a, b = source[on], target[on]
+        begin = start[row]
         for device in (a, b):
-            if device >= moves.npus and (marks.into[device] != 1 or marks.out[device] != 1):
+            if device >= npus and (into[device] != 1 or out[device] != 1):
                 return False
-        if moves.reduce[row]:
+        if reduce[row]:
             if first[a] > begin or last[a] > begin or held[a] <= begin:
                 return False
-            if held[b] <= begin + moves.total[moves.kind[on]]:
+            if held[b] <= begin + total[kind[on]]:
                 return False
         elif held[a] > begin and not (a == root and last[root] <= begin):
             return False

@@ -51,6 +51,15 @@ def test_a_root_that_is_no_rank(tmp_path):
         check(tmp_path, chain_broadcast(), root=4)
 
 
+def test_what_is_not_there_has_a_code(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        check_file(tmp_path / "none.xml")
+    assert caught.value.diagnostics[0].code == "X0100"
+    with pytest.raises(UsageError) as caught:
+        check_file(write(tmp_path / "f.xml", ring_all_gather(4)), root=4)
+    assert caught.value.diagnostics[0].code == "X0203"
+
+
 def test_summary(tmp_path):
     summary = check(tmp_path, exchange(8, min_bytes=16, max_bytes=1024)).summary
     assert (summary.coll, summary.proto, summary.ranks, summary.channels) == ("allgather", "Simple", 2, 1)
