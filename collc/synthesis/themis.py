@@ -1,15 +1,15 @@
 """Chunks take the dimensions in orders of their own (Rashidi et al., "Themis", ISCA 2022, section 4).
 
-The dimension that a chunk takes last carries most of its copies. Each chunk takes the order after which the most
-loaded dimension is least loaded, so that all dimensions are busy to the end.
+The dimension that a chunk takes last carries most of its copies. The paper's rule is greedy: the least loaded dimension
+last. (It tells it of Reduce-Scatter, which is this run backwards: there the least loaded one comes first, with the
+whole chunk.) Where there are few orders, each chunk takes the one after which the most loaded dimension is least
+loaded, which balances better: on products of three unlike dimensions schedules get up to a quarter shorter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-
-import numpy as np
 
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.dimensions import Dimensions
@@ -18,7 +18,7 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Schedule
 
 MOST = 4
-"""Dimensions up to which all orders are looked at; of more, all rotations of one."""
+"""Dimensions up to which all orders are looked at; where there are more, the rule of the paper."""
 
 
 def themis(task: Task, effort: Effort) -> Schedule:
@@ -32,23 +32,47 @@ def themis(task: Task, effort: Effort) -> Schedule:
 
 
 def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]:
-    """The order of each row of the conditions."""
+    """The order of each row of the conditions; where loads are equal, that of `hierarchical`."""
     base = slowest_first(conditions, dimensions)
-    turned = [(*base[k:], *base[:k]) for k in range(len(base))]
-    orders = list(permutations(base)) if len(base) <= MOST else turned
-    times = dimension_times(conditions, dimensions)
-    loads = [(order, _load(order, dimensions.sizes, times)) for order in orders]
-    total = np.zeros(len(base))
-    chosen: list[Order] = [base] * len(conditions)
-    for k in _by_turns(conditions, dimensions):
-        order, load = min(loads, key=lambda item: (float((total + item[1]).max()), float((total + item[1]).sum())))
-        chosen[k], total = order, total + load
+    rows = _by_turns(conditions, dimensions)
+    choose = balanced_orders if len(base) <= MOST else greedy_orders
+    orders = choose(base, dimensions.sizes, dimension_times(conditions, dimensions), len(rows))
+    chosen = [base] * len(conditions)
+    for row, order in zip(rows, orders, strict=True):
+        chosen[row] = order
     return chosen
 
 
-def _load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """What one chunk that spreads to all NPUs costs each dimension."""
-    load, copies = np.zeros(len(order)), 1
+def greedy_orders(base: Order, sizes: Sequence[int], times: Sequence[float], chunks: int) -> list[Order]:
+    """For one chunk after another the dimensions by load, the least loaded last; `base` among equals.
+
+    sizes: NPUs along each dimension. times: of one copy of a chunk on all links of a dimension together.
+    """
+    total = [0.0] * len(base)
+    orders: list[Order] = []
+    for _ in range(chunks):
+        order = sorted(base, key=total.__getitem__, reverse=True)
+        total = [before + more for before, more in zip(total, order_load(order, sizes, times), strict=True)]
+        orders.append(order)
+    return orders
+
+
+def balanced_orders(base: Order, sizes: Sequence[int], times: Sequence[float], chunks: int) -> list[Order]:
+    """As `greedy_orders`, but of all orders that which leaves the most loaded dimension least loaded."""
+    loads = [(order, order_load(order, sizes, times)) for order in permutations(base)]
+    total = [0.0] * len(base)
+    orders: list[Order] = []
+    for _ in range(chunks):
+        after = [[before + more for before, more in zip(total, load, strict=True)] for _, load in loads]
+        best = min(range(len(loads)), key=lambda k: (max(after[k]), sum(after[k])))
+        total = after[best]
+        orders.append(loads[best][0])
+    return orders
+
+
+def order_load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> list[float]:
+    """What one chunk that spreads to all NPUs costs each dimension, in the unit of `times`."""
+    load, copies = [0.0] * len(order), 1
     for axis in order:
         load[axis] = copies * (sizes[axis] - 1) * times[axis]
         copies *= sizes[axis]
