@@ -74,6 +74,8 @@ class Draft:
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                path.lstat()  # fails for a name that is too long, which its temporary name is not
             _sweep(path)
             pending = _created(path)
             self._pending.append(pending)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from collc.diagnostics import Diagnostic, SourceError
 from collc.msccl.fuse import Pair, fuse_steps
 from collc.msccl.lanes import Ends, Joint, Lane, ends_of, fusing_joints, joint_clashes, lanes_of
+from collc.msccl.limits import LIMITS
 from collc.msccl.program import Gpu, Op, Program, Step, Threadblock
 
 
@@ -79,7 +80,8 @@ def assign(program: Program, policy: Policy, channels: int, per_channel: int) ->
     if policy.share:
         _join_rest(program, ends, joined)
     channel = _channels(every, joined, channels, per_channel)
-    gpus = tuple(_gpu(end, joined.joints[end.gpu.rank], channel) for end in ends)
+    most = LIMITS[program.profile].steps
+    gpus = tuple(_gpu(end, joined.joints[end.gpu.rank], channel, most) for end in ends)
     return replace(program, gpus=gpus, channels=1 + max(channel.values(), default=0))
 
 
@@ -170,7 +172,7 @@ def _too_many(needed: int, channels: int) -> SourceError:
     return SourceError(Diagnostic("M0110", message, hint=hint))
 
 
-def _gpu(ends: Ends, joints: list[Joint], channel: dict[Lane, int]) -> Gpu:
+def _gpu(ends: Ends, joints: list[Joint], channel: dict[Lane, int], most: int) -> Gpu:
     pairs: dict[Lane, list[Pair]] = {joint.receive: list(joint.pairs) for joint in joints}
     partner = {joint.receive: joint.send for joint in joints}
     served = set(partner.values())
@@ -186,19 +188,18 @@ def _gpu(ends: Ends, joints: list[Joint], channel: dict[Lane, int]) -> Gpu:
         number = channel[lane] if lane else 0
         threadblocks.append((number, send.target if send else -1, receive.source if receive else -1, steps))
     threadblocks.sort(key=lambda tb: tb[:3])
-    _place_copies(threadblocks, [step for step in ends.gpu.steps if step.op is Op.COPY])
+    _place_copies(threadblocks, [step for step in ends.gpu.steps if step.op is Op.COPY], most)
     made = tuple(Threadblock(send, receive, number, tuple(steps)) for number, send, receive, steps in threadblocks)
     return replace(ends.gpu, steps=(), threadblocks=made)
 
 
-def _place_copies(threadblocks: list[tuple[int, int, int, list[Step]]], copies: list[Step]) -> None:
-    """Put local copies behind the step that they follow most closely."""
-    if not threadblocks:
-        threadblocks.append((0, -1, -1, []))
+def _place_copies(threadblocks: list[tuple[int, int, int, list[Step]]], copies: list[Step], most: int) -> None:
+    """Put local copies behind the step that they follow most closely, in a threadblock with room: of `most` steps."""
     for step in copies:
-        steps = max(
-            (tb[3] for tb in threadblocks),
-            key=lambda steps: max((s.when for s in steps if s.when < step.when), default=(-1, 0, 0, 0)),
-        )
+        rooms = [tb[3] for tb in threadblocks if len(tb[3]) < most]
+        if not rooms:
+            rooms.append([])
+            threadblocks.append((0, -1, -1, rooms[0]))
+        steps = max(rooms, key=lambda steps: max((s.when for s in steps if s.when < step.when), default=(-1, 0, 0, 0)))
         steps.append(step)
         steps.sort(key=lambda s: s.when)

@@ -45,8 +45,8 @@ def wider(options: MscclOptions, channels: int) -> Iterator[Attempt]:
         for most in _counts(options):
             yield Attempt(shared, most)
         yield Attempt(shared, MOST_CHUNKS, in_turn=True)
-        yield Attempt(apart, MOST_CHUNKS, in_turn=True)
-        yield Attempt(apart, 1, in_turn=True)
+        for most in _counts(options):
+            yield Attempt(apart, most, in_turn=True)
         yield Attempt(apart, 1, reuse=False, in_turn=True)
 
 

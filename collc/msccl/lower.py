@@ -29,6 +29,7 @@ from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.place import place
 from collc.msccl.program import ARRIVES, LEAVES, Program
 from collc.msccl.progress import blocked_sizes, largest_size
+from collc.msccl.quality import TOLERATED
 from collc.msccl.repeat import repeat
 from collc.msccl.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.select import select
@@ -84,7 +85,7 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
             blocked = blocked or _narrowed(program, sizes[-1])
             continue
         slowness, content = _slowness(program, module)
-        if best is None or slowness < best[0] * _GAIN:
+        if best is None or slowness < best[0] * _GAIN or slowness <= TOLERATED < best[0]:
             best = (slowness, program)
         if content:
             break
@@ -174,7 +175,6 @@ class _Stages:
         """The program with at most so many chunks in a step."""
         if most not in self.merged:
             self.merged[most] = merge(self.start, most)
-        self.watch("merge", self.merged[most])
         return self.merged[most]
 
     def leanest(self, attempt: Attempt) -> Program:
@@ -197,6 +197,8 @@ class _Stages:
         """
         limits, channels = LIMITS[self.options.profile], channels_of(self.options)
         merged = self.merge(attempt.merged)
+        self.watch("merge", merged)
+        foreseen(merged, channels)
         colors = attempt.policy.colors
         while True:
             program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)

@@ -49,16 +49,16 @@ class Quality:
         return ", ".join(parts)
 
 
-_TOLERATED: Final = Fraction(105, 100)
+TOLERATED: Final = Fraction(105, 100)
 """A program's time over its schedule's up to which nothing is said."""
 
 
 def slowness(program: Program, found: Quality) -> str:
     """What to say where the program's own time is more than 5 % above its schedule's, with the likely cause; or ""."""
-    if found.replay <= _TOLERATED * found.schedule:
+    if found.replay <= TOLERATED * found.schedule:
         return ""
     more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
-    in_flight, enough = CAPACITY[program.protocol], _TOLERATED * found.schedule
+    in_flight, enough = CAPACITY[program.protocol], TOLERATED * found.schedule
     if found.busiest_link > enough:
         cause = (
             f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "

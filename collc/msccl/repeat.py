@@ -1,7 +1,7 @@
 """Instances: the program several times side by side, each with its share of every chunk and channels of its own.
 
-The share of an instance is a row: of a unit of the collective (its chunks that lie in one row whatever happens) the
-instance has one nth, chunk after chunk, so steps move neighbouring chunks together as one instance does.
+Each has 1/n of every chunk. Where steps move neighbouring chunks together, each has a row instead: of each unit of the
+collective (chunks that lie in a row whatever happens) one nth, as chunks after chunks of 1/n of their size.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ def repeat(program: Program) -> Program:
     """The program with all its instances. Whole units are copied by the first instance for all."""
     if program.instances == 1:
         return program
-    gpus = tuple(_repeated(program, gpu) for gpu in program.gpus)
+    unit = program.collective.unit if any(message.count > 1 for message in program.messages) else 1
+    gpus = tuple(_repeated(program, gpu, unit) for gpu in program.gpus)
     channels = program.channels * program.instances
     return replace(program, gpus=gpus, channels=channels, messages=program.messages * program.instances)
 
 
-def _repeated(program: Program, gpu: Gpu) -> Gpu:
+def _repeated(program: Program, gpu: Gpu, unit: int) -> Gpu:
     n = program.instances
     threadblocks = tuple(
         replace(tb, channel=tb.channel + k * program.channels, steps=steps)
         for k in range(n)
         for tb in gpu.threadblocks
-        if (steps := _steps(program, gpu, tb, k)) or tb.send >= 0 or tb.receive >= 0 or not k
+        if (steps := _steps(program, gpu, tb, k, unit)) or tb.send >= 0 or tb.receive >= 0 or not k
     )
     return replace(
         gpu,
@@ -38,15 +39,16 @@ def _repeated(program: Program, gpu: Gpu) -> Gpu:
     )
 
 
-def _steps(program: Program, gpu: Gpu, tb: Threadblock, instance: int) -> tuple[Step, ...]:
+def _steps(program: Program, gpu: Gpu, tb: Threadblock, instance: int, unit: int) -> tuple[Step, ...]:
     return tuple(
-        _step(program, gpu, step, instance) for step in tb.steps if not instance or not _for_all(program, step)
+        _step(program, gpu, step, instance, unit)
+        for step in tb.steps
+        if not instance or not _for_all(program, step, unit)
     )
 
 
-def _for_all(program: Program, step: Step) -> bool:
+def _for_all(program: Program, step: Step, unit: int) -> bool:
     """Whether a step copies units as a whole, which lie in a row."""
-    unit = program.collective.unit
     src, dst = step.src, step.dst
     if step.op is not Op.COPY or src is None or dst is None or "s" in (src.buffer, dst.buffer):
         return False
@@ -54,25 +56,24 @@ def _for_all(program: Program, step: Step) -> bool:
     return whole and step.count * program.instances <= MOST_CHUNKS
 
 
-def _step(program: Program, gpu: Gpu, step: Step, instance: int) -> Step:
+def _step(program: Program, gpu: Gpu, step: Step, instance: int, unit: int) -> Step:
     shift = instance * len(program.messages)
     return replace(
         step,
-        src=_slot(program, gpu, step.src, instance),
-        dst=_slot(program, gpu, step.dst, instance),
-        count=step.count * (program.instances if _for_all(program, step) else 1),
+        src=_slot(program, gpu, step.src, instance, unit),
+        dst=_slot(program, gpu, step.dst, instance, unit),
+        count=step.count * (program.instances if _for_all(program, step, unit) else 1),
         when=(step.when[0], step.when[1], step.when[2] + shift, step.when[3]),
         receive=step.receive + shift if step.receive >= 0 else -1,
         send=step.send + shift if step.send >= 0 else -1,
     )
 
 
-def _slot(program: Program, gpu: Gpu, slot: Slot | None, instance: int) -> Slot | None:
+def _slot(program: Program, gpu: Gpu, slot: Slot | None, instance: int, unit: int) -> Slot | None:
     """Where an instance has what the program has in a slot."""
     if slot is None:
         return None
     if slot.buffer == "s":
         return Slot("s", instance * gpu.scratch_chunks + slot.offset)
-    unit = program.collective.unit
     whole, part = divmod(slot.offset, unit)
     return Slot(slot.buffer, (whole * program.instances + instance) * unit + part)

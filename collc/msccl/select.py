@@ -92,19 +92,19 @@ def _copies(program: Program, state: _State) -> list[Step]:
 
 
 def _pieces(program: Program, run: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
-    """Pairs in steps: whole units of all instances where they fit into one, else parts of a unit."""
+    """Pairs in steps that instances can make together or apart: some units, or a part of one."""
+    most = max(1, MOST_CHUNKS // program.instances)
     if program.instances == 1:
-        return [run[k : k + MOST_CHUNKS] for k in range(0, len(run), MOST_CHUNKS)]
+        return [run[k : k + most] for k in range(0, len(run), most)]
     unit = program.collective.unit
-    units = max(1, MOST_CHUNKS // (unit * program.instances))
     pieces: list[list[tuple[Slot, Slot]]] = []
     for _, group in groupby(run, key=lambda pair: (pair[0].offset // unit, pair[1].offset // unit)):
         part = list(group)
         last = pieces[-1] if pieces else []
-        if last and len(part) == unit and len(last) % unit == 0 and len(last) < unit * units:
+        if last and len(part) == unit and len(last) % unit == 0 and len(last) + unit <= most:
             last += part
         else:
-            pieces += [part[k : k + MOST_CHUNKS] for k in range(0, len(part), MOST_CHUNKS)]
+            pieces += [part[k : k + most] for k in range(0, len(part), most)]
     return pieces
 
 

@@ -260,9 +260,6 @@ PROGRAMS: dict[str, tuple[Callable[[Lines], None], str, str]] = {
     "count of two": (replaced('type="s"', 'cnt="1"', 'cnt="2"'), "contract", ""),
     "count of none": (replaced('type="s"', 'cnt="1"', 'cnt="0"'), "contract", "cnt is 0"),
     "count too large": (replaced('type="s"', 'cnt="1"', 'cnt="72"'), "contract", "cnt is 72"),
-    "dependency on no step": (replaced(r'depid="\d', r'deps="\d+"', 'deps="40"'), "contract", "has no step 40"),
-    "dependency on no threadblock": (replaced(r'depid="\d', r'depid="\d+"', 'depid="40"'), "contract", "block 40"),
-    "dependency without hasdep": (replaced('hasdep="1"', 'hasdep="1"', 'hasdep="0"'), "contract", "hasdep"),
     "unknown operation": (replaced("<step", r'type="\w+"', 'type="xyz"'), "contract", "xyz"),
     "unknown buffer": (replaced("<step", r'srcbuf="\w"', 'srcbuf="q"'), "contract", "srcbuf"),
     "another number of ranks": (replaced("<algo", 'ngpus="6"', 'ngpus="7"'), "contract", "ngpus"),
@@ -291,6 +288,9 @@ def test_a_broken_program(good: Path, tmp_path: Path, capsys, name: str, file: s
 
 
 REDUCING: dict[str, tuple[Callable[[Lines], None], str, str]] = {
+    "dependency on no step": (replaced(r'depid="\d', r'deps="\d+"', 'deps="40"'), "contract", "has no step 40"),
+    "dependency on no threadblock": (replaced(r'depid="\d', r'depid="\d+"', 'depid="40"'), "contract", "block 40"),
+    "dependency without hasdep": (replaced('hasdep="1"', 'hasdep="1"', 'hasdep="0"'), "contract", "hasdep"),
     "dependency dropped": (
         replaced(r'depid="\d', r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"'),
         "race",

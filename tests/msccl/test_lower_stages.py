@@ -140,6 +140,27 @@ def test_the_first_chunk_of_an_answer_does_not_say_that_all_were_sent():
     assert waits.count((Point(0, 0),)) == 1
 
 
+def test_threadblocks_send_over_one_link_in_turn():
+    module = by_hand(support.ring(2), support.broadcast([0, 1], chunks=2), [(0, 0, 1, 0), (1, 0, 1, 1)])
+    loose = assign(stage(module, "select"), Policy(colors=2), 32, 32)
+    assert [len(tb.steps) for tb in loose.gpus[1].threadblocks] == [1, 1]
+    assert not any(step.waits for step in steps_of(depend(loose)))
+    waits = [(step.op, step.waits) for step in steps_of(depend(loose, in_turn=True)) if step.waits]
+    assert waits == [(Op.SEND, (Point(0, 0),))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_programs_whose_threadblocks_send_in_turn_are_right(seed, tmp_path):
+    network, collective = random_network(seed), COLLECTIVES[seed % 4]
+    module = scheduled(network, collective(list(range(network.npu_count)), chunks=3))
+    program = stage(module, "select")
+    for share in (True, False):
+        loose = assign(program, Policy(colors=3, share=share), 32, 32)
+        final = depend(loose, by_messages=True, in_turn=True)
+        if not blocked_sizes(final):
+            assert_right(final, tmp_path)
+
+
 def test_what_is_copied_onto_itself_in_place_waits_for_nobody(tmp_path):
     program = lower(scheduled(support.fully_connected(4), support.all_gather([0, 1, 2, 3])))
     assert program.placement is Placement.BOTH
@@ -251,6 +272,21 @@ def test_longest_chain_counts_across_gpus():
 @pytest.mark.parametrize("chunks", [1, 4])
 def test_the_program_is_as_fast_as_its_schedule(collective, network, chunks):
     module = scheduled(network, collective(list(range(network.npu_count)), chunks=chunks))
+    measured = quality(lower(module), module)
+    assert measured.replay * 100 <= measured.schedule * 105
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES[:4], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "network",
+    [support.ring(8), support.grid(3, 3, wrap=True), support.dgx1(), support.hypercube(3)],
+    ids=lambda n: n.name,
+)
+@pytest.mark.parametrize("size", [1 << 10, 16 << 10])
+def test_programs_of_tiny_messages_are_as_fast_as_their_schedules(collective, network, size):
+    """Where latencies overlap, far more must be in flight than the two messages of a connection."""
+    demand = collective(list(range(network.npu_count)), chunk=size, chunks=2)
+    module = scheduled(network, demand, LinkModel.PIPELINED)
     measured = quality(lower(module), module)
     assert measured.replay * 100 <= measured.schedule * 105
 

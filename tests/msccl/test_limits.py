@@ -1,0 +1,190 @@
+"""Limits of the runtimes: programs that keep to them where their schedules would not, and those that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collc.diagnostics import SourceError
+from collc.msccl.dependencies import depend
+from collc.msccl.foresee import foresee
+from collc.msccl.limits import foreseen
+from collc.msccl.lower import lower
+from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
+from collc.msccl.quality import quality
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from tests import support
+from tests.msccl.lowering import assert_right, by_hand, direct_all_to_all, ring_all_reduce, scheduled, steps_of
+from tests.msccl.test_lower_stages import stage
+
+OLD = MscclOptions(profile=Profile.OLD)
+
+
+def refused(module: Module, options: MscclOptions | None = None) -> str:
+    with pytest.raises(SourceError) as caught:
+        lower(module, options)
+    (told,) = caught.value.diagnostics
+    assert told.code in ("M0110", "M0111")
+    assert told.hint
+    return told.message
+
+
+def longest(program: Program) -> int:
+    return max(len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks)
+
+
+def relayed(chunks: int) -> Module:
+    """A broadcast along a line of 3, each chunk passed on as it comes: no two can move together."""
+    rows = [(c, k, k + 1, c + k) for c in range(chunks) for k in range(2)]
+    return by_hand(support.grid(3), support.broadcast([0, 1, 2], chunks=chunks), rows)
+
+
+def star(points: int, inward: bool) -> Module:
+    """NPU 0 and all others: a broadcast of it at once, or a reduction to it one after another."""
+    links = [(0, k) for k in range(1, points + 1)] + [(k, 0) for k in range(1, points + 1)]
+    network, everyone = support.network(points + 1, links), [*range(points + 1)]
+    if not inward:
+        return by_hand(network, support.broadcast(everyone), [(0, 0, k, 0) for k in range(1, points + 1)])
+    return by_hand(network, support.reduce(everyone), [(0, k, 0, k) for k in range(1, points + 1)], reduce=True)
+
+
+@pytest.mark.parametrize(("options", "limit"), [(MscclOptions(), 64), (OLD, 256)], ids=["executor", "old"])
+def test_steps_of_a_threadblock(options: MscclOptions, limit: int, tmp_path: Path) -> None:
+    module = relayed(limit + 1)
+    program = lower(module, options)
+    assert program.channels == 2
+    assert longest(program) <= limit
+    assert_right(program, tmp_path)
+    assert lower(relayed(limit), options).channels == 1
+    message = refused(relayed(32 * limit + 1), options)
+    assert message.startswith(f"the MSCCL program has {limit + 1} steps in one threadblock, 1 more than the {limit} ")
+
+
+def test_steps_on_fewer_channels() -> None:
+    assert lower(relayed(128), MscclOptions(channels=2)).channels == 2
+    assert "has 65 steps in one threadblock" in refused(relayed(129), MscclOptions(channels=2))
+
+
+def test_chunks_of_a_step(tmp_path: Path) -> None:
+    """72 chunks that leave together are two steps."""
+    module = by_hand(support.ring(2), support.broadcast([0, 1], chunks=72), [(c, 0, 1, c) for c in range(72)])
+    program = lower(module, MscclOptions(sizes=(0, 1 << 20)))
+    assert [step.count for step in steps_of(program) if step.op is Op.RECEIVE] == [71, 1]
+    assert_right(program, tmp_path)
+
+
+def test_copies_of_instances_are_of_71_chunks_at_most(tmp_path: Path) -> None:
+    module = by_hand(support.ring(2), support.broadcast([0, 1], chunks=30), [(c, 0, 1, c) for c in range(30)])
+    for instances in (2, 3):
+        program = lower(module, MscclOptions(instances=instances, sizes=(0, 1 << 20)))
+        counts = [step.count for step in steps_of(program) if step.op is Op.COPY]
+        assert counts == ([60] if instances == 2 else [23, 7] * 3)
+        assert_right(program, tmp_path)
+
+
+def test_threadblocks_of_a_channel(tmp_path: Path) -> None:
+    """40 peers take two channels, since one has 32 senders; 33 channels of 32 there are not."""
+    program = lower(star(40, inward=False))
+    assert program.channels == 2
+    assert_right(program, tmp_path)
+    assert "needs 2 channels, and may use 1" in refused(star(40, inward=False), MscclOptions(channels=1))
+
+
+def test_channels(tmp_path: Path) -> None:
+    """Parallel links have channels of their own, but share where there are more links than channels."""
+    network = support.network(2, [(0, 1)] * 40 + [(1, 0)])
+    chunk = support.broadcast([0, 1], chunks=40)
+    module = by_hand(network, chunk, [(c, 0, 1, c) for c in range(40)])
+    assert module.schedule is not None
+    one = module.schedule.transfers
+    rows = Transfers.of(one.chunk, one.chunk, np.zeros_like(one.start))
+    spread = module.with_schedule(RowSchedule(LinkModel.STORE, rows), "all at once")
+    program = lower(spread)
+    assert program.channels <= 32
+    assert_right(program, tmp_path)
+    assert "4 instances need as many channels, and may use 2" in refused(spread, MscclOptions(instances=4, channels=2))
+
+
+def test_threadblocks_of_a_gpu(tmp_path: Path) -> None:
+    assert_right(lower(star(217, inward=False)), tmp_path)
+    message = refused(star(217, inward=False), OLD)
+    assert message == "the MSCCL program has 217 threadblocks on one GPU, 1 more than the 216 that the runtime takes"
+
+
+def test_the_last_threadblock_that_others_wait_for(tmp_path: Path) -> None:
+    """Those that others wait for come first; more than 128 of them there cannot be."""
+    write = Step(Op.COPY, (0, 0, 0, 0), 1, src=Slot("i", 0), dst=Slot("s", 0))
+    read = Step(Op.COPY, (1, 0, 0, 0), 1, src=Slot("s", 0), dst=Slot("o", 0))
+    idle = Threadblock(-1, -1, 0, (replace(write, dst=Slot("s", 1)),))
+    blocks = (idle, *[replace(idle, steps=())] * 198, Threadblock(-1, -1, 0, (write,)), replace(idle, steps=(read,)))
+    program = replace(lower(direct_all_to_all(2)), gpus=(Gpu(0, 1, 1, 2, (), blocks),), placement=Placement.OUT)
+    final = depend(program).gpus[0]
+    assert final.threadblocks[0].steps[0].awaited
+    assert final.threadblocks[-1].steps[0].waits[0].threadblock == 0
+    assert_right(lower(star(128, inward=True)), tmp_path)
+    message = refused(star(130, inward=True))
+    assert message.startswith(
+        "the MSCCL program has 128 as the last threadblock that others wait for, 1 more than the 127"
+    )
+
+
+def test_elements_that_a_rank_loads(tmp_path: Path) -> None:
+    """2,100 chunks to send and as many to receive are far too many steps, if they do not move together."""
+    program = lower(direct_all_to_all(2, 2100), MscclOptions(sizes=(0, 1 << 20)))
+    assert longest(program) <= 64
+    assert_right(program, tmp_path)
+    message = refused(relayed(4200), OLD)
+    assert (
+        message
+        == "the MSCCL program has 4205 elements that one rank loads, 110 more than the 4095 that the runtime takes"
+    )
+
+
+def test_slots_of_a_buffer() -> None:
+    network = support.ring(4)
+    demand = support.all_gather([0, 1, 2, 3], chunks=4096)
+    foresee(network, demand, MscclOptions(instances=2))
+    with pytest.raises(SourceError, match="49151 as the last chunk of a buffer, 16384 more than the 32767"):
+        foresee(network, demand, MscclOptions(instances=3))
+
+
+def test_limits_are_foreseen_before_threadblocks_are_formed() -> None:
+    merged = stage(relayed(65), "merge")
+    foreseen(merged, channels=2)
+    with pytest.raises(SourceError, match="65 steps in one threadblock, 1 more than the 64"):
+        foreseen(merged, channels=1)
+
+
+@pytest.mark.parametrize("npus", [4, 8, 16])
+@pytest.mark.parametrize("instances", [1, 2, 4])
+@pytest.mark.parametrize("placement", [None, Placement.IN, Placement.OUT], ids=["both", "in", "out"])
+def test_ring_all_reduce_is_as_lean_as_by_hand(
+    npus: int, instances: int, placement: Placement | None, tmp_path: Path
+) -> None:
+    """1 threadblock per GPU and channel, 2 n - 1 steps, no scratch, no dependency."""
+    for protocol in ("Simple", "LL", "LL128"):
+        options = MscclOptions(instances=instances, placement=placement)
+        program = lower(ring_all_reduce(npus), replace(options, protocol=type(options.protocol)(protocol)))
+        assert program.channels == instances
+        for gpu in program.gpus:
+            assert gpu.scratch_chunks == 0
+            assert [tb.channel for tb in gpu.threadblocks] == [*range(instances)]
+            for tb in gpu.threadblocks:
+                ops = [step.op.value for step in tb.steps]
+                assert ops == ["s", *["rrs"] * (npus - 2), "rrcs", *["rcs"] * (npus - 2), "r"]
+                assert not any(step.waits for step in tb.steps)
+    assert_right(program, tmp_path)
+
+
+def test_scratch_is_reused() -> None:
+    """An All-to-All round a ring passes through scratch; how much sharing saves is in the report."""
+    module = scheduled(support.ring(8), support.all_to_all([*range(8)]))
+    program = lower(module)
+    used = sum(gpu.scratch_chunks for gpu in program.gpus)
+    assert 3 * used < 2 * program.scratch_needed
+    assert quality(program, module).scratch_saved == program.scratch_needed - used
