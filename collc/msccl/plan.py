@@ -1,10 +1,10 @@
 """From a scheduled module to an MSCCL++ execution plan: one-sided puts, signals and waits instead of connections.
 
-A message lands where its receiver wants it; what is to be reduced lands in a scratch slot of its own. No
-slot is landed in twice, and each receiver tells its sender once that it has begun, so that no run of the plan
-writes into the one before: no further credits are needed. Threadblocks of a GPU wait for one another with
-semaphores, one for each pair, of which a GPU has few: where lanes as in an MSCCL file need too many, a
-threadblock does all that its GPU does with some of the chunks (`by_chunk`).
+A message lands where its receiver wants it; what is to be reduced lands where the sum will be, or in a scratch
+slot of its own. No slot is landed in twice in a run, and each receiver tells its sender once that it has begun, so
+that no run of the plan writes into the one before: no further credits are needed. Threadblocks of a GPU wait for
+one another with semaphores, one for each pair, of which a GPU has few: where lanes as in an MSCCL file need too
+many, a threadblock does all that its GPU does with some of the chunks (`ByChunk`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class Routes:
 def routes_of(program: Program) -> Routes:
     """Channels and landing places for all messages of a program with threadblocks.
 
-    A message lands where its receiver wants it; what is to be combined lands in a scratch slot of its own.
+    A message lands where its receiver wants it; what is to be combined lands in the slot for the sum if nothing is
+    there yet, else in a scratch slot of its own.
     """
     landing: dict[int, Slot] = {}
     target: dict[int, int] = {}
@@ -70,7 +71,7 @@ def routes_of(program: Program) -> Routes:
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
             target[step.receive] = gpu.rank
-            if step.op in _COPIES and step.dst is not None:
+            if step.dst is not None and (step.op in _COPIES or _is_fresh(program, step)):
                 landing[step.receive] = step.dst
                 continue
             landing[step.receive] = Slot("s", last)
@@ -78,6 +79,13 @@ def routes_of(program: Program) -> Routes:
             last += step.count
         scratch.append({offset: k for k, offset in enumerate(sorted(used))})
     return Routes(_connections(program), landing, target, tuple(scratch))
+
+
+def _is_fresh(program: Program, step: Step) -> bool:
+    """Whether the slot for a sum holds nothing before."""
+    if step.src is None or step.dst is None or step.src == step.dst:
+        return False
+    return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.inside)
 
 
 def _connections(program: Program) -> dict[int, Connection]:

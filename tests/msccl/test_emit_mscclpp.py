@@ -118,6 +118,14 @@ def test_a_plan_that_does_not_fit_is_refused():
         plan_of(module)
 
 
+def test_the_first_of_two_operands_lands_where_the_sum_will_be():
+    """In a ring nothing else is in scratch than one landing place for each sum that passes through."""
+    module = scheduled(support.ring(8, one_way=True), support.reduce_scatter(list(range(8))))
+    assert {gpu["scratch_chunks"] for gpu in plan_of(module)["gpus"]} == {6}
+    inside = plan_of(module, MscclOptions(placement=Placement.IN))
+    assert {gpu["scratch_chunks"] for gpu in inside["gpus"]} == {7}
+
+
 def test_offsets_have_32_bits():
     module = scheduled(support.ring(4), support.all_reduce(list(range(4))))
     plan = plan_of(module)
