@@ -56,7 +56,7 @@ def ring_reduced(npus: int) -> Module:
 
 def doubled(dimensions: int) -> Module:
     """Recursive doubling of as many chunks as there are NPUs, which leads along no single tree."""
-    npus = 2**dimensions
+    npus = 1 << dimensions
     numbers: Numbers = np.arange(npus * npus * dimensions)
     chunk: Numbers = numbers // (npus * dimensions)
     rest: Numbers = numbers % (npus * dimensions)
