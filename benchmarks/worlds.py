@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -60,3 +61,11 @@ def exchanged(npus: int, size: int = MiB) -> Demand:
         HolderSets(np.arange(npus + 1, dtype=np.int64), ids),
     )  # fmt: skip
     return Demand((Run("all_to_all", ids, table, Standard("all_to_all", size * npus, 1)),))
+
+
+def mixed_exchange(npus: int) -> Demand:
+    """An All-to-All whose chunks have 0.5, 1 or 2 MiB, by turns."""
+    (run,) = exchanged(npus).runs
+    sizes = (1 << 19) << (np.arange(npus * npus) % 3)
+    table = replace(run.pattern.expand(), size=sizes)
+    return Demand((Run("custom", run.group, table),))

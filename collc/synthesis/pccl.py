@@ -12,9 +12,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from threading import Event
 
 import numpy as np
@@ -24,6 +24,7 @@ from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis import pccl_steps, pccl_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
+from collc.synthesis.pccl_blame import Chain
 from collc.synthesis.pccl_rows import Rows, in_order
 from collc.synthesis.pccl_steps import NEVER, StepProblem
 from collc.synthesis.pccl_times import TimesProblem
@@ -34,8 +35,8 @@ from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Times = NDArray[np.int64]
 Stop = Callable[[], bool]
-Way = Callable[[Rows, int, Stop], Schedule | None]
-"""A search: rows in their order, hops up to which a target is reached by any hops, and whether to stop."""
+Way = Callable[[int, Rows, Stop], Schedule | None]
+"""A search: hops up to which a target is reached by any hops, rows in their order, and whether to stop."""
 
 PLAIN_WORK = 60_000
 """Hops of all trials up to which plain Python is faster than loading the compiled search."""
@@ -59,12 +60,30 @@ TINY, TINY_TRIALS = 2_000, 8
 """Hops up to which at least so many trials are made, since they cost next to nothing."""
 
 
+FRESH, CHAINS = 4, 2
+"""Trials at most that take orders of their own; of their searches, how many of the best the others go on from."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One search: what it is called, and the search itself, which gives None where asked to stop."""
+    """One search: what it is called, its rows, and the search itself, which gives None where asked to stop."""
 
     name: str
-    plan: Callable[[Stop], Schedule | None]
+    rows: Rows
+    search: Callable[[Rows, Stop], Schedule | None]
+
+    def plan(self, stop: Stop) -> Schedule | None:
+        """The schedule of its rows."""
+        return self.search(self.rows, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An attempt, and what came of it."""
+
+    attempt: _Attempt
+    schedule: Schedule
+    time: int
 
 
 def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
@@ -79,17 +98,30 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         return RowSchedule(task.model, Transfers.joined([]))
     goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
     content = goal * _content(len(conditions), effort) // 100
-    best: tuple[int, Schedule] | None = None
-    for name, schedule in _planned(_attempts(conditions, effort), effort):
-        time = _time(schedule, task)
-        if best is None or time < best[0]:
-            best = time, schedule
-            effort.progress(min(1.0, goal / max(1, time)), f"pccl {name}")
-        if best[0] <= content:
+    best: _Found | None = None
+    for found in _searched(_Plan(conditions, effort), effort):
+        if best is None or found.time < best.time:
+            best = found
+            effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {found.attempt.name}")
+        if best.time <= content:
             break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
-    return best[1]
+    return best.schedule
+
+
+def _searched(plan: _Plan, effort: Effort) -> Iterator[_Found]:
+    """What all trials find: the first try every way, the further ones better orders for the ways that were best."""
+    task = plan.conditions.task
+    first: list[_Found] = []
+    for attempt, schedule in _planned(plan.attempts(), effort, effort.threads):
+        found = _Found(attempt, schedule, _time(schedule, task))
+        if plan.trials > 1:
+            first = sorted([*first, found], key=lambda other: other.time)[:CHAINS]
+        yield found
+    count = plan.size * (plan.trials - plan.fresh)
+    for attempt, schedule in _planned(plan.improved(first, count), effort, min(effort.threads, len(first))):
+        yield _Found(attempt, schedule, _time(schedule, task))
 
 
 def _content(conditions: int, effort: Effort) -> int:
@@ -99,33 +131,33 @@ def _content(conditions: int, effort: Effort) -> int:
     return 102 if conditions < LARGE else 101
 
 
-def _planned(attempts: Iterator[_Attempt], effort: Effort) -> Iterator[tuple[str, Schedule]]:
-    """The schedules of the attempts in their order, up to `effort.threads` planned at once, until asked to stop."""
-    if effort.threads == 1:
+def _planned(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, Schedule]]:
+    """The schedules of the attempts in their order, up to so many planned at once, until asked to stop."""
+    if threads <= 1:
         for attempt in attempts:
             schedule = None if effort.stop() else attempt.plan(effort.stop)
             if schedule is None:
                 return
-            yield attempt.name, schedule
+            yield attempt, schedule
         return
     enough = Event()
 
     def stop() -> bool:
         return enough.is_set() or effort.stop()
 
-    with ThreadPoolExecutor(effort.threads) as pool:
-        running: deque[tuple[str, Future[Schedule | None]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        running: deque[tuple[_Attempt, Future[Schedule | None]]] = deque()
         try:
             while True:
-                for attempt in islice(attempts, effort.threads - len(running)):
-                    running.append((attempt.name, pool.submit(attempt.plan, stop)))
+                for attempt in islice(attempts, threads - len(running)):
+                    running.append((attempt, pool.submit(attempt.plan, stop)))
                 if not running or stop():
                     return
-                name, future = running.popleft()
+                attempt, future = running.popleft()
                 schedule = future.result()
                 if schedule is None:
                     return
-                yield name, schedule
+                yield attempt, schedule
         finally:
             enough.set()
 
@@ -136,27 +168,44 @@ def _time(schedule: Schedule, task: Task) -> int:
     return schedule.collective_time(task.network, task.demand)
 
 
-def _attempts(conditions: Conditions, effort: Effort) -> Iterator[_Attempt]:
-    """All searches of each trial, the most promising first."""
-    rng = np.random.default_rng(effort.seed)
-    columns: list[int] = np.flatnonzero(np.bincount(conditions.column)).tolist()
-    to = {column: conditions.times_to(column) for column in columns}
-    far = np.zeros(len(conditions), np.int64)
-    for column in columns:
-        far = np.where(conditions.column == column, conditions.far(to[column]), far)
-    hops = int(far.sum()) // int(conditions.clock.total.max())
-    trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
-    ways = _ways(conditions, to, hops, hops * trials <= PLAIN_WORK)
-    c = conditions
-    for trial in range(trials):
-        for rotated in _orders(conditions, hops):
-            order = in_order(conditions, far, rng, rotated)
-            salt = rng.integers(0, 1 << 62, len(conditions))
+class _Plan:
+    """What is tried. fresh, trials: how many with orders of their own, and altogether; size: attempts in each."""
+
+    def __init__(self, conditions: Conditions, effort: Effort) -> None:
+        columns: list[int] = np.flatnonzero(np.bincount(conditions.column)).tolist()
+        to = {column: conditions.times_to(column) for column in columns}
+        self.conditions = conditions
+        self._far = np.zeros(len(conditions), np.int64)
+        for column in columns:
+            self._far = np.where(conditions.column == column, conditions.far(to[column]), self._far)
+        hops = int(self._far.sum()) // int(conditions.clock.total.max())
+        self.trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
+        self.fresh = max(1, min(FRESH, self.trials // 2))
+        self._ways = _ways(conditions, to, hops, hops * self.trials <= PLAIN_WORK)
+        self._orders, self._detours = _orders(conditions, hops), _detours(conditions, hops, self.trials)
+        self.size = len(self._ways) * len(self._orders) * len(self._detours)
+        self._rng = np.random.default_rng(effort.seed)
+
+    def attempts(self) -> Iterator[_Attempt]:
+        """The searches of the first trials, the most promising first."""
+        c = self.conditions
+        for _, rotated in product(range(self.fresh), self._orders):
+            order = in_order(c, self._far, self._rng, rotated)
+            salt = self._rng.integers(0, 1 << 62, len(c))
             rows = Rows(order, salt, c.holder_offsets, c.holders, c.wanting_offsets, c.wanting)
-            for words, detour in _detours(conditions, hops, trial):
-                for name, way in ways:
+            for words, detour in self._detours:
+                for name, way in self._ways:
                     title = f"{'rotated' if rotated else 'random'} order, {words}, {name}"
-                    yield _Attempt(title, partial(way, rows, detour))
+                    yield _Attempt(title, rows, partial(way, detour))
+
+    def improved(self, found: list[_Found], count: int) -> Iterator[_Attempt]:
+        """So many searches that go on from what was found, in turn; at most one of each may be under way at once."""
+        chains = [Chain(self.conditions, self._far, one.attempt.rows, one.schedule) for one in found]
+        for number in range(count if found else 0):
+            chain, one = chains[number % len(found)], found[number % len(found)]
+            yield replace(
+                one.attempt, name=f"{one.attempt.name}, better order", search=chain.searched(one.attempt.search)
+            )
 
 
 def _ways(conditions: Conditions, to: dict[int, Times], hops: int, plain: bool) -> list[tuple[str, Way]]:
@@ -182,14 +231,14 @@ def _orders(conditions: Conditions, hops: int) -> tuple[bool, ...]:
     return (False, True) if hops < PLENTY else (has_switches(conditions.task.network) and hops < ENOUGH,)
 
 
-def _detours(conditions: Conditions, hops: int, trial: int) -> list[tuple[str, int]]:
+def _detours(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
     """How a trial goes about hops that come no nearer, in words, and up to how many hops from a target it takes them.
 
     Links beyond a switch are another's way to it, so with switches, nearer hops are tried first.
     """
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", NEVER)
     found = [none, always, near] if has_switches(conditions.task.network) else [near, always, none]
-    few = (hops >= ENOUGH and not trial) or (hops >= PLENTY and _switches_matter(conditions))
+    few = (hops >= ENOUGH and trials == 1) or (hops >= PLENTY and _switches_matter(conditions))
     return found[:1] if few else found
 
 
@@ -224,7 +273,7 @@ class _Steps:
         (times,) = to.values()
         self._problem = StepProblem.of(conditions, times)
 
-    def __call__(self, rows: Rows, detour: int, stop: Stop) -> Schedule | None:
+    def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
         compiled = _compiled(self._plain, "pccl_steps")
         search = pccl_steps.search_compiled if compiled else pccl_steps.search_plain
         grid = search(self._problem, rows, detour, stop)
@@ -246,7 +295,7 @@ class _Times:
         self._problem = TimesProblem.of(conditions, to)
         self._hop = self._problem.total.max(axis=1)
 
-    def __call__(self, rows: Rows, detour: int, stop: Stop) -> Schedule | None:
+    def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
         compiled = _compiled(self._plain, "pccl_times")
         search = pccl_times.search_compiled if compiled else pccl_times.search_plain
         near = self._hop * detour if detour < NEVER else np.full(len(self._hop), FAR)
