@@ -24,10 +24,10 @@ Times = NDArray[np.int64]
 SMALL = 2000
 """Devices up to which one tile has them all, for one thread."""
 
-TILE = 128
+TILE = 256
 """Devices that a tile shall have: so many rows of bits stay in a core's own cache."""
 
-DEPTH = 16
+DEPTH = 32
 """Steps of a sweep at most."""
 
 

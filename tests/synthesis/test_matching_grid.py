@@ -146,7 +146,7 @@ def test_limit_is_kept_to_the_step(window):
 
 @pytest.mark.parametrize("window", [0, 4])
 def test_asks_all_the_time_whether_to_go_on(window, way):
-    net = grid(9, 9)
+    net = grid(12, 12)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
     shares = []
 
@@ -157,7 +157,7 @@ def test_asks_all_the_time_whether_to_go_on(window, way):
     assert grid_steps(problem, 1000, 1, window, 1, go_on) is None
     assert len(shares) == 3
     assert 0 == shares[0] < shares[1] < shares[2] < 1
-    assert sweep_of(net, 1).depth <= 16
+    assert sweep_of(net, 1).depth <= 32
 
 
 def test_numbers_beyond_16_bits():
@@ -204,7 +204,7 @@ def test_sweep_does_what_a_step_needs_before_it(net, threads, way):
 
 def test_large_mesh_is_cut_into_tiles_for_both_threads():
     sweep = sweep_of(grid(64, 64), 2)
-    assert sweep.depth == 16
+    assert sweep.depth == 32
     assert max(map(len, sweep.waves)) == 2
     assert len(sweep.begin) // sweep.depth > 10
 
