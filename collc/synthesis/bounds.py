@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collc.synthesis.bounds_cuts import Cut, cuts_of, distances, hop_counts, tries_all
 from collc.synthesis.bounds_flow import flow_cuts
-from collc.synthesis.bounds_timing import Classes, Timing, Windows
+from collc.synthesis.bounds_timing import Classes, Timing, Windows, farthest
 from collc.synthesis.bounds_traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
 from collc.ten.demand import Demand
@@ -74,7 +74,7 @@ def _bounds(
     degrees = [_degree_bounds(problem, received) for received in (True, False)]
     for early, _ in degrees:
         yield from early
-    yield from _path_bound(problem)
+    yield from _path_bound(problem, max((bound.time for early, _ in degrees for bound in early), default=0))
     for _, late in degrees:
         yield from late
     yield from _load_bound(problem)
@@ -162,9 +162,11 @@ def _load_bound(problem: _Problem) -> Iterator[Bound]:
     yield Bound(problem.timing.least(links, counts), "total load")
 
 
-def _path_bound(problem: _Problem) -> Iterator[Bound]:
-    """The longest way that a chunk must go."""
+def _path_bound(problem: _Problem, known: int) -> Iterator[Bound]:
+    """The longest way that a chunk must go, where it can be longer than what is known already."""
     network, timing = problem.network, problem.timing
+    if farthest(network, timing.total[:, -1]) <= known:
+        return
     for size in sorted({0, len(timing.sizes) - 1}):
         sources, found = distances(network, timing.total[:, size], WORK)
         for part in problem.traffic:

@@ -146,6 +146,17 @@ class Classes:
         return [(*key, count) for key, count in zip(self.alike, counts, strict=True) if count]
 
 
+def farthest(network: Network, cost: Times) -> int:
+    """A time that no shortest path exceeds: to the first NPU from wherever, and from there to wherever.
+
+    FAR and more where that NPU does not reach all, or not all reach it. cost: int64[kinds], picoseconds.
+    """
+    start = np.full(network.device_count, FAR, np.int64)
+    start[network.npus[:1]] = 0
+    ways = (_relaxed(one, cost, start)[network.present] for one in (network, network.reversed()))
+    return sum(int(way.max(initial=0)) for way in ways)
+
+
 def _two_nearest(network: Network, cost: Times, sources: Ints) -> tuple[Times, Times]:
     """int64[devices], twice: the way from the nearest source, and from the nearest of all others."""
     start = np.full(network.device_count, FAR, np.int64)

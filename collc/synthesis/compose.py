@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import CollcError
+from collc.diagnostics import CollcError, NoSchedule
 from collc.synthesis.invert import invert_schedule
 from collc.synthesis.task import Task
 from collc.ten.demand import ChunkTable, Demand, HolderSets, Op, Run, Standard
@@ -97,7 +97,10 @@ def _solve_inverted(phase: Phase, way: Callable[[Task], Schedule], fixed: Transf
     horizon = schedule.collective_time(module.network, module.demand)
     for _ in range(ROUNDS):
         mirrored = _mirrored(fixed, clock, horizon)
-        schedule = way(replace(task, reserved=mirrored))
+        try:
+            schedule = way(replace(task, reserved=mirrored))
+        except NoSchedule:
+            break  # stopped, or switches have no room: after the others, then
         end = schedule.collective_time(module.network, module.demand)
         if end <= horizon:
             return replace(phase, module=replace(module, schedule=schedule), start=horizon - end)

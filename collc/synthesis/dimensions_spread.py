@@ -17,6 +17,9 @@ from collc.synthesis.conditions import Conditions
 from collc.synthesis.dimensions import Dimensions, Lines, Move, find_dimensions
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
+POLL = 10_000
+"""Transfers after which it is asked whether to stop."""
+
 Order = Sequence[int]
 """Dimensions in the order in which a chunk takes them."""
 
@@ -69,15 +72,18 @@ def spread(
     for turns_first in (False, True):
         if best is not None and stop():
             break
-        found = _timed(conditions, moves, turns_first)
-        if best is None or found[0] < best[0]:
+        found = _timed(conditions, moves, turns_first, stop)
+        if found is not None and (best is None or found[0] < best[0]):
             best = found
-    assert best is not None
+    if best is None:
+        raise NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
     return RowSchedule(conditions.task.model, best[1])
 
 
-def _timed(conditions: Conditions, moves: list[list[Move]], turns_first: bool) -> tuple[int, Transfers]:
-    """The end and all transfers of a schedule.
+def _timed(
+    conditions: Conditions, moves: list[list[Move]], turns_first: bool, stop: Callable[[], bool]
+) -> tuple[int, Transfers] | None:
+    """The end and all transfers of a schedule; None where `stop` says so before.
 
     What will run backwards must not find a chunk in a switch twice, since contributions would be mixed up there: where
     that happens, one copy of a chunk waits for the other.
@@ -87,10 +93,9 @@ def _timed(conditions: Conditions, moves: list[list[Move]], turns_first: bool) -
         timing = _Timing(conditions, turns_first, apart)
         for k, row in enumerate(moves):
             timing.add(k, row)
-        found = timing.run()
-        if not conditions.task.inverted or not timing.meet():
+        found = timing.run(stop)
+        if found is None or not conditions.task.inverted or not timing.meet():
             break
-    assert found is not None
     return found
 
 
@@ -206,13 +211,20 @@ class _Timing:
             own = sum(self._total[link][column] for link in sent.path)
             sent.left = own + max((self._moves[child].left for child in sent.after), default=0)
 
-    def run(self) -> tuple[int, Transfers]:
-        """The end in picoseconds, and all transfers. Raises NoSchedule where full switches wait for one another."""
+    def run(self, stop: Callable[[], bool]) -> tuple[int, Transfers] | None:
+        """The end in picoseconds, and all transfers; None where `stop` says so.
+
+        Raises NoSchedule where full switches wait for one another.
+        """
         for release, number in self._ready:
             heapq.heappush(self._events, (release, -1, number, 0))
         waiting: set[int] = set()
-        now = 0
+        now = polled = 0
         while self._events:
+            if len(self._rows[0]) >= polled:
+                polled += POLL
+                if stop():
+                    return None
             now = self._events[0][0]
             while self._events and self._events[0][0] == now:
                 _, link, number, hop = heapq.heappop(self._events)

@@ -39,7 +39,7 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
     answer: bool | None = most >= least
     while answer and most >= least:
         effort.progress(0.0, f"exact: looking for {most} steps, both phases at once")
-        question = _Sums(module, most)
+        question = _Sums(module, most, effort)
         answer = ask(question.solver, effort, end, work)
         if answer:
             found = question.transfers(step)
@@ -73,7 +73,7 @@ class _Sums:
     step t; sent[k, v, t] and whole[k, v, t], v has sent its part, or has the whole, after t steps.
     """
 
-    def __init__(self, module: Module, steps: int) -> None:
+    def __init__(self, module: Module, steps: int, effort: Effort) -> None:
         # Z3 has no types to check.
         self._z3: Any = importlib.import_module("z3")
         self._steps, self._devices = steps, range(module.network.device_count)
@@ -85,6 +85,8 @@ class _Sums:
         self._used: dict[tuple[int, int], list[Any]] = {}
         self._rows: list[tuple[dict[int, Any], list[int]]] = []
         for k in range(len(table)):
+            if effort.stop():
+                return  # `ask` asks for nothing then, either
             pre: list[int] = table.sets[int(table.pre[k])].tolist()
             post: list[int] = table.sets[int(table.post[k])].tolist()
             reduced = table.op[k] != Op.COPY and len(pre) > 1 and bool(post)

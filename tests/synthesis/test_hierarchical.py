@@ -156,3 +156,22 @@ def test_what_does_not_fit_is_refused() -> None:
     stopped = replace(Effort(), stop=lambda: True)
     with pytest.raises(NoSchedule, match="stopped"):
         Hierarchical().run(Module("m", grid(3, 2), demand), Context(effort=stopped))
+
+
+def test_stopped_in_the_middle_keeps_what_is_there() -> None:
+    """However often `stop` has said no before, there is a right schedule or none."""
+    net = grid(3, 4)
+    module = Module("m", net, all_gather(list(range(12)), chunks=2))
+    found = []
+    for polls in range(8):
+        answers = iter([False] * polls)
+        effort = Effort(stop=lambda answers=answers: next(answers, True))
+        try:
+            result = Invert().run(Hierarchical().run(module, Context(effort=effort)), Context())
+        except NoSchedule as error:
+            found.append(error.diagnostics[0].message)
+        else:
+            assert "failed" not in verify_schedule(result).checks.values()
+            found.append("schedule")
+    assert found[0] == found[1] == "stopped before all chunks were planned"
+    assert found[2] == found[-1] == "schedule"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.compose import has_reductions, join, solve, split
 from collc.synthesis.invert import invert_schedule
@@ -95,6 +96,22 @@ def test_reductions_go_round_what_is_planned(model):
     module = made(net, whole, model, fixed, frozenset([0]))
     assert check(net, whole, module.schedule) == module.schedule.collective_time(net, whole)
     assert len(module.schedule) == len(fixed) * 2
+
+
+def test_reductions_come_after_what_is_planned_where_no_way_round_is_found():
+    """As on Ctrl-C: the schedule that is there already is kept."""
+    net = grid(3, 3)
+    first, second = all_gather(net.npus.tolist()), reduce_scatter(net.npus.tolist())
+    whole = Demand((first.runs[0], second.runs[0]))
+    fixed = RowSchedule(LinkModel.STORE, tacos(task_of(net, first), Effort()).transfers)
+
+    def way(task):
+        if task.reserved is not None:
+            raise NoSchedule(Diagnostic("S0201", "stopped"))
+        return tacos(task, Effort())
+
+    module = join(solve(Module("m", net, whole, schedule=fixed, planned=frozenset([0])), way))
+    assert check(net, whole, module.schedule) == 2 * fixed.collective_time(net, whole)
 
 
 def test_useless_and_double_transfers_are_left_out():

@@ -48,7 +48,7 @@ def test_the_rule_of_the_paper() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_slow_dimension_is_never_last_where_that_would_not_pay(rule) -> None:
-    """Ten times as slow: it has 30 of each chunk that takes it first, the other one 12; taken last, it would have 120."""
+    """Ten times as slow: 30 of each chunk that takes it first (the other has 12); taken last, it would have 120."""
     assert {tuple(order) for order in rule((1, 0), (4, 4), (1, 10), 8)} == {(1, 0)}
 
 
