@@ -9,7 +9,7 @@ from typing import Final
 from collc.diagnostics import CheckFailed
 from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import BUFFERS
-from collc.msccl.check_plan.model import Operation, Plan, Slots
+from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, Slots
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.check_plan.text import locate
 from collc.msccl.picture import DRAWN_GPUS, Box, Group, draw, ranges
@@ -19,15 +19,23 @@ COLORS: Final = {
     **dict.fromkeys(("re", "rre"), "#f5e08a"),
     **dict.fromkeys(("res", "rres"), "#f0989a"),
     "copy": "#cfcfcf",
-    "signal": "#98cf8f",
-    "wait": "#9fd5d0",
+    **dict.fromkeys(("signal", "rlxsignal"), "#98cf8f"),
+    **dict.fromkeys(("wait", "rlxwait"), "#9fd5d0"),
     **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), "#d3a9cb"),
     "nop": "#f2f2f2",
 }
 """Light enough for black letters."""
 
 COLUMNS: Final = ("gpu", "tbs", "signals", "waits", "channels", "ops", "longest", "sems", "i/o/s")
-_SHORT: Final = {"signal": "sig", "sem_acquire": "acq", "sem_release": "rel", "barrier": "bar", "flush": "flush"}
+_SHORT: Final = {
+    "signal": "sig",
+    "rlxsignal": "rsig",
+    "rlxwait": "rwait",
+    "sem_acquire": "acq",
+    "sem_release": "rel",
+    "barrier": "bar",
+    "flush": "flush",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ def _box(op: Operation) -> Box:
     peers = [f"with GPU {ranges(sorted({channel[2] for channel in op.over}))}"] if op.over else []
     numbers = [f"semaphores {ranges(sorted(op.semaphores))}"] if op.semaphores else []
     tip = ", ".join([f"{op.place.step}: {op.name}", *moves, *peers, *numbers])
-    return Box(_short(op), op.name, op.name in ("signal", "pws", "sem_release"), tip)
+    return Box(_short(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
 
 
 def _short(op: Operation) -> str:

@@ -458,14 +458,64 @@ def test_offsets_beyond_32_bits_are_a_warning(tmp_path):
     assert not check(tmp_path, found).findings
 
 
-def test_scratch_that_alternates_needs_no_credit_of_the_run_before(tmp_path):
-    """Run n + 2 uses the scratch of run n: in between, everybody has heard from everybody."""
+def exchange():
+    """Out of place All-Reduce of two GPUs by scratch, with no credits but the data."""
+    gpus = []
+    for rank in range(2):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        block = [
+            {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, 0)], **channels},
+            {"name": "nop"},
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+            {"name": "nop"},
+            {"name": "re", "src_buff": [buff("i", 0), buff("s", 0)], "dst_buff": [buff("o", 0)]},
+        ]
+        gpus.append(gpu(rank, 2, (1, 1, 1), [block], ["s"]))
+    return plan("allreduce", gpus)
+
+
+def test_scratch_of_the_run_before_needs_a_credit(tmp_path):
+    """A GPU that is ahead puts its second chunk where the first one has not been read yet."""
+    found = exchange()
+    finding, other = (finding for finding in check(tmp_path, found).findings if not finding.warning)
+    assert finding.code == other.code == "X0414"
+    assert finding.message == "put may touch scratch memory that re of the run before still needs"
+    for rank in (0, 1):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        ops(found, rank)[:0] = [{"name": "rlxsignal", **channels}, {"name": "rlxwait", **channels}, {"name": "nop"}]
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
+
+
+def test_two_scratch_buffers_are_for_packets(tmp_path):
+    """The runtime (2025) adds the offset of the second one to local scratch, and to remote scratch of packets only."""
     found = all_reduce()
-    for rank in range(3):
-        found["gpus"][rank]["scratch_chunks"] = 2
-        del ops(found, rank)[8]
-        ops(found, rank)[7]["name"] = "nop"
-    assert check(tmp_path, found).checks["race"] == "failed"
+    found["use_double_scratch_buffer"] = True
+    assert "use_double_scratch_buffer" in check(tmp_path, found).findings[0].message
+    found = all_gather()
+    found["use_double_scratch_buffer"] = True
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
+
+
+def test_another_layout_of_the_same_plan(tmp_path):
+    """What a file may leave out, say in several pieces or add is no matter."""
+    found = all_reduce()
+    for one in found["gpus"]:
+        peers = one["channels"][0]["connected_to"]
+        one["channels"] = [{"channel_type": "memory", "connected_to": [peer], "buff": "i"} for peer in peers]
+        one["channels"].append({"channel_type": "port", "connected_to": []})
+        block = one["threadblocks"][0]
+        block["channels"] = [{"channel_type": "memory", "channel_ids": [k]} for k in range(len(peers))]
+        block["remote_buffer_refs"] = [
+            {"access_channel_type": "memory", "remote_buffer_ids": [k], "note": None}
+            for k in range(len(one["remote_buffers"]))
+        ]
+        one.pop("semaphores", None)
+        for op in block["ops"]:
+            op["comment"] = "x"
+    found.update(num_threads_per_block=1024, reuse_resources=False, buffer_alignment=16, unknown={"a": [1]})
+    verdict = check(tmp_path, json.dumps(found, indent=3, sort_keys=True))
+    assert set(verdict.checks.values()) == {"ok"}, verdict.diagnostics
 
 
 def test_a_mutex_is_no_contest(tmp_path):

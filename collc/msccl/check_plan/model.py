@@ -58,7 +58,7 @@ class Operation:
 class Plan:
     """A whole plan. chunks: input, output and scratch chunks of each gpu. semaphores: initial values by gpu.
 
-    doubled: every other run uses another scratch buffer. largest: bytes of a buffer, None for no limit.
+    largest: bytes of a buffer, None for no limit.
     """
 
     name: str
@@ -69,5 +69,4 @@ class Plan:
     threadblocks: list[list[Operation]]
     gpu_of: list[int]
     semaphores: list[list[int]]
-    doubled: bool = False
     largest: int | None = None

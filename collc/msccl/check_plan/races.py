@@ -92,8 +92,6 @@ def _between(
                 findings.add(
                     Finding("race", "X0414", text, op.place, "a credit: a signal of the owner, awaited before")
                 )
-    if plan.doubled:
-        finished = _one_run_later(history, finished)
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(where.base[gpu, SCRATCH])
         for slot in range(begin, begin + chunks[SCRATCH]):
@@ -134,17 +132,6 @@ def _finished(history: History) -> list[int]:
         for earlier in history.before[event]:
             found[earlier] |= found[event]
     return found
-
-
-def _one_run_later(history: History, finished: list[int]) -> list[int]:
-    """For each event, the gpus whose next run ends after it."""
-    after = [finished[event] for event in history.begins]
-    spread: dict[int, int] = {}
-    for mask in set(finished):
-        spread[mask] = 0
-        for gpu, more in enumerate(after):
-            spread[mask] |= more if mask >> gpu & 1 else 0
-    return [spread[mask] for mask in finished]
 
 
 def _contested(history: History, contest: Contest, findings: Findings) -> None:

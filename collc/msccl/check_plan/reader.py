@@ -63,7 +63,6 @@ class _Reader:
         if protocol not in ("Simple", "LL"):
             raise Mistake("X0402", f'protocol "{protocol}"', nowhere, "Simple or LL")
         plan = Plan(_text(root, "name", nowhere), _text(root, "collective", nowhere), protocol, inplace, [], [], [], [])
-        plan.doubled = root.get("use_double_scratch_buffer") is True
         if root.get("max_message_size") is not None:
             plan.largest = _int(root, "max_message_size", nowhere, 2**64)
         names = ("input_chunks", "output_chunks", "scratch_chunks")
@@ -83,7 +82,17 @@ class _Reader:
                 place = Place(gpu=rank, tb=number)
                 self._threadblock(plan, _object(entry, "threadblock", place), place)
         check_turns(plan, self.findings)
+        if root.get("use_double_scratch_buffer") is True and protocol == "Simple":
+            self._doubled(plan)
         return plan
+
+    def _doubled(self, plan: Plan) -> None:
+        """With two scratch buffers in turn, only packets find the right one at another gpu (execution_kernel.hpp)."""
+        for op in (op for ops in plan.threadblocks for op in ops):
+            slots = [slots for move in op.moves for slots in move.sources + move.targets]
+            if any(one.gpu != op.place.gpu and one.buffer == BUFFERS["s"] for one in slots):
+                text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
+                self.findings.add(Finding("contract", "X0404", text, op.place, "one scratch buffer, or packets (LL)"))
 
     def _gpu(self, gpu: Object, rank: int, ranks: int) -> None:
         """Its channels, numbered by type in order, and the buffers of others that it may reach."""
