@@ -40,7 +40,6 @@ def run_steps(
     held: Bits,
     grid: Grid,
     first: int,
-    delay: int,
     before: Grid,
     source: Ints,
     target: Ints,
@@ -53,6 +52,7 @@ def run_steps(
 
     legal: bool[delay, links], a ring of which transfers of the last steps were right. Returns how many are wrong.
     """
+    delay = len(legal)
     count = 0
     for step in range(len(grid)):
         slot = (first + step) % delay

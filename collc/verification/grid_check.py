@@ -56,9 +56,7 @@ def check_grid(module: Module, schedule: StepSchedule, delay: int, findings: Fin
     # `delay` empty steps at the end let the last chunks arrive.
     for block in (*(slice(k, k + size) for k in range(0, len(grid), size)), None):
         part = np.ascontiguousarray(grid[block]) if block is not None else nothing
-        count = run_steps(
-            held, part, low, delay, before, network.source, network.target, schedule.none, chunks, legal, wrong
-        )
+        count = run_steps(held, part, low, before, network.source, network.target, schedule.none, chunks, legal, wrong)
         _tell_causality(module, schedule, wrong[:count].tolist(), findings)
         low += len(part)
         before = np.concatenate([before, part])[-delay:]
