@@ -449,6 +449,15 @@ def test_places_have_lines_and_columns(tmp_path):
     assert (place.line, place.column) == (2, 5)
 
 
+def test_a_wrong_result_is_told_at_the_operation_that_wrote_it(tmp_path):
+    found = all_gather()
+    ops(found, 2)[3]["src_buff"] = [buff("o", 1)]
+    finding = next(finding for finding in check(tmp_path, found).findings if finding.code == "X0411")
+    assert finding.message.startswith("output chunk 2 of rank 2 ends with ")
+    assert finding.expected == "input chunk 0 of rank 2, as allgather wants"
+    assert (finding.place.gpu, finding.place.tb, finding.place.step) == (2, 0, 3)
+
+
 def test_offsets_beyond_32_bits_are_a_warning(tmp_path):
     found = all_gather()
     (warning,) = check(tmp_path, found).findings

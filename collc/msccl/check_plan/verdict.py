@@ -131,9 +131,8 @@ def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
     find_races(plan, history, best[1], findings)
     if task.known:
         ran.add("result")
-        for rank, slot, text in best[2]:
-            message = f"output chunk {slot} of rank {rank} {text}"
-            findings.add(Finding("result", "X0411", message, Place(gpu=rank), f"what {task.coll} wants"))
+        for finding in best[2]:
+            findings.add(finding)
     return best[0]
 
 
@@ -175,8 +174,8 @@ def _leftovers(history: History, findings: Findings) -> None:
         findings.add(Finding("contract", "X0407", text, Place(gpu=gpu), "as many releases as acquires"))
 
 
-def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[tuple[int, int, str]]]:
-    """Run the operations on symbols: the memory's layout, and (rank, slot, what is wrong)."""
+def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[Finding]]:
+    """Run the operations on symbols: the memory's layout, and what is wrong, at the operation that wrote it last."""
     plan = task.plan
     where, total = memory_of(plan, task.coll, root)
     ranks = len(plan.chunks)
@@ -187,6 +186,7 @@ def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[tup
     for rank, count in enumerate(inputs):
         for chunk in range(count):
             memory[int(where.base[rank, 0]) + chunk] = values.input(rank, chunk)
+    last: dict[int, Place] = {}
     for op, _ in history.done:
         for move in op.moves:
             data = _read(memory, where, move.sources[0])
@@ -195,14 +195,18 @@ def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[tup
             for target in move.targets:
                 start = place(where, target)
                 memory[start : start + target.size] = data
-    wrong: list[tuple[int, int, str]] = []
+                last.update(dict.fromkeys(range(start, start + target.size), op.place))
+    wrong: list[Finding] = []
     for rank in range(ranks):
         base, room = int(where.base[rank, 1]), _room(plan, rank, sizes)
         for slot, wants in _wanted(task, rank, total, root, values):
             got = memory[base + slot] if slot < room else UNDEFINED
             if got not in wants:
-                text = f"ends with {values.describe(got)}, not {values.describe(wants[0])}"
-                wrong.append((rank, slot, f"{text} {values.difference(got, wants[0])}".rstrip()))
+                details = values.difference(got, wants[0])
+                text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
+                text += f" ({details})" if details else ""
+                expected = f"{values.describe(wants[0])}, as {task.coll} wants"
+                wrong.append(Finding("result", "X0411", text, last.get(base + slot, Place(gpu=rank)), expected))
     return where, wrong
 
 
