@@ -24,7 +24,9 @@ def grow(
     via: MutableSequence[int],
     order: MutableSequence[int],
 ) -> int:
-    """Fills via: the link over which a tree from `seeds` gets to each device, -1 for seeds and what nobody wants.
+    """Fills via: the link over which a tree from `seeds` gets to each device, below 0 for seeds and what nobody wants.
+
+    What via held before is the tree that is replaced.
 
     offsets, links: links out of each device (CSR); ends, begins: devices of each link. cost, load: of each link; a
     link counts as longer by `weight` times its load, to which the tree is added. wanted: flags of devices that the
@@ -33,10 +35,15 @@ def grow(
     count = 0
     heap = [(np.int64(0), np.int64(-1), np.int64(0))]
     heap.pop()
+    lost = 0
     for device in range(len(via)):
+        lost += wanted[device]
+        if via[device] >= 0:
+            load[via[device]] -= cost[via[device]]
         via[device] = -2
     for seed in seeds:
         via[seed] = -1
+        lost -= wanted[seed]
         for place in range(offsets[seed], offsets[seed + 1]):
             link = links[place]
             heapq.heappush(heap, (load[link] * weight + cost[link], link, cost[link]))
@@ -46,6 +53,7 @@ def grow(
         if via[device] != -2:
             continue
         via[device] = link
+        lost -= wanted[device]
         order[count] = device
         count += 1
         for place in range(offsets[device], offsets[device + 1]):
@@ -60,9 +68,4 @@ def grow(
             wanted[begins[via[device]]] = 1
         else:
             via[device] = -1
-    lost = 0
-    for device in range(len(via)):
-        if via[device] == -2:
-            via[device] = -1
-            lost += wanted[device]
     return lost

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.overlapped_lists import best_starts, taken_intervals
-from collc.synthesis.overlapped_trees import Forester, tasks_of
+from collc.synthesis.overlapped_trees import Forester, in_turns, tasks_of
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -24,11 +24,11 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 
 Ints = NDArray[np.int32]
 
-WEIGHTS = (4, 2, 1)
-"""How much the load of a link counts against the length of a way, as far as there is time to try."""
+TRIES = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
+"""How much the load of a link counts against the length of a way, and how often trees are grown."""
 
-SMALL = 200_000
-"""Transfers up to which all of them are tried."""
+LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
+"""Transfers up to which there is a second try, a third and so on."""
 
 
 def overlapped(
@@ -46,7 +46,7 @@ def overlapped(
     Raises SourceError where nothing is to be reduced, the network has switches or links without bandwidth, or links
     do not lead to all who take part; NoSchedule where `effort.stop` asks to stop before any schedule is there.
     """
-    asked = np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks
+    asked = in_turns(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
     _check(network, demand, asked)
     try:
         clock = Clock.of(network, demand, model)
@@ -55,17 +55,18 @@ def overlapped(
     taken = taken_intervals(reserved, None if reserved is None else clock.busy_of(reserved))
     forester = Forester(network, demand, clock)
     best: tuple[int, Transfers] | None = None
-    for number, weight in enumerate(WEIGHTS):
-        trees = forester.grow(asked, weight, effort.stop)
+    for number, (weight, sweeps) in enumerate(TRIES):
+        trees = forester.grow(asked, weight, sweeps, effort.stop)
         if trees is None:
             break
-        tasks, chunk, reduced = tasks_of(network, clock, trees)
+        tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
         found = best_starts(tasks, taken, effort.stop)
         if found is not None and (best is None or found[0] < best[0]):
             real = tasks.link >= 0
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
-        effort.progress((number + 1) / len(WEIGHTS), f"overlapped: trees by load x {weight}")
-        if len(tasks) > SMALL or effort.stop():
+        left = sum(len(tasks) <= limit for limit in LIMITS) - number
+        effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
+        if left <= 0 or effort.stop():
             break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before overlapped had a schedule", hint="give it more time"))

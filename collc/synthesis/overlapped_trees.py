@@ -30,7 +30,10 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """rise, fall: int32[chunks, devices]; over which link a device gives its part, and gets the result; -1: none."""
+    """rise, fall: int32[chunks, devices].
+
+    The link over which a device gives its part, and gets the result; -1 or -2 for none.
+    """
 
     rise: Ints
     fall: Ints
@@ -61,9 +64,10 @@ class Forester:
         self._known: dict[tuple[int, int], Ints] = {}
         self._up, self._down = (_Side.of(net, self._compiled) for net in (network.reversed(), network))
 
-    def grow(self, chunks: Ints, weight: int, stop: Callable[[], bool]) -> Trees | None:
+    def grow(self, chunks: Ints, weight: int, sweeps: int, stop: Callable[[], bool]) -> Trees | None:
         """Trees for some chunks, whose links count as longer by `weight` times their load; None where stopped.
 
+        sweeps: how often each is grown, after the first time in place of what it was.
         Raises SourceError where links do not lead from each to each.
         """
         from collc.kernels.overlapped_trees import grow
@@ -76,7 +80,7 @@ class Forester:
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))
         costs = {size: self._numbers(self._costs(size)) for size in np.unique(self._clock.size_of).tolist()}
-        for number, chunk in enumerate(chunks.tolist()):
+        for number, chunk in enumerate(np.tile(chunks, sweeps).tolist()):
             if number % BATCH == 0 and stop():
                 return None
             seeds, members = self._ends(chunk)
@@ -86,7 +90,7 @@ class Forester:
                     continue
                 flags = np.zeros(devices, np.int64)
                 flags[wanting] = 1
-                wanted, via = self._numbers(flags), self._numbers(np.empty(devices, np.int64))
+                wanted, via = self._numbers(flags), self._numbers(found[chunk].astype(np.int64))
                 if grow(
                     seeds, wanted, side.offsets, side.links, side.ends, side.begins, cost, load, weight, via, order
                 ):
@@ -130,6 +134,13 @@ class Forester:
         return self._known[pre, post]
 
 
+def in_turns(demand: Demand, chunks: Ints) -> Ints:
+    """Chunks in an order in which all runs get on alike."""
+    run = np.searchsorted(demand.first_chunk, chunks, "right") - 1
+    first, count = demand.first_chunk[run], np.diff(demand.first_chunk)[run]
+    return chunks[np.lexsort((chunks, (chunks - first) / count))]
+
+
 def _sampled(members: Ints) -> Ints:
     """Some members of a set, the first and the last among them."""
     if len(members) <= SAMPLE:
@@ -147,15 +158,17 @@ def _apart(network: Network) -> SourceError:
     )
 
 
-def tasks_of(network: Network, clock: Clock, trees: Trees) -> tuple[Tasks, Ints, NDArray[np.bool_]]:
-    """The transfers of trees, the chunk of each, and whether it is reduced; those of a chunk follow each other."""
+def tasks_of(network: Network, clock: Clock, trees: Trees, order: Ints) -> tuple[Tasks, Ints, NDArray[np.bool_]]:
+    """The transfers of trees, the chunk of each, and whether it is reduced, by chunks in some order."""
     devices = network.device_count
     up_chunk, up_from = np.nonzero(trees.rise >= 0)
     down_chunk, down_to = np.nonzero(trees.fall >= 0)
     joints = np.intersect1d(up_chunk, down_chunk)
     chunk = np.concatenate([up_chunk, joints, down_chunk])
     number = np.empty(len(chunk), np.int64)
-    number[np.argsort(chunk, kind="stable")] = np.arange(len(chunk))
+    place = np.zeros(len(trees.rise), np.int64)
+    place[order] = np.arange(len(order))
+    number[np.argsort(place[chunk], kind="stable")] = np.arange(len(chunk))
     up, joint, down = np.split(number, [len(up_chunk), len(up_chunk) + len(joints)])
     joint_of = np.full(len(trees.rise), -1, np.int64)
     joint_of[joints] = joint

@@ -96,6 +96,14 @@ def test_trees_lead_over_npus_outside_the_group():
     assert planned(network(3, [(0, 1), (1, 0), (1, 2), (2, 1)]), all_reduce([0, 2])) <= 5 * STEP
 
 
+def test_groups_share_the_links():
+    """Reduce-Scatter and All-Gather by matching take 28 steps on rows, and 56 on one row."""
+    net = grid(8, 8)
+    rows = Demand(tuple(run for k in range(8) for run in all_reduce(list(range(8 * k, 8 * k + 8)), chunks=2).runs))
+    assert planned(net, rows) <= 24 * STEP
+    assert planned(net, all_reduce(list(range(8)), chunks=4)) <= 27 * STEP
+
+
 def test_copies_beside_reductions():
     whole = list(range(6))
     rows = [(2**20, whole, whole, Op.SUM), (2**20, [1, 4], whole, Op.COPY), (2**18, [0], [5], Op.COPY)]
