@@ -28,7 +28,7 @@ EIGHT = list(range(8))
         (grid(4, 4, wrap=True), all_reduce(list(range(16))), "symmetric"),
         (grid(2, 2), all_to_all([0, 1, 2, 3]), "symmetric"),
         (dgx1(), all_reduce(EIGHT, chunks=2), "tacos"),
-        (switched(8), all_gather(EIGHT), "symmetric on unwound switches"),
+        (switched(8), all_gather(EIGHT), "pccl"),
         (switched(8), all_to_all(EIGHT), "pccl"),
         (switched(8, buffer=4), all_reduce(EIGHT), "symmetric on unwound switches"),
         (switched(6, multicast=True), reduce(list(range(6))), "tacos on unwound switches"),
