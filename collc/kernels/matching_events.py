@@ -30,9 +30,9 @@ DONE, RUNNING, CLASHES, TOO_LONG = 0, 1, 2, 3
 NOW, LEFT, COUNT, END, WAITING, GIVEN, LENIENT = range(7)
 """Numbers of the whole: the time, chunks still needed, transfers planned, when the last of them arrives, entries of
 the heap, preconditions booked, whether the component rule is off."""
-SOURCE, TARGET, KIND, LEVEL, FREE, CURSOR, CURSOR_OF_LEVEL = range(7)
-"""Columns of links. FREE: when it becomes idle. CURSOR: what lies before it in the source's order is of no use to the
-link; CURSOR_OF_LEVEL: the same by the component rule."""
+SOURCE, TARGET, KIND, LEVEL, COMPONENT, FREE, CURSOR, CURSOR_OF_LEVEL = range(8)
+"""Columns of links. COMPONENT: its target's, over links of lower levels. FREE: when it becomes idle. CURSOR: what lies
+before it in the source's order is of no use to the link; CURSOR_OF_LEVEL: the same by the component rule."""
 BASE, LENGTH, LACKS = range(3)
 """Columns of devices: where its chunks begin in `order`, how many it has and needs."""
 SIZE, SPREAD = range(2)
@@ -66,7 +66,7 @@ class Wires(NamedTuple):
 class State(NamedTuple):
     """What changes. K chunks in W words, T transfers.
 
-    tally int64[7]. link int64[L, 7], device int64[D, 3], chunk int32[K, 2], transfer int32[T, 4] (columns above),
+    tally int64[7]. link int64[L, 8], device int64[D, 3], chunk int32[K, 2], transfer int32[T, 4] (columns above),
     start int64[T]. queue int32[2 C, 2]: first and last transfer, -1 for none. heap int64[2 C + L + 1, 2]: (time,
     queue). due int32[C]: for use while a time is settled. woken uint64[ceil(D / 64)]: devices to look at.
     sets uint64[2 + levels, D, W]. order int32: the chunks of each device as they came. exact uint64[links into a
@@ -210,23 +210,15 @@ def share_out(wires: Wires, state: State, fifo: bool, deadline: int) -> None:
                 if not counted:
                     alternatives(sets, exact, links, low, high, device)
                     counted = True
-                level, chunk = links[link, LEVEL], -1
-                if not lenient:
-                    chunk = (
-                        queued(links, devices, sets, order, link, device, level, component[level, device])
-                        if fifo
-                        else rarest(
-                            links, chunks, sets, exact, high - low, link, device, level, component[level, device]
-                        )
-                    )
-                if chunk < 0 and (
-                    lenient or late(links, duration, sizes, low, level, devices[device, LACKS], now, deadline)
-                ):
-                    chunk = (
-                        queued(links, devices, sets, order, link, device, -1, 0)
-                        if fifo
-                        else rarest(links, chunks, sets, exact, high - low, link, device, -1, 0)
-                    )
+                chunk = -1
+                for strict in range(0 if lenient else 1, -1, -1):
+                    if fifo:
+                        chunk = queued(links, devices, sets, order, link, device, strict)
+                    else:
+                        chunk = rarest(links, chunks, sets, exact, high - low, link, device, strict)
+                    lacks = devices[device, LACKS]
+                    if chunk >= 0 or not (strict and late(links, duration, sizes, low, link, lacks, now, deadline)):
+                        break
                 if chunk < 0:
                     continue
                 busy = duration[len(duration) // 2 + links[link, KIND] * sizes + chunks[chunk, SIZE]]
@@ -365,20 +357,17 @@ def alternatives(sets: Words, exact: Words, links: Times, low: int, high: int, d
 
 
 @njit(cache=True, nogil=True)
-def queued(
-    links: Times, devices: Times, sets: Words, order: Ints, link: int, device: int, level: int, component: int
-) -> int:
-    """What the source got first of what the device needs (where a level is given: and its component does not get),
-    or -1.
-    """
-    column = CURSOR if level < 0 else CURSOR_OF_LEVEL
+def queued(links: Times, devices: Times, sets: Words, order: Ints, link: int, device: int, strict: int) -> int:
+    """What the source got first of what the device needs (strict: and its component does not get), or -1."""
+    column = CURSOR_OF_LEVEL if strict else CURSOR
+    inside, component = INSIDE + links[link, LEVEL], links[link, COMPONENT]
     source = links[link, SOURCE]
     base, length = devices[source, BASE], devices[source, LENGTH]
     for place in range(links[link, column], length):
         chunk = order[base + place]
         bits = sets[NEED, device, chunk >> 6]
-        if level >= 0:
-            bits &= ~sets[INSIDE + level, component, chunk >> 6]
+        if strict:
+            bits &= ~sets[inside, component, chunk >> 6]
         if bits & (ONE << np.uint64(chunk & 63)):
             links[link, column] = place
             return chunk
@@ -388,24 +377,17 @@ def queued(
 
 @njit(cache=True, nogil=True)
 def rarest(
-    links: Times,
-    chunks: Ints,
-    sets: Words,
-    exact: Words,
-    most: int,
-    link: int,
-    device: int,
-    level: int,
-    component: int,
+    links: Times, chunks: Ints, sets: Words, exact: Words, most: int, link: int, device: int, strict: int
 ) -> int:
     """As queued, but what the fewest of the device's links (`most` in all) could bring, of these the rarest."""
     source = links[link, SOURCE]
+    inside, component = INSIDE + links[link, LEVEL], links[link, COMPONENT]
     for count in range(1, most + 1):
         best, least = -1, FAR
         for word in range(sets.shape[2]):
             bits = sets[HAVE, source, word] & sets[NEED, device, word] & exact[count, word]
-            if level >= 0:
-                bits &= ~sets[INSIDE + level, component, word]
+            if strict:
+                bits &= ~sets[inside, component, word]
             while bits != NONE:
                 chunk = (word << 6) + np.int64(trailing_zeros(bits))
                 bits &= bits - ONE
@@ -417,14 +399,16 @@ def rarest(
 
 
 @njit(cache=True, nogil=True)
-def late(links: Times, duration: Times, sizes: int, low: int, level: int, lacks: int, now: int, deadline: int) -> bool:
-    """Whether the cheaper links into a device, from `low` on, cannot bring all that it lacks by the deadline."""
-    link = low
-    while lacks > 0 and links[link, LEVEL] < level:
-        largest = (links[link, KIND] + 1) * sizes - 1
+def late(links: Times, duration: Times, sizes: int, low: int, link: int, lacks: int, now: int, deadline: int) -> bool:
+    """Whether the links into a device that are cheaper than one, from `low` on, cannot bring all that it lacks by the
+    deadline.
+    """
+    other = low
+    while lacks > 0 and links[other, LEVEL] < links[link, LEVEL]:
+        largest = (links[other, KIND] + 1) * sizes - 1
         total, busy = duration[largest], duration[largest + len(duration) // 2]
-        lacks -= max(0, (deadline - max(now, links[link, FREE]) - total + busy) // busy)
-        link += 1
+        lacks -= max(0, (deadline - max(now, links[other, FREE]) - total + busy) // busy)
+        other += 1
     return lacks > 0
 
 

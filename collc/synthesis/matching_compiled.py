@@ -101,8 +101,9 @@ def _state(problem: CopyProblem, levels: Levels, number: Times, name: Times, giv
     room = lacks + np.bincount(given[:, 1], minlength=devices)
     base = np.cumsum(room) - room
     rank = np.array(levels.level, np.int64)
-    link = np.zeros((links, 7), np.int64)
-    link[:, :4] = np.stack([network.source, network.target, network.kind, rank], axis=1)[number]
+    component = np.array(levels.component, np.int64)[rank, network.target]
+    link = np.zeros((links, 8), np.int64)
+    link[:, :5] = np.stack([network.source, network.target, network.kind, rank, component], axis=1)[number]
     chunk = np.zeros((problem.count, 2), np.int32)
     chunk[name, 0] = problem.size_of
     sets = np.zeros((2 + len(levels.component), *need.shape), np.uint64)
