@@ -9,6 +9,8 @@ from math import ceil
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collc.diagnostics import SourceError
 from collc.synthesis import symmetric_exchange, symmetric_gather, symmetric_group, symmetric_paced
@@ -257,6 +259,36 @@ def test_unlike_links_in_one_dimension_are_no_symmetry():
     mixed = np.zeros_like(torus.kind)
     mixed[5] = 1
     assert find_group(replace(torus, kind=mixed, kinds=(DEFAULT, kind(75, HALF)))) is None
+
+
+@st.composite
+def products(draw):
+    """A product of up to three factors of at most 24 NPUs in all, each with links of its own rate."""
+    net = None
+    for _ in range(draw(st.integers(1, 3))):
+        like = kind(draw(st.sampled_from([50, 75, 400])), draw(st.sampled_from([HALF, Fraction(20)])))
+        size = draw(st.integers(2, 6))
+        make = draw(st.sampled_from(["ring", "one way", "all", "bits", "switch"]))
+        factor = {
+            "ring": ring,
+            "one way": lambda n, like: ring(n, like, one_way=True),
+            "all": fully_connected,
+            "bits": lambda n, like: hypercube(n // 2, like),
+            "switch": lambda n, like: unwound(switched(n, like), max(1, n // 3)),
+        }[make](size, like)
+        if net is None:
+            net = factor
+        elif net.npu_count * factor.npu_count <= 24:
+            net = times(net, factor)
+    return net
+
+
+@given(products(), st.sampled_from([all_gather, all_to_all]), st.integers(1, 2), st.sampled_from(LinkModel))
+@settings(max_examples=60, deadline=None)
+def test_random_products(net, make, chunks, model):
+    demand = make(net.npus.tolist(), chunks=chunks)
+    time = check(net, demand, symmetric(task_of(net, demand, model), Effort()))
+    assert lower_bound(net, demand, model).time <= time
 
 
 def test_stopping_keeps_what_there_is():
