@@ -1,0 +1,159 @@
+"""The parts of bounds against brute force: narrowest cuts, delays before and behind links, links with delays."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.bounds_flow import DEVICES, flow_cuts
+from collc.synthesis.bounds_timing import FAR, Timing, Windows, farthest
+from collc.synthesis.bounds_traffic import traffic_of
+from collc.ten.demand import Demand, Op
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from tests.support import (
+    MiB,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    demand_of,
+    grid,
+    network,
+    reduce,
+    reduce_scatter,
+    switched,
+)
+
+STEP = 20_031_250
+STORE = LinkModel.STORE
+KINDS = [LinkKind(0, Fraction(10**9)), LinkKind(0, Fraction(2 * 10**9)), LinkKind(1000, Fraction(5 * 10**9))]
+
+
+def random_network(seed: int, count: int) -> Network:
+    chance = random.Random(seed)
+    links = [(i, (i + 1) % count, chance.choice(KINDS)) for i in range(count)]
+    for _ in range(2 * count):
+        a, b = chance.sample(range(count), 2)
+        links.append((a, b, chance.choice(KINDS)))
+    return network(count, links)
+
+
+def all_cuts(count: int):
+    for bits in itertools.product((False, True), repeat=count):
+        if any(bits) and not all(bits):
+            yield np.array(bits)
+
+
+def ratio(net: Network, inside: np.ndarray, demand: Demand, busy: np.ndarray) -> Fraction:
+    """Bytes that must enter, for what the links in carry in a picosecond."""
+    table = demand.chunks
+    volume = sum(
+        int(table.size[k])
+        for k in range(len(table))
+        if not inside[table.sets[int(table.pre[k])]].any() and inside[table.sets[int(table.post[k])]].any()
+    )
+    over = ~inside[net.source] & inside[net.target]
+    return volume / sum((Fraction(1, int(busy[kind])) for kind in net.kind[over]), Fraction(0))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("make", [all_gather, broadcast])
+def test_flows_find_the_narrowest_cut_of_all(make, seed: int) -> None:
+    """Of all 510 cuts of 9 NPUs, where each NPU wants all chunks."""
+    net = random_network(seed, 9)
+    demand = make(list(range(9)), 10**6, 1)
+    sizes, traffic = traffic_of(demand, None)
+    busy = Timing.of(net, sizes, STORE).busy[:, -1]
+    single = [np.arange(9) == npu for npu in range(9)]
+    found = [cut.inside for cut in flow_cuts(net, traffic, busy)]
+    best = max(ratio(net, inside, demand, busy) for inside in all_cuts(9))
+    assert max(ratio(net, inside, demand, busy) for inside in (*single, *found)) == best
+
+
+@pytest.mark.parametrize("make", [all_gather, all_to_all, reduce_scatter, all_reduce])
+def test_a_narrow_place_that_nothing_hints_at(make) -> None:
+    """Two fully connected halves of NPUs in mixed order, joined by one link each way."""
+    left, right = [0, 3, 4, 7, 8], [1, 2, 5, 6, 9]
+    links = [(a, b) for half in (left, right) for a, b in itertools.permutations(half, 2)]
+    net = network(10, [*links, (0, 1), (1, 0)])
+    bound = lower_bound(net, make(list(range(10))), STORE)
+    chunks = {"all_gather": 5, "all_to_all": 25, "reduce_scatter": 5, "all_reduce": 10}[make.__name__]
+    assert bound.time >= chunks * STEP
+    assert "cut" in bound.name
+    assert "{npu[0], npu[3], npu[4], npu[7], npu[8]}" in bound.name or "{npu[1], npu[2]" in bound.name
+
+
+def test_large_networks_take_no_flows() -> None:
+    net = grid(5, 5)
+    sizes, traffic = traffic_of(all_gather(list(range(25))), None)
+    assert int(net.present.sum()) > DEVICES
+    assert list(flow_cuts(net, traffic, Timing.of(net, sizes, STORE).busy[:, -1])) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
+    """By trying all ways to each device: Floyd and Warshall."""
+    net = random_network(seed, 8)
+    chance = random.Random(seed)
+    holders = np.array(sorted(chance.sample(range(8), chance.randrange(1, 5))), np.int32)
+    wanting = np.array(sorted(chance.sample(range(8), chance.randrange(1, 5))), np.int32)
+    cost = np.array([3, 5, 11])[: len(net.kinds)]
+    far = np.full((8, 8), FAR, np.int64)
+    np.fill_diagonal(far, 0)
+    for a, b, kind in zip(net.source, net.target, net.kind, strict=True):
+        far[a, b] = min(far[a, b], cost[kind])
+    for middle in range(8):
+        far = np.minimum(far, far[:, middle : middle + 1] + far[middle : middle + 1])
+    windows = Windows.of(net, cost, holders, wanting)
+    for device in range(8):
+        near = sorted([*far[holders, device].tolist(), FAR])
+        assert windows.head[device] == near[0]
+        behind = sorted([*far[device, wanting].tolist(), FAR])
+        assert (windows.tail[device], windows.forked[device]) == (behind[0], behind[1])
+    two = [sorted([*far[holders, device].tolist(), FAR])[1] for device in range(8)]
+    merged = [min(min(two[npu] + far[npu, device], FAR) for npu in range(8)) for device in range(8)]
+    assert windows.merged.tolist() == merged
+    assert farthest(net, cost) >= far.max()
+
+
+def test_links_count_only_while_they_are_of_use() -> None:
+    """A switch: nothing leaves it in the first step, and nothing may come to it in the last."""
+    assert lower_bound(switched(4), all_gather([0, 1, 2, 3]), STORE).time == 4 * STEP
+    assert lower_bound(switched(4), reduce_scatter([0, 1, 2, 3]), STORE).time == 4 * STEP
+    line = network(4, [(a, b) for k in range(3) for a, b in ((k, k + 1), (k + 1, k))])
+    assert lower_bound(line, broadcast([0, 1, 2, 3], chunks=5), STORE).time == 7 * STEP
+    assert lower_bound(line, reduce([0, 1, 2, 3], chunks=5), STORE).time == 7 * STEP
+
+
+def test_two_nodes_of_eight() -> None:
+    """All-Reduce of 64 chunks of 16 MiB: 8 each over 8 NICs into a node, 671 us each and one more to the spine; before
+    that two parts are added up in the other node, and behind it the sum goes on to the next GPU."""
+    fast, slow = LinkKind(350_000, Fraction(300 * 10**9)), LinkKind(2_000_000, Fraction(25 * 10**9))
+    links = [
+        (a, b, kind)
+        for gpu in range(16)
+        for switch, kind in ((16 + gpu // 8, fast), (18, slow))
+        for a, b in ((gpu, switch), (switch, gpu))
+    ]
+    net = network(16, links, switches=3, shape=(2, 8))
+    nic = 2_000_000 + -(-(2**24) * 1000 // 25)
+    hop = 350_000 + -(-(2**24) * 1000 // 300)
+    bound = lower_bound(net, all_reduce(list(range(16)), 16 * MiB, chunks=4), STORE)
+    assert bound.time == 9 * nic + 4 * hop
+    assert bound.name == "cut into the 9 devices round npu[0, 0] that cheaper links join"
+
+
+def test_enough() -> None:
+    """No more bounds are looked for than the time of a schedule needs."""
+    net = grid(3, 3)
+    demand = demand_of([(MiB, [0], [8], Op.COPY), (MiB, [0], [1], Op.COPY)])
+    whole = lower_bound(net, demand, STORE)
+    assert whole.time == 4 * STEP
+    for time in range(STEP, 6 * STEP, STEP):
+        assert min(time, lower_bound(net, demand, STORE, time).time) == min(time, whole.time)
