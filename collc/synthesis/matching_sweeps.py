@@ -60,20 +60,25 @@ def sweep_of(network: Network, threads: int) -> Sweep:
     if 3 * side > min(along.max(), across.max()):
         weight = network.in_links[0].astype(np.int64)
         return Sweep(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
-    depth = min(DEPTH, side)
-    device, step = np.tile(everything, depth), np.repeat(np.arange(depth), count)
+    return _tiled(network, along, across, side, threads)
+
+
+def _tiled(network: Network, along: Times, across: Times, side: int, threads: int) -> Sweep:
+    """The sweep in blocks of `side` values of either coordinate plus step."""
+    count, depth = network.device_count, min(DEPTH, side)
+    device, step = np.tile(np.arange(count, dtype=np.int32), depth), np.repeat(np.arange(depth), count)
     first, second = (along[device] + step) // side, (across[device] + step) // side
     wave, tile = first + second, first * (int(second.max()) + 1) + second
     order = np.lexsort((device, step, tile, wave))
-    device, tile = device[order], tile[order]
+    device, step, tile, wave = device[order], step[order], tile[order], wave[order]
     opens = np.flatnonzero(np.diff(tile, prepend=-1))
-    part = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step[order]
+    part = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step
     begin = np.searchsorted(part, np.arange(len(opens) * depth + 1))
     sizes = np.diff(network.in_links[0]).astype(np.int64)[device]
     weight: Times = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[begin[::depth]]
-    ends = np.searchsorted(wave[order][opens], np.arange(int(wave.max()) + 2)).tolist()
+    ends = np.searchsorted(wave[opens], np.arange(int(wave.max()) + 2)).tolist()
     waves = [_shares(weight, low, high, threads) for low, high in pairwise(ends) if high > low]
-    near = np.lexsort((everything, across // side, along // side)).astype(np.int32)
+    near = np.lexsort((across // side, along // side)).astype(np.int32)
     return Sweep(depth, begin, device, waves, near)
 
 
@@ -85,7 +90,7 @@ def _coordinates(network: Network) -> tuple[Times, Times]:
     def hops(start: int) -> Times:
         return np.maximum(0, np.array(hop_counts(starts, ends, start, network.device_count), np.int64))
 
-    along = hops(int(hops(0).argmax()))
+    along = hops(int(hops(int(starts[0])).argmax()))
     facing = hops(int(along.argmax()))
     return along, hops(int(np.minimum(along, facing).argmax()))
 

@@ -188,7 +188,13 @@ def order_of(net: Network, threads: int) -> dict[tuple[int, int], tuple[int, int
     return found
 
 
-@pytest.mark.parametrize("net", [*NETS, fully_connected(9), grid(30, 40), grid(24, 24, wrap=True), grid(8, 9, 10)])
+LONELY = network(40, [pair for a in range(1, 39) for pair in ((a, a + 1), (a + 1, a))])
+"""A line, and device 0 without links."""
+
+
+@pytest.mark.parametrize(
+    "net", [*NETS, LONELY, fully_connected(9), grid(30, 40), grid(24, 24, wrap=True), grid(8, 9, 10)]
+)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_sweep_does_what_a_step_needs_before_it(net, threads, way):
     """In an earlier wave, or in the same tile, where lower steps come first."""
