@@ -84,9 +84,9 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
 
 
 _NOT_OF_PLANS: Final = {
-    "protocol": "collc writes plans with the protocol Simple",
-    "profile": "there is one runtime for plans",
-    "channels": "a plan has as many channels as it needs",
+    "protocol": ("collc writes plans with the protocol Simple", "leave it out; 'emit msccl' has LL for small buffers"),
+    "profile": ("there is one runtime for plans", "leave it out"),
+    "channels": ("a plan has as many channels as it needs", "leave it out; 'instances' make it more threadblocks"),
 }
 
 
@@ -96,9 +96,10 @@ def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     Raises SourceError as `options_of` does; M0101 too for what only MSCCL files have, M0103 for both placements.
     """
     problems = [
-        Diagnostic("M0101", f"'emit mscclpp' has no option '{name}': {_NOT_OF_PLANS[name]}", value.span)
+        Diagnostic("M0101", f"'emit mscclpp' has no option '{name}': {told}", value.span, hint=hint)
         for name, value in values.items()
         if name in _NOT_OF_PLANS
+        for told, hint in [_NOT_OF_PLANS[name]]
     ]
     if problems:
         raise SourceError(*problems)
