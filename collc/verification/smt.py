@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 Answer = Literal["sat", "unsat", "unknown"]
 
-MOST_BYTES: Final = 30_000_000
+MOST_BYTES: Final = 60_000_000
 """Of a text; larger ones would take Z3 long to read alone."""
 _SLICE: Final = 2.0
 """Seconds after which a search is interrupted to tell of its progress, at first; they double."""
@@ -39,17 +39,17 @@ class Unclear(Exception):
 class Script:
     """An SMT-LIB text under construction; what is added raises Unclear where it would be too large."""
 
-    def __init__(self, logic: str, *comments: str) -> None:
+    def __init__(self, logic: str, *comments: str, most: int = MOST_BYTES) -> None:
         self.lines = [f"; {comment}" for comment in comments]
         self.lines.append(f"(set-logic {logic})")
         self._fresh = 0
-        self._size = 0
+        self._size, self._most = 0, most
 
     def _add(self, line: str) -> None:
         self.lines.append(line)
         self._size += len(line)
-        if self._size > MOST_BYTES:
-            raise Unclear(f"the question would be larger than {MOST_BYTES // 10**6} MB")
+        if self._size > self._most:
+            raise Unclear(f"the question would be larger than {self._most // 10**6} MB")
 
     def declare(self, name: str, sort: str = "Bool") -> str:
         """A new constant."""

@@ -153,7 +153,7 @@ def _apart(total: _Sum, passing: Passing) -> Iterator[str]:
 
 def _switches(world: World, script: Script, times: Times) -> Iterator[str]:
     network = world.network
-    places: dict[int, list[tuple[Move, str, list[tuple[Move, str]]]]] = defaultdict(list)
+    places: dict[int, list[_Place]] = defaultdict(list)
     for chunk, switch in sorted({*world.out_of, *world.into}):
         if not world.is_switch(switch):
             continue
@@ -165,20 +165,45 @@ def _switches(world: World, script: Script, times: Times) -> Iterator[str]:
         yield from passing.single()
         yield from passing.all_left()
         if limited:
-            places[switch] += passing.places()
+            places[switch] += [_Place.of(script, times, *place) for place in passing.places()]
     for switch, found in places.items():
         limit = int(network.buffers[switch - network.npu_count])
-        for here, _, _ in found:
-            at = times.arrival(here)
-            taken = (f"(ite {_taken(times, at, place)} 1 0)" for place in found)
+        for here in found:
+            at = times.arrival(here.arrival)
+            taken = (f"(ite {place.taken(times, at)} 1 0)" for place in found if place.meets(here))
             yield f"(<= (+ 0 {' '.join(taken)}) {limit})"
 
 
-def _taken(times: Times, at: str, place: tuple[Move, str, list[tuple[Move, str]]]) -> str:
-    """Whether a place is taken at a time: its arrival was there, and leaves later."""
-    arrival, first, readers = place
-    later = either(all_of((q, times.lt(at, times.end(reader)))) for reader, q in readers)
-    return all_of((first, times.le(times.arrival(arrival), at), later))
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place of a buffer. first: whether its arrival is the first in it. until: the constant for when it is left.
+
+    latest: when it is left at the latest, whoever reads it.
+    """
+
+    arrival: Move
+    first: str
+    until: str
+    latest: int
+
+    @staticmethod
+    def of(script: Script, times: Times, arrival: Move, first: str, readers: list[tuple[Move, str]]) -> _Place:
+        """A place with the departures that may read it."""
+        until = times.number(0)
+        for number, (reader, q) in enumerate(readers):
+            end = times.end(reader)
+            later = f"(ite {all_of((q, times.lt(until, end)))} {end} {until})"
+            until = script.define(f"until{arrival.number}_{number}", times.sort, later)
+        return _Place(arrival, first, until, max((reader.start + reader.busy for reader, _ in readers), default=0))
+
+    def meets(self, other: _Place) -> bool:
+        """Whether it can be taken when another place is filled."""
+        now = other.arrival.start + other.arrival.total
+        return self.arrival.start + self.arrival.total <= now < self.latest
+
+    def taken(self, times: Times, at: str) -> str:
+        """Whether it is taken at a time: its arrival was there, and leaves later."""
+        return all_of((self.first, times.le(times.arrival(self.arrival), at), times.lt(at, self.until)))
 
 
 PROPERTIES: Final[dict[str, tuple[type[Times], Formulas]]] = {

@@ -36,6 +36,10 @@ class Passing:
         self.copies = [m for m in arrivals if not (m.reduce and reduced)]
         self.partials = [m for m in arrivals if m.reduce and reduced]
         self.departures: list[Departure] = []
+        self._gone: dict[int, str] = {}
+        """By partial: whether it has left so far."""
+        self._idle: dict[tuple[int, int], str] = {}
+        """By departure and copy: whether it is there and not being read."""
         for move in sorted(world.out_of[chunk, switch], key=lambda m: (m.start, m.link)):
             self.departures.append(self._departure(move, move.reduce and reduced))
 
@@ -54,41 +58,53 @@ class Passing:
 
     def _waits(self, arrival: Move, move: Move) -> str:
         """A partial is there, and has not left."""
-        gone = [name for d in self.departures for m, name in d.partials if m is arrival]
-        return all_of((self._there(arrival, move), f"(not {either(gone)})"))
+        return all_of((self._there(arrival, move), f"(not {self._gone.get(arrival.number, 'false')})"))
 
     def _choice(self, move: Move, chosen: list[tuple[Move, str]]) -> list[tuple[Move, str]]:
         return [(m, self.script.define(f"q{move.number}_{m.number}", "Bool", term)) for m, term in chosen]
 
-    def _first(self, terms: list[str]) -> list[str]:
+    def _first(self, name: str, terms: list[str]) -> list[str]:
         """Whether each is the first that holds."""
-        return [all_of((term, f"(not {either(terms[:number])})")) for number, term in enumerate(terms)]
+        found, before = list[str](), "false"
+        for number, term in enumerate(terms):
+            found.append(all_of((term, f"(not {before})")))
+            before = self.script.define(f"{name}_{number}", "Bool", either((before, term)))
+        return found
 
     def _oldest(self, move: Move, partial: str, arrivals: list[Move]) -> list[tuple[Move, str]]:
         waits = [self._waits(m, move) for m in arrivals]
         on = [w if m.source != move.target else "false" for m, w in zip(arrivals, waits, strict=True)]
-        back = f"(not {either(on)})"
-        chosen = [
-            all_of((partial, either((a, all_of((back, b))))))
-            for a, b in zip(self._first(on), self._first(waits), strict=True)
-        ]
-        return self._choice(move, list(zip(arrivals, chosen, strict=True)))
+        back = self.script.define(f"back{move.number}", "Bool", f"(not {either(on)})")
+        first, any_first = self._first(f"on{move.number}", on), self._first(f"any{move.number}", waits)
+        chosen = [all_of((partial, either((a, all_of((back, b)))))) for a, b in zip(first, any_first, strict=True)]
+        found = self._choice(move, list(zip(arrivals, chosen, strict=True)))
+        for m, q in found:
+            gone = either((self._gone.get(m.number, "false"), q))
+            self._gone[m.number] = self.script.define(f"gone{move.number}_{m.number}", "Bool", gone)
+        return found
 
     def _newest(self, move: Move, partial: str, arrivals: list[Move]) -> list[tuple[Move, str]]:
-        there = [self._there(m, move) for m in reversed(arrivals)]
-        idle = [all_of((self._there(m, move), f"(not {self._reading(m, move)})")) for m in reversed(arrivals)]
-        none = f"(not {either(idle)})"
+        newest = list(reversed(arrivals))
+        there = [self._there(m, move) for m in newest]
+        idle: list[str] = []
+        for m in newest:
+            term = all_of((self._there(m, move), f"(not {self._reading(m, move)})"))
+            idle.append(self.script.define(f"idle{move.number}_{m.number}", "Bool", term))
+            self._idle[move.number, m.number] = idle[-1]
+        none = self.script.define(f"none{move.number}", "Bool", f"(not {either(idle)})")
+        first, any_first = self._first(f"free{move.number}", idle), self._first(f"came{move.number}", there)
         chosen = [
-            all_of((f"(not {partial})", either((a, all_of((none, b))))))
-            for a, b in zip(self._first(idle), self._first(there), strict=True)
+            all_of((f"(not {partial})", either((a, all_of((none, b)))))) for a, b in zip(first, any_first, strict=True)
         ]
-        return self._choice(move, list(zip(reversed(arrivals), chosen, strict=True)))
+        return self._choice(move, list(zip(newest, chosen, strict=True)))
 
     def _reading(self, arrival: Move, move: Move) -> str:
         """A copy is being read by another link."""
         if self.multicast:
             return "false"
-        readers = ((d.move, name) for d in self.departures for m, name in d.copies if m is arrival)
+        # Moves that are over when this one starts read no more.
+        late = (d for d in self.departures if d.move.start + d.move.busy > move.start)
+        readers = ((d.move, name) for d in late for m, name in d.copies if m is arrival)
         return either(all_of((name, self.times.lt(move.t, self.times.end(reader)))) for reader, name in readers)
 
     def _added(self, move: Move, partial: str, arrivals: list[Move]) -> list[tuple[Move, str]]:
@@ -118,17 +134,11 @@ class Passing:
         for number, departure in enumerate(self.departures):
             move = departure.move
             copies = [m for m, _ in departure.copies]
-            idle = either(all_of((self._there(m, move), f"(not {self._before(m, number)})")) for m in copies)
+            idle = either(self._idle[move.number, m.number] for m in copies)
             some = either(self._there(m, move) for m in copies)
             yield f"(or {departure.partial} (not {some}) {idle})"
             if self.adds:
                 yield from self._sum_read_once(departure, self.departures[:number])
-
-    def _before(self, arrival: Move, number: int) -> str:
-        """A copy is being read when a departure begins."""
-        move = self.departures[number].move
-        readers = ((d.move, q) for d in self.departures[:number] for m, q in d.copies if m is arrival)
-        return either(all_of((q, self.times.lt(move.t, self.times.end(reader)))) for reader, q in readers)
 
     def _sum_read_once(self, departure: Departure, before: list[Departure]) -> Iterator[str]:
         move = departure.move
@@ -144,7 +154,7 @@ class Passing:
         """No partial stays in a switch that does not reduce."""
         if not self.adds:
             for m in self.partials:
-                yield either(q for d in self.departures for arrival, q in d.partials if arrival is m)
+                yield self._gone.get(m.number, "false")
 
     def places(self) -> Iterator[tuple[Move, str, list[tuple[Move, str]]]]:
         """The places that may be taken: by which arrival, whether it is the first one, and by whom it is read."""

@@ -8,6 +8,7 @@ receiver combines what comes. Switches: p_c_e_k_c_f_j, what leaves on edge e is 
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Final
 
 from collc.units import format_time
 from collc.verification.question.context import Context
@@ -16,6 +17,9 @@ from collc.verification.question.problem import Goal, Problem
 from collc.verification.question.sums import Sum
 from collc.verification.question.times import Send, Times
 from collc.verification.smt import Script
+
+MOST_BYTES: Final = 30_000_000
+"""Of a question; one that is larger is not answered in any sensible time."""
 
 
 class Encoding:
@@ -36,6 +40,7 @@ class Encoding:
             "p_c_e_k_c_f_j: what leaves a switch on edge e at time k is what came on edge f, sent at time j",
             *(f"edge {e}: {edge.source} -> {edge.target}" for e, edge in enumerate(problem.edges)),
             "times in picoseconds: " + " ".join(map(str, self.times.at)),
+            most=MOST_BYTES,
         )
         self._context = Context(problem, until, script, self.times, loose)
 
