@@ -1,0 +1,67 @@
+"""Exact search and bounds on small networks: what auto reaches, Pareto points of the DGX-1, and what a bound costs."""
+
+from __future__ import annotations
+
+from benchmarks.case import Case, Result, Target, Watch, measured
+from collc.passes import Context, Exact
+from collc.synthesis.auto import auto
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, Schedule
+from tests.support import all_gather, all_reduce, dgx1, grid, network, ring
+
+CHORD = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
+
+
+def least(net: Network, demand: Demand) -> Result:
+    """What auto finds, Z3 among its ways."""
+
+    def plan() -> Schedule:
+        found = auto(Module("case", net, demand), Effort()).schedule
+        assert found is not None
+        return found
+
+    plan()
+    return measured(plan, net, demand)
+
+
+def points(chunks: int) -> Result:
+    """The Pareto points of All-Gather on the DGX-1; reached: rounds a chunk at the last of them; bound: 7/6."""
+    module = Module("case", dgx1(), all_gather(list(range(8))))
+    watch = Watch()
+    found = Exact(pareto=chunks).run(module, Context()).pareto
+    last = found[-1]
+    note = ", ".join(f"{p.chunks}/{p.steps}/{p.rounds}" for p in found)
+    return Result(*watch.read(), last.rounds / last.chunks, 7 / 6, "rounds", None, f"chunks/steps/rounds {note}")
+
+
+def bounded(net: Network, demand: Demand) -> Result:
+    """The time of the bound alone; reached and bound are both its steps."""
+    assert len(demand.chunks)
+    watch = Watch()
+    bound = lower_bound(net, demand, LinkModel.STORE)
+    return Result(*watch.read(), bound.time / 1e6, bound.time / 1e6, "us", None, bound.name)
+
+
+def cases() -> list[Case]:
+    reduced = [
+        ("chord 4", CHORD, 2, 10),
+        ("DGX-1", dgx1(), 1, 4),
+        ("ring 8", ring(8), 1, 8),
+        ("mesh 3x2", grid(3, 2), 1, 6),
+    ]
+    found = [
+        Case(
+            f"auto, All-Reduce, {name}, {chunks}",
+            lambda net=net, chunks=chunks: least(net, all_reduce(net.npus.tolist(), chunks=chunks)),
+            Target(reached=steps),
+        )
+        for name, net, chunks, steps in reduced
+    ]
+    found.append(Case("Pareto points, DGX-1, up to 6 chunks", lambda: points(6), Target(seconds=10, ratio=1.0)))
+    for name, net in (("mesh 4x5", grid(4, 5)), ("mesh 32x32", grid(32, 32)), ("mesh 64x64", grid(64, 64))):
+        found.append(Case(f"bound, All-Gather, {name}", lambda net=net: bounded(net, all_gather(net.npus.tolist()))))
+    return found
