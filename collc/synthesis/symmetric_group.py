@@ -126,16 +126,26 @@ def _group(
 ) -> Group | None:
     """The group of an array, if every NPU has the same generators. known: the ends of some NPUs' links, for a start."""
     generators, kind = known[0]
-    moves = {by: _translation(shape, bits, strides, by) for by in sorted(set(generators.tolist()))}
-    if 0 in moves:
+    if not generators.all():
         return None
     for npu, (targets, kinds) in known.items():
-        here = sorted((int(moves[by][npu]), k) for by, k in zip(generators.tolist(), kind.tolist(), strict=True))
-        if here != sorted(zip(targets.tolist(), kinds.tolist(), strict=True)):
+        here = (_sum(shape, bits, strides, npu, by) for by in generators.tolist())
+        if sorted(zip(here, kind.tolist(), strict=True)) != sorted(zip(targets.tolist(), kinds.tolist(), strict=True)):
             return None
-    ahead = np.stack([moves[by] for by in generators.tolist()])
+    ahead = np.empty((len(generators), network.npu_count), np.int32)
+    for row, by in zip(ahead, generators.tolist(), strict=True):
+        row[:] = _translation(shape, bits, strides, by)
     link = _links(network, ahead, kind)
     return None if link is None else Group(shape, bits, strides, generators, ahead, link, kind)
+
+
+def _sum(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], npu: int, by: int) -> int:
+    """An element plus another."""
+    total = 0
+    for size, bit, stride in zip(shape, bits, strides, strict=True):
+        a, b = npu // stride % size, by // stride % size
+        total += (a ^ b if bit else (a + b) % size) * stride
+    return total
 
 
 def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], by: int) -> Ints:
