@@ -53,7 +53,7 @@ def lowered(build: Callable[[], Module]) -> Result:
     return Result(
         wall, cpu, mib, q.replay / 1e6, q.schedule / 1e6, "us",
         note=f"{len(out.getvalue())} B, steps {q.steps}, tbs {q.threadblocks}, channels {q.channels}, "
-        f"scratch {q.scratch}, fused {q.fused / 10:.1f} %",
+        f"scratch {q.scratch} ({q.scratch_saved} saved), fused {q.fused / 10:.1f} %, chain {q.chain}",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from collc.diagnostics import CheckFailed, Diagnostic, SourceError
@@ -34,6 +34,7 @@ from collc.msccl.repeat import repeat
 from collc.msccl.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.select import select
 from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
 
 Watch = Callable[[str, Program], None]
 """Is told the name of each stage and the program after it."""
@@ -49,7 +50,7 @@ _SMALL: Final = 20_000
 """Messages up to which another way to share threadblocks is tried for its own sake."""
 
 _TRIED: Final = 60_000
-"""Messages that may be lowered in all, one after another, to make a program as fast as its schedule."""
+"""Messages of one instance that may be lowered in all, in one way after another, for a program that is slow."""
 
 _GOOD: Final = Fraction(103, 100)
 """A program's time over its schedule's with which to be content."""
@@ -74,7 +75,9 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     problem: SourceError | None = None
     blocked: Program | None = None
     best: tuple[Fraction, Program] | None = None
-    for attempt in _ways(start, options):
+    for attempt in _ways(stages, module):
+        if attempt.policy.colors > 1 and best is not None and best[0] <= TOLERATED:
+            break
         try:
             program = stages.leanest(attempt)
         except SourceError as error:
@@ -95,10 +98,22 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     return replace(found, notes=(*found.notes, *_remarks(found)))
 
 
-def _ways(start: Program, options: MscclOptions) -> Iterator[Attempt]:
-    yield from attempts(options)
-    most = _TRIED // max(1, len(start.messages))
-    yield from islice(wider(options, channels_of(options)), most)
+def _ways(stages: _Stages, module: Module) -> Iterator[Attempt]:
+    """The ways to run the stages, without those that differ in nothing.
+
+    Where a link is taken for its latency too, instances wait for links, and no connections help them.
+    """
+    ways, start, options = attempts(stages.options), stages.start, stages.options
+    model = module.schedule.model if module.schedule else module.model
+    if options.instances == 1 or model is not LinkModel.STORE:
+        most = _TRIED // max(1, len(start.messages))
+        ways = chain(ways, islice(wider(options, channels_of(options)), most))
+    seen: set[Attempt] = set()
+    for attempt in ways:
+        same = replace(attempt, merged=len(stages.merge(attempt.merged).messages))
+        if same not in seen:
+            seen.add(same)
+            yield attempt
 
 
 def selected(module: Module, options: MscclOptions) -> Program:
@@ -127,6 +142,8 @@ def selected(module: Module, options: MscclOptions) -> Program:
         empty = replace(empty, name=f"{module.name} root {collective.root}")
     placement, note = _placement(empty, layout, options)
     notes = [note] if note else []
+    if collective.root >= 0:
+        notes.append(f"for root {collective.root} alone: the runtime takes the file for any root")
     if again:
         notes.append(f"{again} messages are sent again by GPUs where a switch passes a chunk on more than once")
     return select(replace(empty, placement=placement, notes=tuple(notes)), layout)

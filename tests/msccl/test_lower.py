@@ -205,7 +205,7 @@ def test_what_a_switch_passes_on_twice_is_sent_twice(tmp_path):
     program = lower(through_switch(1))
     assert_right(program, tmp_path)
     assert sorted((m.source, m.target) for m in program.messages) == [(0, 1), (0, 2)]
-    assert program.notes == ("1 messages are sent again by GPUs where a switch passes a chunk on more than once",)
+    assert "1 messages are sent again by GPUs where a switch passes a chunk on more than once" in program.notes
 
 
 def test_who_has_the_chunk_already_sends_it_again(tmp_path):
@@ -280,9 +280,11 @@ def test_a_part_of_the_npus_is_refused():
         lower(by_hand(support.ring(3), demand, rows))
 
 
-def test_root_is_in_the_name():
+def test_root_is_in_the_name_and_in_the_report():
     module = scheduled(support.ring(4), support.broadcast([0, 1, 2, 3], root=2))
-    assert b'name="ring4_root_2"' in xml_of(lower(module))
+    program = lower(module)
+    assert b'name="ring4_root_2"' in xml_of(program)
+    assert program.notes == ("for root 2 alone: the runtime takes the file for any root",)
 
 
 def test_stages_can_be_watched():
@@ -308,7 +310,7 @@ def test_more_instances_than_channels():
 def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypatch):
     """Only one way to run the stages is left: 8 chunks at once, safe while 4 of them fit in a message."""
     attempt = Attempt(Policy(), MOST_CHUNKS)
-    monkeypatch.setattr(lowering, "_ways", lambda _start, _options: iter([attempt]))
+    monkeypatch.setattr(lowering, "_ways", lambda _stages, _module: iter([attempt]))
     program = lower(direct_all_to_all(2, 8))
     assert program.sizes == (0, (2 << 20) // 4 * 16)
     assert any("8388608 bytes only" in note for note in program.notes)
