@@ -116,11 +116,15 @@ def _connections(program: Program) -> dict[int, Connection]:
 
 @dataclass(slots=True)
 class GpuPlan:
-    """One GPU's plan while it is written. channels, remotes: in the order of the file."""
+    """One GPU's plan while it is written. channels, remotes: in the order of the file.
+
+    shifts: where input and output begin in the memory that they share in place; None out of place.
+    """
 
     gpu: Gpu
     routes: Routes
     channels: list[Connection]
+    shifts: dict[str, int] | None
     remotes: dict[tuple[int, str], int] = field(default_factory=dict["tuple[int, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
@@ -152,11 +156,16 @@ def gpu_plans(program: Program) -> list[GpuPlan]:
     plans: list[GpuPlan] = []
     for gpu in program.gpus:
         channels = sorted(used[gpu.rank], key=lambda over, rank=gpu.rank: (over.other(rank), over.number))
-        plans.append(GpuPlan(gpu, routes, channels))
+        plans.append(GpuPlan(gpu, routes, channels, _shifts(program, gpu)))
         for number, tb in enumerate(gpu.threadblocks):
             for point in (point for step in tb.steps for point in step.waits):
                 plans[-1].semaphores.setdefault((point.threadblock, number), len(plans[-1].semaphores))
     return plans
+
+
+def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
+    bases = [base * program.instances for base in program.collective.bases(gpu.rank)]
+    return {"i": bases[0], "o": bases[1]} if program.placement.inside else None
 
 
 @dataclass(slots=True)
@@ -173,8 +182,8 @@ class _Block:
     channels: dict[int, int] = field(default_factory=dict[int, int])
     remotes: dict[int, int] = field(default_factory=dict[int, int])
     quiet: set[Connection] = field(default_factory=set[Connection])
-    read: set[tuple[int, Slot]] = field(default_factory=set["tuple[int, Slot]"])
-    written: set[tuple[int, Slot]] = field(default_factory=set["tuple[int, Slot]"])
+    read: set[Slot] = field(default_factory=set[Slot])
+    written: set[Slot] = field(default_factory=set[Slot])
 
     def add(self, name: str, **content: Any) -> None:  # noqa: ANN401
         """Append an operation."""
@@ -221,18 +230,22 @@ class _Block:
         buffer = self.remotes.setdefault(number, len(self.remotes))
         return {"buffer_id": buffer, "index": routes.place(rank, slot), "size": count}
 
+    def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
+        """Slots from some on, by the one name that they have in place."""
+        shifts = self.plan.shifts
+        for slot in slots:
+            first = slot
+            if shifts is not None and slot.buffer in shifts:
+                first = Slot("o", slot.offset + shifts[slot.buffer])
+            yield from (Slot(first.buffer, first.offset + k) for k in range(count))
+
     def touch(self, reads: list[Slot], writes: list[Slot], count: int) -> None:
         """Take note of what an operation touches; a nop comes first where that was touched before."""
-        read = set(_span(reads, count))
-        written = set(_span(writes, count))
+        read, written = set(self.span(reads, count)), set(self.span(writes, count))
         if (read | written) & self.written or written & self.read:
             self.sync()
         self.read |= read
         self.written |= written
-
-
-def _span(slots: list[Slot], count: int) -> Iterator[tuple[int, Slot]]:
-    return ((0, Slot(slot.buffer, slot.offset + k)) for slot in slots for k in range(count))
 
 
 def _threadblock(plan: GpuPlan, number: int) -> Json:
@@ -360,7 +373,7 @@ def _reduce(block: _Block, step: Step, operand: Slot) -> None:
         last["src_buff"].append(one)
         last["dst_buff"] += far
         last.update(more, name="res" if far else "re")
-        block.read |= set(_span([landed], step.count))
+        block.read |= set(block.span([landed], step.count))
         return
     block.touch([operand, landed], [step.dst or landed], step.count)
     block.add("res" if far else "re", src_buff=[here, one], dst_buff=[near, *far], **more)

@@ -85,8 +85,9 @@ NETWORKS = {
 def test_plans_of_usual_networks_fit(name, collective, tmp_path):
     network = NETWORKS[name]()
     module = scheduled(network, collective(list(range(network.npu_count))))
-    assert_right(module, tmp_path, MscclOptions())
-    assert fits(plan_of(module))
+    for placement in (Placement.OUT, Placement.IN):
+        assert_right(module, tmp_path, MscclOptions(placement=placement))
+        assert fits(plan_of(module, MscclOptions(placement=placement)))
 
 
 @pytest.mark.slow
