@@ -220,6 +220,19 @@ class Themis(Way):
 
 
 @dataclass(frozen=True, slots=True)
+class Swarm(Way):
+    """What few hold, rarest first, over links and switches."""
+
+    name: ClassVar[str] = "swarm"
+
+    def solve(self, task: Task, effort: Effort) -> Schedule:
+        """See Way."""
+        from collc.synthesis.swarm import swarm
+
+        return swarm(task, effort)
+
+
+@dataclass(frozen=True, slots=True)
 class Auto(Synthesis):
     """Picks among the other ways by demand and network."""
 
@@ -295,7 +308,21 @@ class Verify:
         return module
 
 
-_KINDS: Final = (Fixed, Unwind, Auto, Tacos, Pccl, Symmetric, Exact, Hierarchical, Themis, Overlapped, Invert, Verify)
+_KINDS: Final = (
+    Fixed,
+    Unwind,
+    Auto,
+    Tacos,
+    Pccl,
+    Symmetric,
+    Exact,
+    Hierarchical,
+    Themis,
+    Swarm,
+    Overlapped,
+    Invert,
+    Verify,
+)
 
 PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in _KINDS}
 """All passes by name."""

@@ -62,6 +62,7 @@ STRATEGIES: Final[dict[str, Options]] = {
     "overlapped": SEARCH,
     "hierarchical": SEARCH,
     "themis": SEARCH,
+    "swarm": SEARCH,
     "fixed": {"link_model": LINK_MODEL},
 }
 

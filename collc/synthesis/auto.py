@@ -3,6 +3,7 @@
 - Chunks with many who want them go by matching (tacos), others by search (pccl); where the first
   does not meet the bound and the problem is small, the other is tried too.
 - All-Reduces also by balanced trees with both phases pipelined (overlapped).
+- What few NPUs hold and many want (broadcast, reduce): spread rarest first (swarm), which also serves switches.
 - Networks with switches: search with the switches as they are, and matching with them unwound.
 - Rings, tori, hypercubes and the like: the translations of one NPU's schedule, first of all (symmetric).
 - Networks of several dimensions: one after another (hierarchical, themis).
@@ -28,6 +29,7 @@ from collc.synthesis.exact_sums import exact_sums
 from collc.synthesis.hierarchical import hierarchical
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.pccl import pccl
+from collc.synthesis.swarm import swarm
 from collc.synthesis.symmetric import find_group, symmetric
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task
@@ -44,6 +46,9 @@ FEW = 2.0
 SMALL = 30_000
 """Chunks x NPUs that want them up to which a second way is tried."""
 
+
+LARGE = 300_000
+"""The same up to which what few hold is spread rarest first."""
 
 DENSE = 2_000
 """The same from which chunks that many want are not searched for one by one where a network has dimensions."""
@@ -138,6 +143,10 @@ def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Cand
     free = module.schedule is None
     if free and _is_symmetric(module):
         yield _Candidate("symmetric", lambda: join(solve(module, lambda task: symmetric(task, effort))))
+    few = wanting > FEW and _few_hold(module)
+    spreads = [_Candidate("swarm", lambda: join(solve(module, _way(swarm, effort))))] if wanting > FEW else []
+    if few and work <= LARGE:
+        yield from spreads
     ways = [("pccl", _way(pccl, effort)), ("tacos", _way(tacos, effort))]
     for name, way in ways if search_first else reversed(ways):
         heavy = work > SMALL and (name == "pccl") != search_first
@@ -149,6 +158,8 @@ def _candidates(module: Module, effort: Effort, tried: _Tried) -> Iterator[_Cand
             yield _Candidate(name, lambda way=way: join(solve(module, lambda task: way(task, effort))))
         if tried.best is None:  # lines may be broken
             yield _Candidate("pccl", lambda: join(solve(module, _way(pccl, effort))))
+    if switches and not few and work <= SMALL:
+        yield from spreads
     if switches and free:
         with suppress(ValueError):  # not all switches can be unwound
             flat = replace(module, network=unwound(module.network))
@@ -212,6 +223,17 @@ def _spread(module: Module) -> list[int]:
         reduced = table.op != 0
         result.append(int(post.sum()) + int(pre[reduced].sum()))
     return result
+
+
+def _few_hold(module: Module) -> bool:
+    """Whether twice as many NPUs want something, or contribute to it, as hold it at the start, or get the result."""
+    few, many = set[int](), set[int]()
+    for table in module.demand.tables:
+        for pre, post, op in np.unique(np.stack([table.pre, table.post, table.op], axis=1), axis=0).tolist():
+            holders, wanting = (post, pre) if op else (pre, post)
+            few.update(table.sets[holders].tolist())
+            many.update(table.sets[wanting].tolist())
+    return 2 * len(few) <= len(many)
 
 
 def _is_symmetric(module: Module) -> bool:

@@ -1,4 +1,8 @@
-"""Chunks of few holders, spread as in a swarm: broadcast, multicast and, backwards, reduce."""
+"""Chunks of few holders, spread as in a swarm: broadcast, multicast and, backwards, reduce.
+
+Where the chunks all come from one NPU, its links must carry different ones, and the receivers exchange them. Each
+receiver asks for what is rarest (collc/synthesis/swarm_rounds.py); a few ways to choose are tried.
+"""
 
 from __future__ import annotations
 
@@ -14,41 +18,58 @@ from collc.synthesis.swarm_rounds import Found, Rule, Swarm
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
-TRIALS = 4
-"""Attempts with random ties, at least."""
+TRIALS = 4, 16
+"""Rounds of attempts with random ties: at least for all but large problems, and at most unless more are asked for."""
+
+VISITS = 3_000_000
+"""Looks of receivers at lanes that the attempts without being asked for may take together, estimated."""
 
 
 def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
-    """A schedule of copies over links and switches.
+    """A schedule of copies over links and switches, every switch as it is.
 
-    bound: picoseconds at which to be content; None: the lower bound of the task.
+    bound: picoseconds at which to be content; None: the lower bound of the task. effort.trials: rounds of
+    attempts with random ties. Raises SourceError where a postcondition cannot be reached or links have no bandwidth,
+    NoSchedule where the network has too many ways from NPU to NPU, where switches leave no way, or where
+    `effort.stop` asks to stop before any schedule is there.
     """
-    goal = task_bound(task).time if bound is None else bound
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     problem = swarm_problem(conditions)
+    goal = task_bound(task).time if bound is None else bound
     best: Found | None = None
     for rule in _rules(problem, effort):
         if effort.stop():
             break
         found = Swarm(problem, rule, None if best is None else best.end - 1).run(effort.stop)
-        import os
-        if os.environ.get("SW"): print("   ", rule, found and found.end/1e6)
-        if found is not None and (best is None or found.end < best.end):
+        if found is not None:
             best = found
+            effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
             if best.end <= goal:
                 break
     if best is None:
-        raise NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
+        raise _none(task, effort.stop())
     return RowSchedule(task.model, _transfers(problem, best))
 
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[Rule]:
-    kinds = ((0, False),) if len(set(problem.lanes.slowest)) == 1 else ((3, True), (3, False), (0, False))
-    for trial in range(max(TRIALS, effort.trials) + 1):
-        for factor, fresh in kinds:
-            yield Rule(factor, fresh, effort.seed * 1_000_003 + trial if trial else None)
+    """What is tried; the first ones by number, others with random ties."""
+    alike = len(set(problem.lanes.slowest)) == 1
+    kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
+    least, most = TRIALS
+    once = 1 + problem.missing * len(problem.lanes.links) // len(problem.have)
+    trials = max(effort.trials, min(most, max(least if once < VISITS else 0, VISITS // (once * len(kinds)))))
+    for trial in range(trials + 1):
+        for halves, fresh in kinds:
+            yield Rule(halves, fresh, effort.seed * 1_000_003 + trial if trial else None)
+
+
+def _none(task: Task, stopped: bool) -> NoSchedule:
+    if stopped:
+        return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
+    message = f"switches of {task.network.name} that add up, or have few places, leave swarm no way"
+    return NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
 
 
 def _transfers(problem: SwarmProblem, found: Found) -> Transfers:

@@ -32,7 +32,8 @@ class Lanes:
     """Lanes, by number.
 
     source, target: devices; a source is an NPU, or a switch that may pass a chunk on again. links: of each, in order.
-    hosts: the switches that are sources. single: switches into which a chunk may come only once.
+    hosts: the switches that are sources. single: switches into which a chunk may come only
+    once: backwards in time they add up what they hold of it.
     start, busy: by size and lane, when after the first link each link is entered, and how long it is taken.
     total: by size and lane, picoseconds until arrival.
     """
@@ -55,11 +56,12 @@ class Lanes:
 def lanes_of(task: Task, clock: Clock) -> Lanes:
     """The lanes of a task. Raises NoSchedule where there are too many."""
     network = task.network
-    cost = np.maximum(1, clock.total[network.kind, clock.total.shape[1] - 1]).tolist()
+    cost: list[int] = np.maximum(1, clock.total[network.kind, clock.total.shape[1] - 1]).tolist()
     ahead: Ahead = [[] for _ in range(network.device_count)]
     ends: list[int] = network.target.tolist()
-    for link, (source, target) in enumerate(zip(network.source.tolist(), ends, strict=True)):
-        ahead[source].append((link, target, cost[link]))
+    starts: list[int] = network.source.tolist()
+    for link, device in enumerate(starts):
+        ahead[device].append((link, ends[link], cost[link]))
     hosts = _hosts(task)
     source: list[int] = []
     links: list[tuple[int, ...]] = []
@@ -69,8 +71,9 @@ def lanes_of(task: Task, clock: Clock) -> Lanes:
             links.append(path)
         if len(links) > MOST:
             message = f"{network.name} has more than {MOST} ways from NPU to NPU"
-            raise NoSchedule(Diagnostic("S0302", message, hint="synthesize tacos() or pccl() serves every demand"))
-    single = frozenset(s for s in hosts if task.inverted)
+            raise NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
+    adding = network.multicast if task.inverted else np.zeros(network.switch_count, np.bool_)
+    single = frozenset((np.flatnonzero(adding) + network.npu_count).tolist())
     return Lanes(source, [ends[path[-1]] for path in links], links, hosts, single, *_times(network, clock, links))
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
-
-import numpy as np
 
 from collc.diagnostics import Diagnostic, SourceError
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.swarm_lanes import Lanes, lanes_of
-from collc.ten.schedule import Clock
 
 Spans = list[tuple[int, int]]
 """When a link is taken: starts and ends, ascending."""
@@ -21,7 +19,7 @@ class SwarmProblem:
 
     have, need: by device, what it holds at the start, and what it is to get, be it only to pass it on. sizes: by size,
     the chunks that have it. later: (picoseconds, device, chunk) of what holders do not have at once.
-    taken: by link. wanted: by row, the NPUs of the postcondition.
+    taken: by link. held: by switch with few places, when one is held.
     """
 
     conditions: Conditions
@@ -31,6 +29,7 @@ class SwarmProblem:
     sizes: list[int]
     later: list[tuple[int, int, int]]
     taken: dict[int, Spans]
+    held: dict[int, Spans]
 
     @property
     def missing(self) -> int:
@@ -59,20 +58,41 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
                 have[device] |= bit
         for device in relays.wanted(row):
             need[device] |= bit
-    return SwarmProblem(conditions, lanes, have, need, sizes, later, _taken(conditions, clock))
+    return SwarmProblem(conditions, lanes, have, need, sizes, later, _taken(conditions), _held(conditions))
 
 
-def _taken(conditions: Conditions, clock: Clock) -> dict[int, Spans]:
+def _taken(conditions: Conditions) -> dict[int, Spans]:
     """When links are taken by what is planned already."""
     reserved = conditions.task.reserved
     found: dict[int, Spans] = {}
+    if reserved is not None:
+        ends = (reserved.start + conditions.clock.busy_of(reserved)).tolist()
+        for link, *span in zip(reserved.link.tolist(), reserved.start.tolist(), ends, strict=True):
+            found.setdefault(link, []).append((span[0], span[1]))
+    return found
+
+
+def _held(conditions: Conditions) -> dict[int, Spans]:
+    """When places of switches that have few are held by what is planned already, at most.
+
+    For each arrival of a chunk one place, from when it first comes near to when it has gone; time may run backwards.
+    """
+    reserved, network = conditions.task.reserved, conditions.task.network
+    visits: dict[tuple[int, int], list[int]] = {}
+    found: dict[int, Spans] = {}
     if reserved is None:
         return found
-    ends = reserved.start + clock.busy_of(reserved)
-    order = np.lexsort((reserved.start, reserved.link))
-    columns = (reserved.link[order].tolist(), reserved.start[order].tolist(), ends[order].tolist())
-    for link, start, end in zip(*columns, strict=True):
-        found.setdefault(link, []).append((start, end))
+    few = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
+    come = (reserved.start + conditions.clock.total_of(reserved)).tolist()
+    sources, targets = network.source[reserved.link].tolist(), network.target[reserved.link].tolist()
+    columns = zip(reserved.chunk.tolist(), sources, targets, reserved.start.tolist(), come, strict=True)
+    for chunk, source, target, start, end in columns:
+        for switch, count in ((target, 1), (source, 0)):
+            if switch in few:
+                visit = visits.setdefault((switch, chunk), [start, end, 0])
+                visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + count
+    for (switch, _), (first, last, count) in visits.items():
+        found.setdefault(switch, []).extend([(first, last)] * max(1, count))
     return found
 
 
@@ -118,8 +138,6 @@ class _Relays:
 
     def _nearest(self, tree: set[int], missing: set[int], row: int) -> list[int]:
         """The devices on the way from a tree to the nearest of those missing."""
-        import heapq
-
         best = dict.fromkeys(tree, 0)
         via: dict[int, int] = {}
         heap = [(0, device) for device in sorted(tree)]

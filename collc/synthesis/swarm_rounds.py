@@ -23,12 +23,12 @@ DETOUR = 5, 4
 class Rule:
     """How to choose.
 
-    factor: lanes that are so many times as slow as others are a class of their own; 0: there are no classes.
+    halves: lanes that are so many halves as slow as the next faster ones are a class of their own; 0: no classes.
     fresh: what has left a part by a slow lane is not sent by that part again before all else has left.
     seed: of the ties; None: by number.
     """
 
-    factor: int
+    halves: int
     fresh: bool
     seed: int | None
 
@@ -61,12 +61,13 @@ class Swarm:
         self._traffic = Traffic(problem)
         for time, device, row in problem.later:
             self._traffic.at(time).arrivals.append((device, 1 << self._names[row]))
-        levels = levels_of(problem, rule.factor) if rule.factor else []
+        levels = levels_of(problem, rule.halves) if rule.halves else []
         self._urgency = Urgency(levels, self._held_ever(problem), self._need, count)
         self._level = [sum(level.slowest <= slowest for level in levels) for slowest in self._lanes.slowest]
         self._wire(len(problem.have), problem.conditions.task.network.link_count)
         self._fresh = rule.fresh
-        self._classes = len(levels)
+        firsts = [links[0] for links in self._lanes.links]
+        self._shared = bool(levels) or len(set(firsts)) < len(firsts)
         self._duties = [0] * len(problem.have)
         self._found = Found([], [], [], 0)
         self._end = 0
@@ -127,7 +128,7 @@ class Swarm:
 
     def _turn(self, v: int) -> tuple[int, int, int]:
         """Who has the least to pass on to other parts comes first, then who lacks most."""
-        if not self._classes:
+        if not self._shared:
             return 0, 0, self._rank[v]
         return self._duties[v], -self._need[v].bit_count(), self._rank[v]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from collc.synthesis.swarm_problem import SwarmProblem
@@ -28,14 +29,15 @@ class Traffic:
         lanes, network = problem.lanes, problem.conditions.task.network
         self._lanes = lanes
         self._through: list[int] = network.target.tolist()
-        self._out = network.out_links
+        self._inverted = problem.conditions.task.inverted
+        self._links = network.in_links if self._inverted else network.out_links
         first = network.npu_count
         self._multicast = {switch for switch in lanes.hosts if network.multicast[switch - first]}
         self._room = {switch: size for switch, size in enumerate(network.buffers.tolist(), first) if size >= 0}
-        self._held: dict[int, list[tuple[int, int]]] = {switch: [] for switch in self._room}
+        self._held = {switch: sorted(problem.held.get(switch, ())) for switch in self._room}
         self._closed = dict.fromkeys(lanes.single, 0)
         self._idle: dict[tuple[int, int], int] = {}
-        self._taken = [list(problem.taken.get(link, ())) for link in range(network.link_count)]
+        self._taken = [sorted(problem.taken.get(link, ())) for link in range(network.link_count)]
         self._offsets: list[set[int]] = [set() for _ in self._taken]
         for rows in lanes.start:
             for links, starts in zip(lanes.links, rows, strict=True):
@@ -46,6 +48,9 @@ class Traffic:
         for link, spans in enumerate(self._taken):
             for _, end in spans:
                 self._wake(link, 0, end)
+        for switch, spans in self._held.items():
+            for _, end in spans:
+                self._wake_round(switch, 0, end)
 
     def at(self, time: int) -> Moment:
         """What will happen at a time."""
@@ -82,13 +87,22 @@ class Traffic:
             spans = self._taken[link]
             if spans and _meeting(spans, now, now + start, now + start + busy):
                 return False
-        if self._room:
-            for link, start, busy in zip(links, starts[1:], busies[1:], strict=False):
-                switch = self._through[link]
-                held = self._held.get(switch)
-                if held is not None and _meeting(held, now, now + start, now + start + busy) >= self._room[switch]:
-                    return False
+        for switch, since, until in self._visits(lane, size) if self._room else ():
+            if _meeting(self._held[switch], now, now + since, now + until) >= self._room[switch]:
+                return False
         return True
+
+    def _visits(self, lane: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """The switches with few places that a lane passes, and from when until when each holds a chunk.
+
+        It does so from arrival to the end of the departure; where time runs backwards these are the other way round.
+        """
+        links, starts, busies = self._lanes.links[lane], self._lanes.start[size][lane], self._lanes.busy[size][lane]
+        for k, link in enumerate(links[:-1]):
+            switch, arrival = self._through[link], starts[k + 1]
+            if switch in self._room:
+                since, until = (-busies[k], 0) if self._inverted else (0, busies[k + 1])
+                yield switch, arrival + since, arrival + until
 
     def send(self, lane: int, size: int, bit: int, now: int) -> bool:
         """Books a chunk on a lane; whether its source, a switch, has no idle place with it left."""
@@ -99,6 +113,9 @@ class Traffic:
             self._wake(link, now, now + start + busy)
         for link, start, busy in zip(links, starts[1:], busies[1:], strict=False):
             self._pass(self._through[link], bit, now, start, busy)
+        for switch, since, until in self._visits(lane, size) if self._room else ():
+            insort(self._held[switch], (now + since, now + until))
+            self._wake_round(switch, now, now + until)
         source = lanes.source[lane]
         if source not in lanes.hosts or source in self._multicast:
             return False
@@ -112,11 +129,12 @@ class Traffic:
             self._closed[switch] |= bit
         if switch in self._lanes.hosts:
             self.at(now + start + (0 if switch in self._multicast else busy)).places.append((switch, bit))
-        elif switch in self._held:
-            insort(self._held[switch], (now + start, now + start + busy))
-            offsets, out = self._out
-            for link in out[offsets[switch] : offsets[switch + 1]].tolist():
-                self._wake(link, now, now + start + busy)
+
+    def _wake_round(self, switch: int, now: int, end: int) -> None:
+        """What passes a switch may come there again, or leave it, at the end of something."""
+        offsets, links = self._links
+        for link in links[offsets[switch] : offsets[switch + 1]].tolist():
+            self._wake(link, now, end)
 
     def _wake(self, link: int, now: int, end: int) -> None:
         """What uses a link may start again so that it comes there at the end of something."""

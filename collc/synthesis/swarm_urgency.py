@@ -1,12 +1,13 @@
 """Which chunks are urgent, and which a slow lane may bring.
 
-Lanes fall into classes by their slowest links. NPUs that faster lanes join are a part of the network; what is in a part,
-or on its way there, needs no slow lane any more (the component rule of collc/synthesis/matching_events.py).
+Lanes fall into classes by their slowest links. NPUs that faster lanes join are a part of the network; what is in a
+part, or on its way there, needs no slow lane any more (the component rule of collc/synthesis/matching_events.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from collc.synthesis.swarm_problem import SwarmProblem
 
@@ -19,11 +20,10 @@ class Level:
     part: dict[int, int]
 
 
-def levels_of(problem: SwarmProblem, factor: int) -> list[Level]:
-    """The classes of lanes that are at least `factor` times as slow as the next faster ones, faster ones first."""
-    slowest = sorted(set(problem.lanes.slowest))
-    pairs = zip(slowest, slowest[1:], strict=False)
-    return [Level(slower, _parts(problem, slower)) for faster, slower in pairs if 2 * slower >= factor * faster]
+def levels_of(problem: SwarmProblem, halves: int) -> list[Level]:
+    """The classes of lanes that are at least `halves` / 2 times as slow as the next faster ones, faster ones first."""
+    pairs = pairwise(sorted(set(problem.lanes.slowest)))
+    return [Level(slower, _parts(problem, slower)) for faster, slower in pairs if 2 * slower >= halves * faster]
 
 
 def _parts(problem: SwarmProblem, slower: int) -> dict[int, int]:
@@ -38,7 +38,8 @@ def _parts(problem: SwarmProblem, slower: int) -> dict[int, int]:
     part: dict[int, int] = {}
     for npu in problem.conditions.task.network.npus.tolist():
         if npu not in part:
-            part |= dict.fromkeys(_reached(ahead, npu) & _reached(behind, npu), npu)
+            for device in _reached(ahead, npu) & _reached(behind, npu):
+                part[device] = npu
     return part
 
 

@@ -31,7 +31,7 @@ EIGHT = list(range(8))
         (switched(8), all_gather(EIGHT), "pccl"),
         (switched(8), all_to_all(EIGHT), "pccl"),
         (switched(8, buffer=4), all_reduce(EIGHT), "symmetric on unwound switches"),
-        (switched(6, multicast=True), reduce(list(range(6))), "tacos on unwound switches"),
+        (switched(6, multicast=True), reduce(list(range(6))), "swarm"),
     ],
 )
 def test_choice_is_verified_and_explained(net: Network, demand: Demand, algorithm: str):

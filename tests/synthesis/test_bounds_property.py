@@ -21,7 +21,7 @@ from tests.support import all_gather, demand_of, network, reduce_scatter, ring
 from tests.synthesis.bound_worlds import by_hand, least_steps_of_sums, least_time, planned, random_module
 from tests.verification.worlds import random_module as random_plan
 
-WAYS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "auto"}
+WAYS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "swarm", "auto"}
 SEEDS = range(60, 85)
 
 
@@ -51,9 +51,9 @@ def test_no_way_beats_the_bound() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(6))
 def test_no_way_beats_the_bound_on_many(block: int) -> None:
-    for seed in range(1000 + 100 * block, 1100 + 100 * block):
+    for seed in range(1000 + 50 * block, 1050 + 50 * block):
         hold(seed)
 
 

@@ -1,0 +1,247 @@
+"""Broadcasts and the like by swarm: steps against what is known or proved, and every result verified."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.diagnostics import NoSchedule, SourceError
+from collc.synthesis.auto import auto
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.compose import join, solve
+from collc.synthesis.swarm import swarm
+from collc.synthesis.swarm_rounds import matched
+from collc.synthesis.task import Effort, Task
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests.support import (
+    DEFAULT,
+    MiB,
+    all_gather,
+    all_to_all,
+    broadcast,
+    demand_of,
+    dgx1,
+    dragonfly,
+    fully_connected,
+    grid,
+    hypercube,
+    network,
+    reduce,
+    ring,
+    switched,
+)
+from tests.synthesis.bound_worlds import least_time, random_module
+
+STEP = 500_000 + -(-MiB * 10**12 // (50 * 2**30))
+
+
+def by_swarm(module: Module, effort: Effort | None = None) -> int:
+    """Picoseconds of a schedule that passed all checks and does not beat the bound."""
+    result = join(solve(module, lambda task: swarm(task, effort or Effort())))
+    verdict = verify_schedule(result)
+    assert "failed" not in verdict.checks.values(), verdict.diagnostics
+    assert result.schedule is not None
+    time = result.schedule.collective_time(result.network, result.demand)
+    assert time >= lower_bound(result.network, result.demand, result.model).time
+    return time
+
+
+def group(net: Network) -> list[int]:
+    return net.npus.tolist()
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["broadcast", "reduce"])
+@pytest.mark.parametrize(
+    ("net", "chunks", "steps"),
+    [
+        (fully_connected(8), 1, 1),
+        (fully_connected(8), 7, 2),
+        (fully_connected(8), 14, 3),
+        (fully_connected(8), 64, 10),
+        (ring(8), 2, 4),
+        (ring(8), 16, 11),
+        (ring(8, one_way=True), 8, 14),
+        (hypercube(5), 5, 5),
+        (hypercube(5), 16, 8),
+        (hypercube(5), 50, 14),
+        (grid(4, 4, wrap=True), 16, 7),
+        (grid(4, 3, 2, wrap=True), 16, 7),
+        (grid(4, 4, 4, wrap=True), 60, 15),
+        (grid(4, 4), 4, 7),
+        (grid(4, 4), 16, 13),
+    ],
+    ids=lambda value: value.name if isinstance(value, Network) else None,
+)
+def test_steps_that_meet_the_bound(net: Network, chunks: int, steps: int, backward: bool):
+    demand = (reduce if backward else broadcast)(group(net), chunks=chunks)
+    module = Module("m", net, demand)
+    assert by_swarm(module) == steps * STEP
+    assert lower_bound(net, demand, LinkModel.STORE).time == steps * STEP
+
+
+@pytest.mark.parametrize("chunks", [1, 6, 24])
+def test_dgx1_meets_the_bound(chunks: int):
+    demand = broadcast(list(range(8)), chunks=chunks)
+    assert by_swarm(Module("m", dgx1(), demand)) == lower_bound(dgx1(), demand, LinkModel.STORE).time
+
+
+@pytest.mark.parametrize("chunks", [1, 8, 32])
+@pytest.mark.parametrize("model", LinkModel)
+def test_slow_links_bring_what_the_fast_ones_do_not(chunks: int, model: LinkModel):
+    net = dragonfly(5, 4, LinkKind(500_000, Fraction(400 * 2**30)), LinkKind(500_000, Fraction(200 * 2**30)))
+    demand = broadcast(list(range(20)), chunks=chunks)
+    assert 100 * by_swarm(Module("m", net, demand, model)) <= 105 * lower_bound(net, demand, model).time
+
+
+def test_one_switch_doubles_who_has_a_chunk():
+    """The switch and all who have it pass it on: 2, 4, ... after the first two steps, so eight steps for 72."""
+    assert by_swarm(Module("m", switched(72), broadcast(list(range(72))))) == 8 * STEP
+
+
+def test_one_switch_that_passes_each_arrival_on_once():
+    """Who has got a chunk passes it on two hops later: 1, 2, 3, 5, 8, ... have it, so ten steps for 72."""
+    assert by_swarm(Module("m", switched(72), reduce(list(range(72))))) == 10 * STEP
+
+
+@pytest.mark.parametrize(("chunks", "most"), [(8, 14), (32, 40)])
+def test_one_switch_is_kept_busy(chunks: int, most: int):
+    """Each of the other NPUs gets all chunks over its only link, after a start of about log2(8) hops of two."""
+    eight = list(range(8))
+    assert by_swarm(Module("m", switched(8), broadcast(eight, chunks=chunks))) <= (most - 1) * STEP
+    assert by_swarm(Module("m", switched(8), reduce(eight, chunks=chunks))) <= (most + 1) * STEP
+
+
+def nodes(count: int) -> Network:
+    """Nodes of eight on a fast switch each, and a slow switch for the NPUs of one rank in all nodes."""
+    fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(850_000, Fraction(50 * 10**9))
+    links: list[tuple[int, int] | tuple[int, int, LinkKind]] = []
+    for npu in range(8 * count):
+        for switch, kind in ((8 * count + npu // 8, fast), (9 * count + npu % 8, slow)):
+            links += [(npu, switch, kind), (switch, npu, kind)]
+    return network(8 * count, links, switches=count + 8, shape=(count, 8))
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["broadcast", "reduce"])
+@pytest.mark.parametrize(("count", "chunks", "ratio"), [(2, 8, 1.2), (2, 24, 1.25), (3, 16, 1.75)])
+def test_nodes_share_out_their_slow_links(count: int, chunks: int, ratio: float, backward: bool):
+    """The root alone would take chunks / (450 + 50 GB/s): 2.2 times the bound with two nodes, 3.3 with more chunks."""
+    net = nodes(count)
+    demand = (reduce if backward else broadcast)(group(net), 4 * MiB, chunks)
+    bound = lower_bound(net, demand, LinkModel.STORE).time
+    assert by_swarm(Module("m", net, demand)) <= ratio * bound
+
+
+def test_never_shorter_than_the_optimum_and_mostly_as_short():
+    """Against all schedules of small broadcasts on random direct networks."""
+    met = tried = 0
+    for seed in range(18):
+        chance = random.Random(seed)
+        ends = [(a, b) for a in range(4) for b in range(4) if a != b and chance.random() < 0.7]
+        net = network(4, ends)
+        demand = broadcast([0, 1, 2, 3], chunks=chance.randrange(1, 4))
+        try:
+            steps = by_swarm(Module("m", net, demand)) // STEP
+        except SourceError:
+            continue
+        chunks = len(demand.chunks)
+        least = least_time(4, [(a, b, 1, 1) for a, b in ends], [[0]] * chunks, [[0, 1, 2, 3]] * chunks)
+        assert least is not None
+        assert steps >= least
+        tried += 1
+        met += steps == least
+    assert tried >= 9
+    assert met >= tried - 1
+
+
+def test_relays_outside_the_group():
+    net = network(5, [(0, 1), (1, 2), (2, 3), (0, 4), (4, 3)])
+    demand = demand_of([(MiB, [0], [3], Op.COPY), (MiB, [0], [2, 3], Op.COPY)])
+    result = join(solve(Module("m", net, demand), lambda task: swarm(task, Effort())))
+    assert "failed" not in verify_schedule(result).checks.values()
+
+
+def test_round_what_is_planned_and_released_later():
+    net, demand = ring(4), broadcast([0, 1, 2, 3], chunks=2)
+    first = swarm(Task(net, demand, LinkModel.STORE, np.array([0], np.int32)), Effort())
+    release = np.array([0, 3 * STEP], np.int64)
+    task = Task(net, demand, LinkModel.STORE, np.array([1], np.int32), release, first.transfers)
+    second = swarm(task, Effort())
+    assert int(second.transfers.start.min()) == 3 * STEP
+    taken = set(zip(first.transfers.link.tolist(), first.transfers.start.tolist(), strict=True))
+    early = swarm(Task(net, demand, LinkModel.STORE, np.array([1], np.int32), None, first.transfers), Effort())
+    starts = early.transfers.start.tolist()
+    assert all(start % STEP == 0 for start in starts)
+    assert not taken & set(zip(early.transfers.link.tolist(), starts, strict=True))
+
+
+def test_few_places_are_not_exceeded():
+    for buffer in (1, 2):
+        by_swarm(Module("m", switched(6, buffer=buffer), broadcast(list(range(6)), chunks=4)))
+        by_swarm(Module("m", switched(6, buffer=buffer), reduce(list(range(6)), chunks=4)))
+
+
+def test_same_seed_same_schedule():
+    module = Module("m", nodes(2), broadcast(list(range(16)), chunks=9))
+    task = Task(module.network, module.demand, module.model, np.arange(9, dtype=np.int32))
+    one, four = (swarm(task, Effort(seed=5, threads=threads)).transfers for threads in (1, 4))
+    assert all((getattr(one, k) == getattr(four, k)).all() for k in ("chunk", "link", "start"))
+
+
+def test_what_cannot_be():
+    with pytest.raises(SourceError, match="no path of links leads to npu"):
+        by_swarm(Module("m", network(3, [(0, 1)]), broadcast([0, 1, 2])))
+    with pytest.raises(NoSchedule, match="stopped"):
+        by_swarm(Module("m", ring(4), broadcast([0, 1, 2, 3])), Effort(stop=lambda: True))
+
+
+def test_auto_takes_it_where_few_hold_what_many_want():
+    for demand in (broadcast(list(range(8)), chunks=14), reduce(list(range(8)), chunks=14)):
+        result = auto(Module("m", fully_connected(8), demand), Effort())
+        assert result.algorithm == "swarm"
+        assert any("meets the bound" in note for note in result.notes)
+    for demand in (all_gather(list(range(9))), all_to_all(list(range(9)))):
+        result = auto(Module("m", grid(3, 3), demand), Effort())
+        assert not any("swarm" in note for note in result.notes)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_random_worlds(seed: int):
+    """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""
+    with suppress(SourceError, NoSchedule):  # nothing leads there, or switches leave no way
+        by_swarm(random_module(random.Random(seed)), Effort(seed=seed))
+
+
+@given(st.lists(st.integers(0, 63), min_size=1, max_size=4), st.permutations(range(6)))
+def test_matching_is_greatest_and_takes_the_first_chunks(offers: list[int], order: list[int]):
+    chosen = matched(offers, [1 << chunk for chunk in order])
+    taken = [bit for bit in chosen if bit]
+    assert len(set(taken)) == len(taken)
+    assert all(not bit or bit & offer for bit, offer in zip(chosen, offers, strict=True))
+
+    def can(chunks: list[int], ports: list[int]) -> bool:
+        return not chunks or any(
+            ports[k] >> chunks[0] & 1 and can(chunks[1:], ports[:k] + ports[k + 1 :]) for k in range(len(ports))
+        )
+
+    best: list[int] = []
+    for chunk in order:
+        if can([*best, chunk], offers):
+            best.append(chunk)
+    assert sorted(taken) == sorted(1 << chunk for chunk in best)
+
+
+def test_unlike_sizes_and_parallel_links():
+    net = network(3, [(0, 1), (0, 1), (1, 2), (0, 2, DEFAULT)])
+    rows = [(size, [0], [1, 2], Op.COPY) for size in (MiB, 3 * MiB, 5, 2 * MiB)]
+    by_swarm(Module("m", net, demand_of(rows)))
