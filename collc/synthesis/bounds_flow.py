@@ -22,7 +22,7 @@ from collc.ten.network import Network
 Times = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-DEVICES: Final = 24
+DEVICES: Final = 32
 """Devices up to which flows are computed: they take milliseconds each."""
 
 ROUNDS: Final = 8

@@ -90,8 +90,8 @@ def test_a_narrow_place_that_nothing_hints_at(make) -> None:
 
 
 def test_large_networks_take_no_flows() -> None:
-    net = grid(5, 5)
-    sizes, traffic = traffic_of(all_gather(list(range(25))), None)
+    net = grid(6, 6)
+    sizes, traffic = traffic_of(all_gather(list(range(36))), None)
     assert int(net.present.sum()) > DEVICES
     assert list(flow_cuts(net, traffic, Timing.of(net, sizes, STORE).busy[:, -1])) == []
 
