@@ -11,6 +11,8 @@ from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
+from collc.kernels.pccl_rows import nearest_first
+
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -135,15 +137,6 @@ def _push(v: int, d: int, used: int, first: Ints, filled: Words, node: Ints, aft
 
 
 @njit(cache=True, nogil=True)
-def _nearest_first(wanted: Ints, holders: Ints, to: Ints, target_row: Ints) -> Ints:
-    near = np.full(len(wanted), np.int64(1) << 62)
-    for i in range(len(wanted)):
-        for holder in holders:
-            near[i] = min(near[i], np.int64(to[target_row[wanted[i]], holder]))
-    return wanted[np.argsort(near, kind="mergesort")]
-
-
-@njit(cache=True, nogil=True)
 def search_steps(
     order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints, to: Ints,
     target_row: Ints, offsets: Ints, heads: Ints, tails: Ints, detour: int, busy: Words, grid: Ints, low: Ints,
@@ -172,7 +165,7 @@ def search_steps(
             since[holders[i]] = 0
         wanted = wanting[wanting_offsets[k] : wanting_offsets[k + 1]]
         if len(wanted) > 1:
-            wanted = _nearest_first(wanted, seeds[:count], to, target_row)
+            wanted = nearest_first(wanted, seeds[:count], to, target_row)
         for i in range(len(wanted)):
             target = wanted[i]
             if in_tree[target] == k:

@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from collc.kernels.pccl_busy import last_free, next_free, refuses, take, take_place
+from collc.kernels.pccl_rows import nearest_first
 
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
@@ -302,15 +303,6 @@ def _without(seeds: Times, count: int, gone: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _nearest_first(wanted: Ints, holders: Times, to: Times, target_row: Ints) -> Ints:
-    near = np.full(len(wanted), np.int64(1) << 62)
-    for i in range(len(wanted)):
-        for holder in holders:
-            near[i] = min(near[i], to[target_row[wanted[i]], holder])
-    return wanted[np.argsort(near, kind="mergesort")]
-
-
-@njit(cache=True, nogil=True)
 def search_times(
     order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints,
     release: Times, column: Ints, to: Times, target_row: Ints, detour: Times, net: Net, work: Work,
@@ -334,7 +326,7 @@ def search_times(
             seeds += 1
         wanted = wanting[wanting_offsets[k] : wanting_offsets[k + 1]]
         if len(wanted) > 1:
-            wanted = _nearest_first(wanted, tree[:seeds, SEED], table, target_row)
+            wanted = nearest_first(wanted, tree[:seeds, SEED], table, target_row)
         for target in wanted:
             if tree[target, HAS] == k:
                 continue

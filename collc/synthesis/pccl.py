@@ -237,7 +237,7 @@ def _detours(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, 
     Links beyond a switch are another's way to it, so with switches, nearer hops are tried first.
     """
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", NEVER)
-    found = [none, always, near] if has_switches(conditions.task.network) else [near, always, none]
+    found = [none, near, always] if has_switches(conditions.task.network) else [near, always, none]
     few = (hops >= ENOUGH and trials == 1) or (hops >= PLENTY and _switches_matter(conditions))
     return found[:1] if few else found
 

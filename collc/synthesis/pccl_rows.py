@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,6 +45,15 @@ class Rows:
         """Holders and wanting of a row."""
         first, holders, start, wanting = self._lists
         return holders[first[k] : first[k + 1]], wanting[start[k] : start[k + 1]]
+
+    def each(self, plan: Callable[[int], None], stop: Callable[[], bool]) -> bool:
+        """Plans the rows one after another; whether all are, or False where asked to stop."""
+        for part in self.batches():
+            if stop():
+                return False
+            for k in part.tolist():
+                plan(k)
+        return True
 
     def batches(self) -> Iterator[Ints]:
         """The order in parts of about so many targets that a search can ask in between whether to stop."""

@@ -58,11 +58,8 @@ def search_plain(problem: StepProblem, rows: Rows, detour: int, stop: Callable[[
     detour: how near a target must be that is reached by any hops; else only hops that come nearer are taken.
     """
     engine = _Engine(problem, rows, detour)
-    for part in rows.batches():
-        if stop():
-            return None
-        for k in part.tolist():
-            engine.plan(k)
+    if not rows.each(engine.plan, stop):
+        return None
     places, links = np.array(engine.places, np.int64), len(problem.target)
     grid = _free(int(places.max(initial=-1)) // links + 1, links, problem.chunks)
     grid.reshape(-1)[places] = np.repeat(problem.chunk[rows.order], engine.transfers)

@@ -102,11 +102,8 @@ def search_plain(problem: TimesProblem, rows: Rows, detour: Times, stop: Callabl
     are taken.
     """
     engine = _Engine(problem, rows, detour)
-    for part in rows.batches():
-        if stop():
-            return None
-        for k in part.tolist():
-            engine.plan(k)
+    if not rows.each(engine.plan, stop):
+        return None
     row, link, start = engine.transfers
     chunk = problem.conditions.chunk[np.array(row, np.int64)]
     return Transfers.of(chunk, np.array(link, np.int32), np.array(start, np.int64))
