@@ -176,7 +176,7 @@ def _unwritten(told: Diagnostic, path: Path) -> Diagnostic:
 def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
     """The files that a program asks for, and those of the kinds that the command line adds.
 
-    The stages of an MSCCL file that the program asks for are made with its options.
+    The stages of an MSCCL file have the options of the file that the program asks for, unless they have their own.
     Raises SourceError for kinds of the program that collc cannot write.
     """
     for emit in request.emits:
@@ -184,10 +184,12 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
             raise SourceError(unknown_kind(emit.kind, emit.span))
     named = {emit.kind for emit in request.emits}
     added = [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
+    emits = (*request.emits, *added)
     msccl = [emit.options for emit in request.emits if emit.kind == "msccl"]
-    if msccl:
-        added = [replace(emit, options=msccl[0]) if emit.kind == "msccl_stages" else emit for emit in added]
-    return (*request.emits, *added)
+    if not msccl:
+        return emits
+    alike = [emit.kind == "msccl_stages" and not emit.options for emit in emits]
+    return tuple(replace(emit, options=msccl[0]) if same else emit for emit, same in zip(emits, alike, strict=True))
 
 
 def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:

@@ -15,8 +15,8 @@ from collc.msccl.progress import CAPACITY
 class Attempt:
     """One way to run the stages.
 
-    merged: chunks of one step at most. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait for
-    one another so as to send over a link in the order of the schedule.
+    merged: chunks of one step at most. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait
+    for one another so as to send over a link in the order of the schedule.
     """
 
     policy: Policy

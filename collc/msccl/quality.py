@@ -59,7 +59,7 @@ def slowness(program: Program, found: Quality) -> str:
         return ""
     more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
     in_flight, enough = CAPACITY[program.protocol], TOLERATED * found.schedule
-    if found.busiest_link > enough:
+    if program.instances > 1 and found.busiest_link > enough:
         cause = (
             f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "
             "instances pays the latency; use fewer 'instances' or larger chunks"
