@@ -18,11 +18,11 @@ from collc.synthesis.swarm_rounds import Found, Rule, Swarm
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
-TRIALS = 4, 16
-"""Rounds of attempts with random ties: at least for all but large problems, and at most unless more are asked for."""
+TRIALS = 16
+"""Rounds of attempts with random ties, at most, unless more are asked for."""
 
-VISITS = 3_000_000
-"""Looks of receivers at lanes that the attempts without being asked for may take together, estimated."""
+VISITS = 200_000
+"""Looks of receivers at lanes up to which further rounds are made, estimated: about half a second."""
 
 
 def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
@@ -57,10 +57,8 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[Rule]:
     """What is tried; the first ones by number, others with random ties."""
     alike = len(set(problem.lanes.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
-    least, most = TRIALS
-    once = 1 + problem.missing * len(problem.lanes.links) // len(problem.have)
-    trials = max(effort.trials, min(most, max(least if once < VISITS else 0, VISITS // (once * len(kinds)))))
-    for trial in range(trials + 1):
+    visits = len(kinds) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
+    for trial in range(max(effort.trials, min(TRIALS, VISITS // visits)) + 1):
         for halves, fresh in kinds:
             yield Rule(halves, fresh, effort.seed * 1_000_003 + trial if trial else None)
 
