@@ -142,7 +142,7 @@ class Build:
             if interrupted():
                 self._cut = "stopped by Ctrl-C: this is the best schedule found until then"
             elif time.monotonic() >= deadline:
-                self._cut = f"stopped at the time limit of {limit} s: this is the best schedule found until then"
+                self._cut = f"stopped at the time limit of {limit:g} s: this is the best schedule found until then"
             return bool(self._cut)
 
         effort = Effort(

@@ -82,11 +82,11 @@ def test_a_reduction_over_an_npu_with_a_part_of_its_own_stands_at_its_run(capsys
 
 
 def test_a_search_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    text = HEAD + "topology t = mesh2d(8, 8, bandwidth: 50GiB/s, latency: 0.5us)\n"
-    text += "schedule s on t { run all_to_all(t.npus, size: 64MiB) synthesize pccl(trials: 100000) }"
-    code, (schedule,), _ = compiled(capsys, text, "--time-limit", "3")
+    text = HEAD + "topology t = mesh3d(3, 3, 2, bandwidth: 50GiB/s, latency: 0.5us)\n"
+    text += "schedule s on t { run all_to_all(t.npus, size: 18MiB) synthesize pccl(trials: 1000000) }"
+    code, (schedule,), _ = compiled(capsys, text, "--time-limit", "1")
     assert code == 0
-    assert any("time limit of 3" in note for note in schedule["notes"])
+    assert any("time limit of 1 s" in note for note in schedule["notes"])
     code, (schedule,), _ = compiled(capsys, GATHER % "", "--time-limit", "1000")
     assert not any("time limit" in note for note in schedule["notes"])
 
