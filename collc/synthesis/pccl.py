@@ -38,8 +38,11 @@ Stop = Callable[[], bool]
 Way = Callable[[int, Rows, Stop], Schedule | None]
 """A search: hops up to which a target is reached by any hops, rows in their order, and whether to stop."""
 
-PLAIN_WORK = 60_000
-"""Hops of all trials up to which plain Python is faster than loading the compiled search."""
+PLAIN_WORK = 200_000
+"""Hops by steps up to which plain Python is used before the compiled search is worth loading."""
+
+TIMES_WORK = 4
+"""What a hop in exact time costs plain Python, in hops by steps."""
 
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is worked out to know when to stop."""
@@ -181,7 +184,7 @@ class _Plan:
         hops = int(self._far.sum()) // int(conditions.clock.total.max())
         self.trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
         self.fresh = max(1, min(FRESH, self.trials // 2))
-        self._ways = _ways(conditions, to, hops, hops * self.trials <= PLAIN_WORK)
+        self._ways = _ways(conditions, to, hops)
         self._orders, self._detours = _orders(conditions, hops), _detours(conditions, hops, self.trials)
         self.size = len(self._ways) * len(self._orders) * len(self._detours)
         self._rng = np.random.default_rng(effort.seed)
@@ -208,19 +211,16 @@ class _Plan:
             )
 
 
-def _ways(conditions: Conditions, to: dict[int, Times], hops: int, plain: bool) -> list[tuple[str, Way]]:
-    """By steps where all transfers are alike, else by times; where links are pipelined, both.
-
-    plain: whether plain Python is fast enough, where nothing before has loaded the compiled search.
-    """
+def _ways(conditions: Conditions, to: dict[int, Times], hops: int) -> list[tuple[str, Way]]:
+    """By steps where all transfers are alike, else by times; where links are pipelined, both."""
     on_grid = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
     if on_grid and alike(conditions):
-        return [("steps", _Steps(conditions, to, plain))]
+        return [("steps", _Steps(conditions, to, hops))]
     found: list[tuple[str, Way]] = []
     if on_grid and conditions.single and alike_pipelined(conditions) and len(conditions.holders) == len(conditions):
-        found.append(("steps retimed", _Steps(conditions, to, plain, retimed=True)))
+        found.append(("steps retimed", _Steps(conditions, to, hops, retimed=True)))
     if not found or hops < ENOUGH:
-        found.append(("times", _Times(conditions, to, plain)))
+        found.append(("times", _Times(conditions, to, hops)))
     return found
 
 
@@ -265,16 +265,29 @@ def _compiled(plain: bool, kernel: str) -> bool:
     return not plain or f"collc.kernels.{kernel}" in sys.modules
 
 
+class _Work:
+    """What plain Python may still do; both searches find the same, so that it is only a question of time."""
+
+    def __init__(self, cost: int) -> None:
+        """cost: of each search."""
+        self._cost, self._left = cost, PLAIN_WORK
+
+    def is_plain(self) -> bool:
+        """Whether there is enough left for one more search, which it takes."""
+        self._left -= self._cost
+        return self._left >= 0
+
+
 class _Steps:
     """A way by steps, where all transfers are alike; the result is a grid, or, retimed, each as soon as it can go."""
 
-    def __init__(self, conditions: Conditions, to: dict[int, Times], plain: bool, retimed: bool = False) -> None:
-        self._conditions, self._plain, self._retimed = conditions, plain, retimed
+    def __init__(self, conditions: Conditions, to: dict[int, Times], hops: int, retimed: bool = False) -> None:
+        self._conditions, self._work, self._retimed = conditions, _Work(hops), retimed
         (times,) = to.values()
         self._problem = StepProblem.of(conditions, times)
 
     def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
-        compiled = _compiled(self._plain, "pccl_steps")
+        compiled = _compiled(self._work.is_plain(), "pccl_steps")
         search = pccl_steps.search_compiled if compiled else pccl_steps.search_plain
         grid = search(self._problem, rows, detour, stop)
         if grid is None:
@@ -290,13 +303,13 @@ class _Steps:
 class _Times:
     """A way in exact time, for all else."""
 
-    def __init__(self, conditions: Conditions, to: dict[int, Times], plain: bool) -> None:
-        self._plain, self._model = plain, conditions.task.model
+    def __init__(self, conditions: Conditions, to: dict[int, Times], hops: int) -> None:
+        self._work, self._model = _Work(hops * TIMES_WORK), conditions.task.model
         self._problem = TimesProblem.of(conditions, to)
         self._hop = self._problem.total.max(axis=1)
 
     def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
-        compiled = _compiled(self._plain, "pccl_times")
+        compiled = _compiled(self._work.is_plain(), "pccl_times")
         search = pccl_times.search_compiled if compiled else pccl_times.search_plain
         near = self._hop * detour if detour < NEVER else np.full(len(self._hop), FAR)
         found = search(self._problem, rows, near, stop)
