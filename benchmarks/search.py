@@ -15,7 +15,7 @@ from collc.ten.demand import Demand
 from collc.ten.network import Network
 from tests.support import all_to_all, grid
 
-ROW_TRIALS = 16
+ROW_TRIALS = 12
 """Few enough for a second, and enough to come below what the best known schedules have."""
 
 

@@ -42,7 +42,7 @@ class Task:
 class Effort:
     """How hard to try.
 
-    seed: of all random choices. trials: independent attempts, the best is kept. threads: at most so
+    seed: of all random choices. trials: attempts, the best is kept. threads: at most so
     many; the result does not depend on it. stop: polled now and then; True: return the best so far,
     or raise NoSchedule. progress: called with a share from 0 to 1 and a few words. time_limit: the
     seconds after which `stop` will ask to; None where it will not.
