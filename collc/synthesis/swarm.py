@@ -13,16 +13,20 @@ import numpy as np
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
+from collc.synthesis.swarm_pipelined import earlier, stored
 from collc.synthesis.swarm_problem import SwarmProblem, swarm_problem
 from collc.synthesis.swarm_rounds import Found, Rule, Swarm
 from collc.synthesis.task import Effort, Task
-from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 TRIALS = 16
 """Rounds of attempts with random ties, at most, unless more are asked for."""
 
 VISITS = 200_000
 """Looks of receivers at lanes up to which further rounds are made, estimated: about half a second."""
+
+NEAR = 8
+"""A schedule that stores is looked at if it is longer than the best by at most one part in so many."""
 
 
 def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
@@ -39,11 +43,11 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     problem = swarm_problem(conditions)
     goal = task_bound(task).time if bound is None else bound
     best: Found | None = None
-    for rule in _rules(problem, effort):
+    for rule, stores in _rules(problem, effort):
         if effort.stop():
             break
-        found = Swarm(problem, rule, None if best is None else best.end - 1).run(effort.stop)
-        if found is not None:
+        found = _attempt(problem, rule, stores, best, effort)
+        if found is not None and (best is None or found.end < best.end):
             best = found
             effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
             if best.end <= goal:
@@ -53,14 +57,25 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     return RowSchedule(task.model, _transfers(problem, best))
 
 
-def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[Rule]:
-    """What is tried; the first ones by number, others with random ties."""
+def _attempt(problem: SwarmProblem, rule: Rule, stores: bool, best: Found | None, effort: Effort) -> Found | None:
+    """A schedule by a rule; what stores is made earlier afterwards, so that it may be a little too late at first."""
+    if not stores:
+        limit = None if best is None else best.end - 1
+        return Swarm(problem, rule, limit).run(effort.stop)
+    found = Swarm(stored(problem), rule, None if best is None else best.end + best.end // NEAR).run(effort.stop)
+    return None if found is None else earlier(problem, found)
+
+
+def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[Rule, bool]]:
+    """What is tried, and whether links are to be taken until arrival at first; later ones have random ties."""
     alike = len(set(problem.lanes.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
-    visits = len(kinds) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
+    models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
+    visits = len(kinds) * len(models) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
     for trial in range(max(effort.trials, min(TRIALS, VISITS // visits)) + 1):
         for halves, fresh in kinds:
-            yield Rule(halves, fresh, effort.seed * 1_000_003 + trial if trial else None)
+            for stores in models:
+                yield Rule(halves, fresh, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
 def _none(task: Task, stopped: bool) -> NoSchedule:

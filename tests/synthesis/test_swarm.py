@@ -121,6 +121,30 @@ def test_one_switch_is_kept_busy(chunks: int, most: int):
     assert by_swarm(Module("m", switched(8), reduce(eight, chunks=chunks))) <= (most + 1) * STEP
 
 
+@pytest.mark.parametrize(
+    ("net", "chunks"),
+    [
+        (fully_connected(8), 64),
+        (hypercube(5), 16),
+        (grid(4, 4), 16),
+        (dgx1(), 24),
+        (ring(8), 16),
+        (switched(8), 8),
+        (switched(8, buffer=2), 8),
+    ],
+    ids=lambda value: value.name if isinstance(value, Network) else None,
+)
+def test_pipelined_is_no_longer_than_stored(net: Network, chunks: int):
+    """Every schedule that stores is one that pipelines; on direct links it gets shorter still, to within a latency."""
+    for maker in (broadcast, reduce):
+        demand = maker(group(net), chunks=chunks)
+        modules = [Module("m", net, demand, model) for model in LinkModel]
+        stored, pipelined = (by_swarm(module) for module in modules)
+        assert pipelined <= stored
+        if not net.switch_count:
+            assert pipelined <= lower_bound(net, demand, LinkModel.PIPELINED).time + 1_000_000 * len(net.kinds) * 2
+
+
 def nodes(count: int) -> Network:
     """Nodes of eight on a fast switch each, and a slow switch for the NPUs of one rank in all nodes."""
     fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(850_000, Fraction(50 * 10**9))
