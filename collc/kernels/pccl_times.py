@@ -168,7 +168,7 @@ def _start(
         start = _between(work, link, start, length[link], tree[u, LEFT], departures)
     if work.size[switch] < 0:
         return start, -1
-    low, high, least, tail = tree[u, UNTIL], start + length[link], length[link], 0
+    low, high, least, tail = tree[u, UNTIL], start + (0 if net.inverted else length[link]), length[link], 0
     if tree[u, HAS] != k:
         came = tree[u, VIA]
         low = _last_free(work, came, tree[u, START], start - total[came], length[came]) + total[came]
@@ -267,9 +267,10 @@ def _book(
         work = _take(work, link, start, end)
         work = _note(work, k, link, start)
         if u >= net.npus:
-            low, high = tree[u, UNTIL], max(tree[u, UNTIL], end)
+            # Run backwards, a departure is an arrival: the place is taken from when it begins.
+            low, high = tree[u, UNTIL], max(tree[u, UNTIL], start if net.inverted else end)
             tree[u, UNTIL] = high
-            tree[u, LAST] = max(high, tree[u, LAST])
+            tree[u, LAST] = max(high, end, tree[u, LAST])
             departures.append((start, end, tree[u, LEFT]))
             tree[u, LEFT] = len(departures) - 1
             if net.inverted and came >= 0:

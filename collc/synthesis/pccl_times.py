@@ -236,11 +236,12 @@ class _Engine:
         return not self._inverted or self._multicast[switch - self._npus]
 
     def _hold(self, switch: int, stay: _Stay, start: int, end: int, came: Hop | None, column: int) -> None:
-        begin, finish = stay.until, max(stay.until, end)
-        stay.until, stay.last = finish, max(finish, stay.last)
+        # Run backwards, a departure is an arrival: the place is taken from when it begins.
+        begin, finish = stay.until, max(stay.until, start if self._inverted else end)
+        stay.until, stay.last = finish, max(finish, end, stay.last)
         stay.departures.append((start, end))
         if self._inverted and came is not None:
-            # Run backwards, the departure is the arrival, and the place is free when the arrival's link is.
+            # And it is free when the link of the arrival is.
             link, entered = came
             begin, finish = entered + self._totals[column][link] - self._lengths[column][link], start
         if switch in self._buffers and begin < finish:
@@ -308,7 +309,7 @@ class _Engine:
             start = self._between(link, start, length, stays[u])
         if u not in self._buffers:
             return start, -1
-        begin, end, least, tail = stays[u].until if again else 0, start + length, length, 0
+        begin, end, least, tail = stays[u].until if again else 0, start + (0 if self._inverted else length), length, 0
         if came is not None and not again:
             total, taken = self._totals[column][came[0]], self._lengths[column][came[0]]
             begin = self._busy[came[0]].last_free(came[1], start - total, taken) + total
