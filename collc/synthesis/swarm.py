@@ -25,6 +25,9 @@ TRIALS = 16
 VISITS = 200_000
 """Looks of receivers at lanes up to which further rounds are made, estimated: about half a second."""
 
+MANY = 1_000_000
+"""The same from which there is one attempt only."""
+
 NEAR = 8
 """A schedule that stores is looked at if it is longer than the best by at most one part in so many."""
 
@@ -72,6 +75,8 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[Rule, bool]]
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
     visits = len(kinds) * len(models) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
+    if visits > MANY and effort.trials == 1:
+        kinds, models = kinds[:1], models[:1]
     for trial in range(max(effort.trials, min(TRIALS, VISITS // visits)) + 1):
         for halves, fresh in kinds:
             for stores in models:

@@ -66,6 +66,7 @@ class Swarm:
         self._level = [sum(level.slowest <= slowest for level in levels) for slowest in self._lanes.slowest]
         self._wire(len(problem.have), problem.conditions.task.network.link_count)
         self._fresh = rule.fresh
+        self._classes = len(levels)
         firsts = [links[0] for links in self._lanes.links]
         self._shared = bool(levels) or len(set(firsts)) < len(firsts)
         self._duties = [0] * len(problem.have)
@@ -82,7 +83,7 @@ class Swarm:
         return held
 
     def _wire(self, devices: int, links: int) -> None:
-        """For each receiver its last links with the lanes over them; who must look when something changes."""
+        """For each receiver its last links and lanes, with the fastest class; who looks when something changes."""
         lanes = self._lanes
         ports: list[dict[int, list[int]]] = [{} for _ in range(devices)]
         self._fed: list[set[int]] = [set() for _ in range(devices)]
@@ -93,7 +94,7 @@ class Swarm:
                 self._fed[source].add(target)
                 for link in path:
                     self._users[link].add(target)
-        self._ports = [list(rows.values()) for rows in ports]
+        self._ports = [[(min(self._level[lane] for lane in port), port) for port in rows.values()] for rows in ports]
         self._detours = self._find_detours()
 
     def _find_detours(self) -> set[int]:
@@ -148,15 +149,18 @@ class Swarm:
 
     def _serve(self, v: int, now: int, detours: bool) -> bool:
         """Gives a receiver what its free links can bring; False where that would be too late."""
-        lacks = self._need[v]
-        sources = self._lanes.source
+        lacks = [self._need[v]]
+        lacks += [lacks[0] & self._urgency.lacking(level, v) for level in range(self._classes)]
+        have, sources, levels = self._have, self._lanes.source, self._level
         offers: list[int] = []
         ways: list[list[tuple[int, int]]] = []
-        for port in self._ports[v]:
+        for fastest, port in self._ports[v]:
+            if not lacks[fastest]:
+                continue
             rows: list[tuple[int, int]] = []
             bits = 0
             for lane in port:
-                can = self._have[sources[lane]] & lacks
+                can = have[sources[lane]] & lacks[levels[lane]]
                 if can and (detours or lane not in self._detours):
                     can = self._able(lane, can, v, now)
                     if can:
