@@ -1,4 +1,4 @@
-"""All-Gather by matching, All-Reduce by trees, and both on Cayley graphs."""
+"""All-Gather by matching, All-Reduce by trees, both on Cayley graphs, and broadcasts by swarm."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.case import Case, Result, Target, Watch, measured, task_of
-from benchmarks.worlds import HALF, exchanged, gathered
+from benchmarks.worlds import HALF, exchanged, gathered, two_switches
+from collc.synthesis.compose import join, solve
 from collc.synthesis.overlapped import overlapped
+from collc.synthesis.swarm import swarm
 from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Standard
+from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel
-from tests.support import all_reduce, dgx1, dragonfly, fully_connected, grid, hypercube, ring
+from collc.ten.schedule import LinkModel, Schedule
+from tests.support import (
+    MiB,
+    all_reduce,
+    broadcast,
+    dgx1,
+    dragonfly,
+    fully_connected,
+    grid,
+    hypercube,
+    reduce,
+    ring,
+    switched,
+)
 from tests.synthesis.cases import kind, ring_fc_switch
 
 EFFORT = Effort(threads=2)
@@ -33,6 +48,19 @@ def by_trees(net: Network, chunks: int) -> Result:
     overlapped(grid(6, 6), all_reduce(list(range(36)), chunks=9), LinkModel.STORE, EFFORT)  # large enough for kernels
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
     return measured(lambda: overlapped(net, demand, LinkModel.STORE, EFFORT), net, demand)
+
+
+def by_swarm(net: Network, chunks: int, backward: bool = False) -> Result:
+    """A broadcast, or a reduce: the same backwards."""
+    demand = (reduce if backward else broadcast)(net.npus.tolist(), 4 * MiB, chunks)
+    module = Module("m", net, demand)
+    return measured(lambda: spread(module), net, demand)
+
+
+def spread(module: Module) -> Schedule:
+    found = join(solve(module, lambda task: swarm(task, EFFORT))).schedule
+    assert found is not None
+    return found
 
 
 def by_symmetry(net: Network, what: str, bound: int) -> Result:
@@ -137,12 +165,31 @@ def _symmetric() -> list[Case]:
     ]
 
 
+def _broadcasts() -> list[Case]:
+    known: dict[str, tuple[Network, int, Target]] = {
+        "fully connected 8, 64 chunks": (fully_connected(8), 64, Target(0.1, ratio=1)),
+        "hypercube 5, 50 chunks": (hypercube(5), 50, Target(0.1, ratio=1)),
+        "torus 4x4x4, 60 chunks": (grid(4, 4, 4, wrap=True), 60, Target(0.2, ratio=1)),
+        "mesh 32x32, 64 chunks": (grid(32, 32), 64, Target(2, ratio=1)),
+        "DGX-1, 24 chunks": (dgx1(), 24, Target(0.1, ratio=1)),
+        "dragonfly(5, 4), 32 chunks": (dragonfly(5, 4, kind(400, HALF), kind(200, HALF)), 32, Target(0.1, ratio=1)),
+        "one switch of 72, 64 chunks": (switched(72), 64, Target(5, ratio=1.25)),
+        "switched(8) * switched(4), 32 chunks": (two_switches(8, 4), 32, Target(5, ratio=1.75)),
+    }
+    return [
+        Case(f"{name} {what}", lambda n=net, k=chunks, b=backward: by_swarm(n, k, b), target)
+        for what, (net, chunks, target) in known.items()
+        for name, backward in (("broadcast", False), ("reduce", True))
+    ]
+
+
 def cases() -> list[Case]:
     trees = [((8, 8), 8, 311, 0.5), ((16, 16), 4, 599, 3), ((4, 4, 4), 4, 126, 0.5), ((8, 8), 1, 63, 0.5)]
     return [
         *_optima(),
         *_gathers(),
         *_symmetric(),
+        *_broadcasts(),
         Case(
             "symmetric All-Gather torus 64x64, expanded",
             lambda: by_expansion(grid(64, 64, wrap=True)),
