@@ -170,7 +170,7 @@ class Exact(Way):
         points, notes = self._points(module, context)
         solved = Way.run(self, module, context)
         if len(solved.phases) > 1 and module.schedule is None:
-            from collc.synthesis.exact_sums import shortened
+            from collc.synthesis.exact.sums import shortened
 
             solved = shortened(solved, self.effort(context))
         return replace(solved, pareto=points, notes=(*solved.notes, *notes))
@@ -178,7 +178,7 @@ class Exact(Way):
     def _points(self, module: Module, context: Context) -> tuple[tuple[ParetoPoint, ...], list[str]]:
         if self.pareto is None:
             return (), []
-        from collc.synthesis.exact_pareto import pareto_points, told
+        from collc.synthesis.exact.pareto import pareto_points, told
         from collc.synthesis.tacos import tacos
 
         effort = self.effort(context)

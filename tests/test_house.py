@@ -94,23 +94,21 @@ def test_the_rooms_below_import_nothing_from_above() -> None:
         assert not {name for name in found if room(name) in above}, module
 
 
-def stem(module: str, parts: dict[str, str]) -> str:
-    """`collc.synthesis.pccl_steps` belongs to `pccl`, and the matching to `tacos`."""
-    way = module.split(".")[2].split("_", maxsplit=1)[0]
-    return parts.get(way, way)
+def way_of(module: str) -> str:
+    """`collc.synthesis.pccl.steps` belongs to `pccl`, `collc.synthesis.auto_ways` to `auto`."""
+    return module.split(".")[2].split("_", maxsplit=1)[0]
 
 
 def test_one_way_of_synthesis_imports_no_other() -> None:
     shared = {"task", "bounds", "invert", "compose", "routing", "conditions", "dimensions"}
     together = {"auto"}
-    parts = {"matching": "tacos"}
     for module, found in IMPORTS.items():
         if room(module) != "synthesis" or module.count(".") < 2:
             continue
-        way = stem(module, parts)
+        way = way_of(module)
         if way in together:
             continue
-        others = {stem(name, parts) for name in found if name.startswith("collc.synthesis.")}
+        others = {way_of(name) for name in found if name.startswith("collc.synthesis.")}
         strangers = others - shared - {way}
         assert not strangers, f"{module} imports {strangers}"
 

@@ -1,4 +1,4 @@
-"""Link-chunk matching driven by events: what synthesis/matching_events.py does in plain Python, transfer for transfer.
+"""Link-chunk matching driven by events: what synthesis/tacos/events.py does in plain Python, transfer for transfer.
 
 Tables have a row for each thing and a column for each number of it, told below. Sets of chunks are rows of 64-bit
 words. Transfers that take equally long arrive in the order in which they were planned, and free their links so: each

@@ -2,7 +2,7 @@
 
 D devices, L links sorted by target (and by number where that is the same), K chunks in an order that keeps
 those of near holders together. A device knows what others had before a step, so the steps of one device need not
-wait for those of all others: they are done tile by tile, several steps at a time (collc/synthesis/matching_sweeps.py).
+wait for those of all others: they are done tile by tile, several steps at a time (collc/synthesis/tacos/sweeps.py).
 Everything that a destination changes is its own, so the tiles of a wave may be split among threads.
 """
 

@@ -1,6 +1,6 @@
 """When links and places in switches are taken, in exact time, compiled.
 
-The same as collc/synthesis/pccl_busy.py, with one row of a table for each link or switch.
+The same as collc/synthesis/pccl/busy.py, with one row of a table for each link or switch.
 """
 
 from __future__ import annotations

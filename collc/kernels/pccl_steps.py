@@ -1,6 +1,6 @@
 """Earliest-arrival search where every link and chunk takes one step, compiled.
 
-The same steps as collc/synthesis/pccl_steps.py takes, and the same result. Links are numbered by
+The same steps as collc/synthesis/pccl/steps.py takes, and the same result. Links are numbered by
 source, so that those out of device u are offsets[u] .. offsets[u + 1].
 """
 

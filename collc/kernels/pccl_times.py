@@ -1,6 +1,6 @@
 """Earliest-arrival search in exact time, compiled.
 
-The same steps as collc/synthesis/pccl_times.py takes, and the same result.
+The same steps as collc/synthesis/pccl/times.py takes, and the same result.
 """
 
 from __future__ import annotations

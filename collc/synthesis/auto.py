@@ -24,13 +24,13 @@ from collc.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.compose import has_reductions, join, solve, split
 from collc.synthesis.dimensions import find_dimensions
-from collc.synthesis.exact import exact
-from collc.synthesis.exact_sums import exact_sums
+from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.hierarchical import hierarchical
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.pccl import pccl
 from collc.synthesis.swarm import swarm
-from collc.synthesis.symmetric import find_group, symmetric
+from collc.synthesis.symmetric import symmetric
+from collc.synthesis.symmetric.way import find_group
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task
 from collc.synthesis.themis import themis

@@ -1,7 +1,7 @@
 """Which chunks are urgent, and which a slow lane may bring.
 
 Lanes fall into classes by their slowest links. NPUs that faster lanes join are a part of the network; what is in a
-part, or on its way there, needs no slow lane any more (the component rule of collc/synthesis/matching_events.py).
+part, or on its way there, needs no slow lane any more (the component rule of collc/synthesis/tacos/events.py).
 """
 
 from __future__ import annotations

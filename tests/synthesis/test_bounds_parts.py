@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.bounds_flow import DEVICES, flow_cuts
-from collc.synthesis.bounds_timing import FAR, Timing, Windows, farthest
-from collc.synthesis.bounds_traffic import traffic_of
+from collc.synthesis.bounds.flow import DEVICES, flow_cuts
+from collc.synthesis.bounds.timing import FAR, Timing, Windows, farthest
+from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel

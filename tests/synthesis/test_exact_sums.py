@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from collc.diagnostics import NoSchedule
 from collc.passes import Context, Exact, Invert
-from collc.synthesis.exact_sums import exact_sums
+from collc.synthesis.exact import exact_sums
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis import matching_sweeps
-from collc.synthesis.matching import CopyProblem, copy_problem
-from collc.synthesis.matching_grid import Grid, grid_steps
-from collc.synthesis.matching_steps import fifo_steps
-from collc.synthesis.matching_sweeps import sweep_of
+from collc.synthesis.tacos import sweeps as matching_sweeps
+from collc.synthesis.tacos.grid import Grid, grid_steps
+from collc.synthesis.tacos.problem import CopyProblem, copy_problem
+from collc.synthesis.tacos.steps import fifo_steps
+from collc.synthesis.tacos.sweeps import sweep_of
 from collc.synthesis.task import Task
 from collc.ten.demand import Op
 from collc.ten.network import Network

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import collc.synthesis.overlapped_lists as lists
-import collc.synthesis.overlapped_trees as trees
+import collc.synthesis.overlapped.lists as lists
+import collc.synthesis.overlapped.trees as trees
 from collc.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.overlapped import overlapped

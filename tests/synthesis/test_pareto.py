@@ -9,7 +9,7 @@ import pytest
 from collc.cli import main
 from collc.diagnostics import NoSchedule, SourceError
 from collc.passes import Context, Exact
-from collc.synthesis.exact_pareto import pareto_points
+from collc.synthesis.exact.pareto import pareto_points
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module

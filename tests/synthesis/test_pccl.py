@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.diagnostics import NoSchedule, SourceError
-from collc.synthesis import pccl as module
 from collc.synthesis.pccl import pccl
+from collc.synthesis.pccl import way as module
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
@@ -203,7 +203,7 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl_rows.BATCH", 8)
+    monkeypatch.setattr("collc.synthesis.pccl.way.rows.BATCH", 8)
     monkeypatch.setattr(module, "_compiled", lambda plain, kernel: compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))

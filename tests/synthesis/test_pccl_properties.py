@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.diagnostics import SourceError
-from collc.synthesis import pccl as module
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.compose import join, solve
 from collc.synthesis.pccl import pccl
+from collc.synthesis.pccl import way as module
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.diagnostics import NoSchedule, SourceError
-from collc.synthesis import matching_compiled
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.matching import copy_problem
-from collc.synthesis.matching_compiled import compiled_rows
-from collc.synthesis.matching_events import EventRule, event_rows, levels_of
+from collc.synthesis.tacos import compiled as matching_compiled
 from collc.synthesis.tacos import tacos
+from collc.synthesis.tacos.compiled import compiled_rows
+from collc.synthesis.tacos.events import EventRule, event_rows, levels_of
+from collc.synthesis.tacos.problem import copy_problem
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
 from collc.ten.schedule import LinkModel, StepSchedule, Transfers

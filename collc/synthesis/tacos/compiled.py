@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.matching import CopyProblem
-from collc.synthesis.matching_events import EventRule, Levels, Rows
+from collc.synthesis.tacos.events import EventRule, Levels, Rows
+from collc.synthesis.tacos.problem import CopyProblem
 
 if TYPE_CHECKING:
     from collc.kernels.matching_events import State, Wires

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.symmetric_group import Group
-from collc.synthesis.symmetric_shop import least_steps
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.shop import least_steps
 
 Times = NDArray[np.int64]
 Word = list[int]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from collc.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, conditions_of
-from collc.synthesis.exact_encoding import Encoding
+from collc.synthesis.exact.encoding import Encoding
 from collc.synthesis.routing import distances
 from collc.synthesis.task import Effort, Task
 from collc.ten.network import Network

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.overlapped_lists import best_starts, taken_intervals
-from collc.synthesis.overlapped_trees import Forester, in_turns, tasks_of
+from collc.synthesis.overlapped.lists import best_starts, taken_intervals
+from collc.synthesis.overlapped.trees import Forester, in_turns, tasks_of
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

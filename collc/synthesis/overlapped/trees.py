@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, SourceError
-from collc.synthesis.overlapped_lists import Tasks
+from collc.synthesis.overlapped.lists import Tasks
 from collc.synthesis.routing import distances
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network

@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis import pccl_steps, pccl_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
-from collc.synthesis.pccl_blame import Chain
-from collc.synthesis.pccl_rows import Rows, in_order
-from collc.synthesis.pccl_steps import NEVER, StepProblem
-from collc.synthesis.pccl_times import TimesProblem
+from collc.synthesis.pccl import steps as pccl_steps
+from collc.synthesis.pccl import times as pccl_times
+from collc.synthesis.pccl.blame import Chain
+from collc.synthesis.pccl.rows import Rows, in_order
+from collc.synthesis.pccl.steps import NEVER, StepProblem
+from collc.synthesis.pccl.times import TimesProblem
 from collc.synthesis.routing import FAR
 from collc.synthesis.task import Effort, Task
 from collc.ten.network import Network

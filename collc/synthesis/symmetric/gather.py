@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, SourceError
-from collc.synthesis.symmetric_group import Group
-from collc.synthesis.symmetric_plan import Plan
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort
 
 Ints = NDArray[np.int32]

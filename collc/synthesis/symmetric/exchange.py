@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.symmetric_gather import unreachable
-from collc.synthesis.symmetric_group import Group
-from collc.synthesis.symmetric_plan import Plan
-from collc.synthesis.symmetric_shop import open_shop
-from collc.synthesis.symmetric_words import Words, find_words
+from collc.synthesis.symmetric.gather import unreachable
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.plan import Plan
+from collc.synthesis.symmetric.shop import open_shop
+from collc.synthesis.symmetric.words import Words, find_words
 from collc.synthesis.task import Effort
 
 Ints = NDArray[np.int32]

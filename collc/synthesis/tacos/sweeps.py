@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.matching import hop_counts
+from collc.synthesis.tacos.problem import hop_counts
 from collc.ten.network import Network
 
 Ints = NDArray[np.int32]

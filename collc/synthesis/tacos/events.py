@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.matching import CopyProblem, members_of
+from collc.synthesis.tacos.problem import CopyProblem, members_of
 
 T = TypeVar("T")
 Ints = NDArray[np.int32]

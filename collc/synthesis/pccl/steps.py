@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
-from collc.synthesis.pccl_rows import Rows
+from collc.synthesis.pccl.rows import Rows
 from collc.synthesis.routing import FAR
 
 Ints = NDArray[np.int32]

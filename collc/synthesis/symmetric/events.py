@@ -12,7 +12,7 @@ import random
 
 import numpy as np
 
-from collc.synthesis.symmetric_group import Group, Ints, Times
+from collc.synthesis.symmetric.group import Group, Ints, Times
 
 Row = tuple[int, int, int, int]
 

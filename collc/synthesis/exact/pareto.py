@@ -19,8 +19,8 @@ from collc.diagnostics import Diagnostic, NoSchedule, Note, SourceError
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.compose import split
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.exact import allowed, hop_table, need_steps
-from collc.synthesis.exact_encoding import Encoding
+from collc.synthesis.exact.encoding import Encoding
+from collc.synthesis.exact.way import allowed, hop_table, need_steps
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.matching import CopyProblem
-from collc.synthesis.matching_sweeps import Sweep, sweep_of
+from collc.synthesis.tacos.problem import CopyProblem
+from collc.synthesis.tacos.sweeps import Sweep, sweep_of
 
 if TYPE_CHECKING:
     from collc.kernels.matching_grid import State, Wires

@@ -15,17 +15,11 @@ import numpy as np
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.invert import as_trees
-from collc.synthesis.matching import CopyProblem, copy_problem
-from collc.synthesis.matching_compiled import compiled_rows
-from collc.synthesis.matching_events import EventRule, Rows, event_rows, levels_of
-from collc.synthesis.matching_grid import grid_steps
-from collc.synthesis.matching_steps import (
-    Row,
-    chosen_steps,
-    fewest_alternatives,
-    fifo_steps,
-    rarest_matching,
-)
+from collc.synthesis.tacos.compiled import compiled_rows
+from collc.synthesis.tacos.events import EventRule, Rows, event_rows, levels_of
+from collc.synthesis.tacos.grid import grid_steps
+from collc.synthesis.tacos.problem import CopyProblem, copy_problem
+from collc.synthesis.tacos.steps import Row, chosen_steps, fewest_alternatives, fifo_steps, rarest_matching
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from collc.diagnostics import Diagnostic, SourceError
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.symmetric_exchange import exchange
-from collc.synthesis.symmetric_expand import expanded
-from collc.synthesis.symmetric_gather import gather
-from collc.synthesis.symmetric_group import Group, find_group
-from collc.synthesis.symmetric_paced import Pace, paced
-from collc.synthesis.symmetric_plan import Plan
+from collc.synthesis.symmetric.exchange import exchange
+from collc.synthesis.symmetric.expand import expanded
+from collc.synthesis.symmetric.gather import gather
+from collc.synthesis.symmetric.group import Group, find_group
+from collc.synthesis.symmetric.paced import Pace, paced
+from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.schedule import LinkModel, Schedule

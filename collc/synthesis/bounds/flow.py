@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.bounds_cuts import Cut
-from collc.synthesis.bounds_traffic import Traffic
+from collc.synthesis.bounds.cuts import Cut
+from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.network import Network
 
 Times = NDArray[np.int64]

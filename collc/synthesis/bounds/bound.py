@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.bounds_cuts import Cut, cuts_of, distances, hop_counts, tries_all
-from collc.synthesis.bounds_flow import flow_cuts
-from collc.synthesis.bounds_timing import Classes, Timing, Windows, farthest
-from collc.synthesis.bounds_traffic import Crossing, Traffic, traffic_of
+from collc.synthesis.bounds.cuts import Cut, cuts_of, distances, hop_counts, tries_all
+from collc.synthesis.bounds.flow import flow_cuts
+from collc.synthesis.bounds.timing import Classes, Timing, Windows, farthest
+from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
 from collc.ten.demand import Demand
 from collc.ten.module import Bound

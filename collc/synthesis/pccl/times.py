@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
-from collc.synthesis.pccl_busy import Buffer, Busy
-from collc.synthesis.pccl_rows import Rows
+from collc.synthesis.pccl.busy import Buffer, Busy
+from collc.synthesis.pccl.rows import Rows
 from collc.synthesis.routing import FAR
 from collc.ten.schedule import Transfers
 

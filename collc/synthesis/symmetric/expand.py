@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.symmetric_group import Group
-from collc.synthesis.symmetric_plan import Plan
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.plan import Plan
 from collc.ten.demand import Run, Standard
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 

@@ -15,11 +15,11 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.symmetric_events import Events
-from collc.synthesis.symmetric_exchange import exchange, short_ways
-from collc.synthesis.symmetric_gather import gather
-from collc.synthesis.symmetric_group import Group
-from collc.synthesis.symmetric_plan import Plan
+from collc.synthesis.symmetric.events import Events
+from collc.synthesis.symmetric.exchange import exchange, short_ways
+from collc.synthesis.symmetric.gather import gather
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort
 
 Ints = NDArray[np.int32]
