@@ -74,7 +74,7 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[Rule, bool]]
     alike = len(set(problem.lanes.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
-    visits = len(kinds) * len(models) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
+    visits = len(kinds) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
     if visits > MANY and effort.trials == 1:
         kinds, models = kinds[:1], models[:1]
     for trial in range(max(effort.trials, min(TRIALS, VISITS // visits)) + 1):
