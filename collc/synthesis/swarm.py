@@ -14,7 +14,8 @@ from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.swarm_pipelined import earlier, stored
-from collc.synthesis.swarm_problem import SwarmProblem, swarm_problem
+from collc.synthesis.swarm_problem import SwarmProblem, swarm_problem, widened
+from collc.synthesis.swarm_pruned import pruned
 from collc.synthesis.swarm_rounds import Found, Rule, Swarm
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
@@ -45,16 +46,16 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         return RowSchedule(task.model, Transfers.joined([]))
     problem = swarm_problem(conditions)
     goal = task_bound(task).time if bound is None else bound
+    wide = widened(problem)
     best: Found | None = None
     for rule, stores in _rules(problem, effort):
-        if effort.stop():
-            break
-        found = _attempt(problem, rule, stores, best, effort)
-        if found is not None and (best is None or found.end < best.end):
-            best = found
-            effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
-            if best.end <= goal:
+        for each in (problem, wide) if wide is not None else (problem,):
+            if effort.stop() or (best is not None and best.end <= goal):
                 break
+            found = _attempt(each, rule, stores, best, effort)
+            if found is not None and (best is None or found.end < best.end):
+                best = found
+                effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
     if best is None:
         raise _none(task, effort.stop())
     return RowSchedule(task.model, _transfers(problem, best))
@@ -64,9 +65,10 @@ def _attempt(problem: SwarmProblem, rule: Rule, stores: bool, best: Found | None
     """A schedule by a rule; what stores is made earlier afterwards, so that it may be a little too late at first."""
     if not stores:
         limit = None if best is None else best.end - 1
-        return Swarm(problem, rule, limit).run(effort.stop)
+        found = Swarm(problem, rule, limit).run(effort.stop)
+        return None if found is None else pruned(problem, found)
     found = Swarm(stored(problem), rule, None if best is None else best.end + best.end // NEAR).run(effort.stop)
-    return None if found is None else earlier(problem, found)
+    return None if found is None else earlier(problem, pruned(problem, found))
 
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[Rule, bool]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collc.diagnostics import Diagnostic, SourceError
 from collc.synthesis.conditions import Conditions
@@ -17,7 +17,8 @@ Spans = list[tuple[int, int]]
 class SwarmProblem:
     """Chunks are bits, in the order of the rows of conditions.
 
-    have, need: by device, what it holds at the start, and what it is to get, be it only to pass it on. sizes: by size,
+    have, need: by device, what it holds at the start, and what it is to get, be it only to pass it on. welcome: what it
+    may get beside that, since it may pass it on. sizes: by size,
     the chunks that have it. later: (picoseconds, device, chunk) of what holders do not have at once.
     taken: by link. held: by switch with few places, when one is held.
     """
@@ -26,6 +27,7 @@ class SwarmProblem:
     lanes: Lanes
     have: list[int]
     need: list[int]
+    welcome: list[int]
     sizes: list[int]
     later: list[tuple[int, int, int]]
     taken: dict[int, Spans]
@@ -58,7 +60,20 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
                 have[device] |= bit
         for device in relays.wanted(row):
             need[device] |= bit
-    return SwarmProblem(conditions, lanes, have, need, sizes, later, _taken(conditions), _held(conditions))
+    welcome = [0] * network.device_count
+    return SwarmProblem(conditions, lanes, have, need, welcome, sizes, later, _taken(conditions), _held(conditions))
+
+
+def widened(problem: SwarmProblem) -> SwarmProblem | None:
+    """The problem with all NPUs to pass on what they do not want; None where all want everything."""
+    everything = (1 << len(problem.conditions)) - 1
+    late = [0] * len(problem.have)
+    for _, device, row in problem.later:
+        late[device] |= 1 << row
+    welcome = list(problem.welcome)
+    for npu in problem.conditions.task.network.npus.tolist():
+        welcome[npu] = everything & ~(problem.have[npu] | problem.need[npu] | late[npu])
+    return replace(problem, welcome=welcome) if any(welcome) else None
 
 
 def _taken(conditions: Conditions) -> dict[int, Spans]:

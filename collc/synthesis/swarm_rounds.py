@@ -56,7 +56,9 @@ class Swarm:
             chance.shuffle(self._names)
             chance.shuffle(self._rank)
         self._rows = sorted(range(count), key=self._names.__getitem__)
-        self._have, self._need, self._sizes = map(self._renamed, (problem.have, problem.need, problem.sizes))
+        self._have, self._wanted, self._sizes = map(self._renamed, (problem.have, problem.need, problem.sizes))
+        welcome = self._renamed(problem.welcome)
+        self._need = [wanted | more for wanted, more in zip(self._wanted, welcome, strict=True)]
         self._missing = problem.missing
         self._traffic = Traffic(problem)
         for time, device, row in problem.later:
@@ -201,8 +203,9 @@ class Swarm:
         """Starts a chunk on a lane; False where it arrives too late."""
         size = next(size for size, mask in enumerate(self._sizes) if mask & bit)
         arrival = now + self._lanes.total[size][lane]
+        wanted = bool(self._wanted[v] & bit)
         if self._limit is not None and arrival > self._limit:
-            return False
+            return not wanted
         self._end = max(self._end, arrival)
         self._found.row.append(bit.bit_length() - 1)
         self._found.lane.append(lane)
@@ -211,7 +214,7 @@ class Swarm:
             self._have[self._lanes.source[lane]] ^= bit
         self._traffic.at(arrival).arrivals.append((v, bit))
         self._need[v] ^= bit
-        self._missing -= 1
+        self._missing -= wanted
         self._duties[v] += self._urgency.sent(v, bit)
         return True
 

@@ -194,6 +194,24 @@ def test_relays_outside_the_group():
     assert "failed" not in verify_schedule(result).checks.values()
 
 
+@pytest.mark.parametrize(
+    ("net", "steps"), [(grid(4, 4, wrap=True), 7), (hypercube(5), 7), (grid(4, 4, 4, wrap=True), 8)]
+)
+def test_npus_outside_a_multicast_help(net: Network, steps: int):
+    """Half of the NPUs want 16 chunks; the others pass on what they get, and get nothing in vain."""
+    n = net.npu_count
+    wanting = list(range(n // 4, n // 4 * 3 + 1))
+    demand = demand_of([(MiB, [0], wanting, Op.COPY)] * 16)
+    module = Module("m", net, demand)
+    assert by_swarm(module) == steps * STEP == lower_bound(net, demand, LinkModel.STORE).time
+    result = join(solve(module, lambda task: swarm(task, Effort())))
+    assert result.schedule is not None
+    rows = result.schedule.transfers
+    sent = set(zip(rows.chunk.tolist(), net.source[rows.link].tolist(), strict=True))
+    brought = set(zip(rows.chunk.tolist(), net.target[rows.link].tolist(), strict=True))
+    assert all(npu in wanting or (chunk, npu) in sent for chunk, npu in brought)
+
+
 def test_round_what_is_planned_and_released_later():
     net, demand = ring(4), broadcast([0, 1, 2, 3], chunks=2)
     first = swarm(Task(net, demand, LinkModel.STORE, np.array([0], np.int32)), Effort())
