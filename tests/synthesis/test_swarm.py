@@ -16,7 +16,7 @@ from collc.synthesis.auto import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.compose import join, solve
 from collc.synthesis.swarm import swarm
-from collc.synthesis.swarm_rounds import matched
+from collc.synthesis.swarm.rounds import matched
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
 from collc.ten.module import Module

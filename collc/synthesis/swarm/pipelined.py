@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from collc.synthesis.swarm_problem import SwarmProblem
-from collc.synthesis.swarm_rounds import Found
+from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.swarm.rounds import Found
 
 
 def stored(problem: SwarmProblem) -> SwarmProblem:

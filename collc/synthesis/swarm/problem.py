@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from collc.diagnostics import Diagnostic, SourceError
 from collc.synthesis.conditions import Conditions
-from collc.synthesis.swarm_lanes import Lanes, lanes_of
+from collc.synthesis.swarm.lanes import Lanes, lanes_of
 
 Spans = list[tuple[int, int]]
 """When a link is taken: starts and ends, ascending."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collc.synthesis.swarm_problem import SwarmProblem
-from collc.synthesis.swarm_rounds import Found
+from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.swarm.rounds import Found
 
 
 def pruned(problem: SwarmProblem, found: Found) -> Found:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from collc.synthesis.swarm_problem import SwarmProblem
+from collc.synthesis.swarm.problem import SwarmProblem
 
 
 @dataclass(frozen=True, slots=True)

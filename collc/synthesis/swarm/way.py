@@ -1,7 +1,7 @@
 """Chunks of few holders, spread as in a swarm: broadcast, multicast and, backwards, reduce.
 
 Where the chunks all come from one NPU, its links must carry different ones, and the receivers exchange them. Each
-receiver asks for what is rarest (collc/synthesis/swarm_rounds.py); a few ways to choose are tried.
+receiver asks for what is rarest (rounds.py); a few ways to choose are tried.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from collc.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.swarm_pipelined import earlier, stored
-from collc.synthesis.swarm_problem import SwarmProblem, swarm_problem, widened
-from collc.synthesis.swarm_pruned import pruned
-from collc.synthesis.swarm_rounds import Found, Rule, Swarm
+from collc.synthesis.swarm.pipelined import earlier, stored
+from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, widened
+from collc.synthesis.swarm.pruned import pruned
+from collc.synthesis.swarm.rounds import Found, Rule, Swarm
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 

@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from collc.synthesis.swarm_problem import SwarmProblem
+from collc.synthesis.swarm.problem import SwarmProblem
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collc.synthesis.swarm_problem import SwarmProblem
-from collc.synthesis.swarm_traffic import Moment, Traffic
-from collc.synthesis.swarm_urgency import Urgency, levels_of, members_of
+from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.swarm.traffic import Moment, Traffic
+from collc.synthesis.swarm.urgency import Urgency, levels_of, members_of
 
 DETOUR = 5, 4
 """A slow lane that takes more than so many times as long as another over the same first link comes second."""
