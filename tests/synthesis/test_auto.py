@@ -1,18 +1,38 @@
 """The choice among ways of synthesis; every result is checked by collc.verification."""
 
+import random
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from collc.diagnostics import NoSchedule
+from collc.diagnostics import CollcError, NoSchedule
 from collc.synthesis.auto import auto
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.compose import join, solve
+from collc.synthesis.pccl import pccl
+from collc.synthesis.retiming import retimed
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
-from tests.support import MiB, all_gather, all_reduce, all_to_all, dgx1, grid, network, reduce, reduce_scatter, switched
+from tests.support import (
+    MiB,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    dgx1,
+    grid,
+    network,
+    reduce,
+    reduce_scatter,
+    switched,
+)
+from tests.synthesis.bound_worlds import random_demand, random_network
 
 EIGHT = list(range(8))
 
@@ -30,7 +50,7 @@ EIGHT = list(range(8))
         (dgx1(), all_reduce(EIGHT, chunks=2), "tacos"),
         (switched(8), all_gather(EIGHT), "pccl"),
         (switched(8), all_to_all(EIGHT), "pccl"),
-        (switched(8, buffer=4), all_reduce(EIGHT), "symmetric on unwound switches"),
+        (switched(8), all_reduce(EIGHT), "symmetric on unwound switches"),
         (switched(6, multicast=True), reduce(list(range(6))), "swarm"),
     ],
 )
@@ -87,3 +107,89 @@ def test_broken_lines_are_gone_round():
     result = auto(Module("m", net, all_gather(list(range(12)), chunks=20)), Effort())
     assert "failed" not in verify_schedule(result).checks.values()
     assert any("hierarchical found none" in note for note in result.notes)
+
+
+def test_places_of_switches_are_never_given_up():
+    """Direct links have no buffer, so they do not stand for switches that have a limited one."""
+    result = auto(Module("m", switched(8, buffer=4), all_reduce(EIGHT)), Effort())
+    assert not result.network.unwound
+    assert not any("unwound" in note for note in result.notes)
+    assert "failed" not in verify_schedule(result).checks.values()
+
+
+def test_the_first_schedule_comes_at_once_and_is_kept():
+    """On one large switch, that of the unwound network; what is stopped after it changes nothing."""
+    told = list[str]()
+    effort = Effort(stop=lambda: bool(told), progress=lambda _share, words: told.append(words))
+    result = auto(Module("m", switched(96), all_reduce(list(range(96)))), effort)
+    assert result.algorithm == "symmetric on unwound switches"
+    assert len(told) == 1
+
+
+def test_a_large_switch_is_not_searched_in_vain():
+    result = auto(Module("m", switched(32), all_gather(list(range(32)))), Effort())
+    assert result.algorithm == "swarm"
+    assert not any("pccl" in note for note in result.notes)
+
+
+def reachable_world(seed: int) -> tuple[Network, Demand]:
+    """A small random network, and a demand that can be met on it."""
+    chance = random.Random(seed)
+    while True:
+        net = random_network(chance)
+        demand = random_demand(chance, net)
+        with suppress(CollcError):
+            pccl_plans(net, demand)
+            return net, demand
+
+
+def pccl_plans(net: Network, demand: Demand) -> None:
+    join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
+
+
+def time_of(module: Module) -> int:
+    assert "failed" not in verify_schedule(module).checks.values()
+    assert module.schedule is not None
+    assert module.schedule.model == module.model
+    return module.schedule.collective_time(module.network, module.demand)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_pipelined_is_never_longer_than_stored(seed: int):
+    net, demand = reachable_world(seed)
+    stored = auto(Module("m", net, demand), Effort())
+    pipelined = auto(Module("m", net, demand, LinkModel.PIPELINED), Effort())
+    assert time_of(pipelined) <= time_of(stored)
+
+
+def test_made_earlier_for_links_that_pipeline():
+    """Any schedule that stores, over links and switches of all kinds, is valid and no longer, at times shorter."""
+    shorter = 0
+    for seed in range(100, 160):
+        net, demand = reachable_world(seed)
+        stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
+        earlier = retimed(stored)
+        assert time_of(earlier) <= time_of(stored)
+        shorter += time_of(earlier) < time_of(stored)
+    assert shorter > 5
+
+
+def test_trees_for_what_is_no_all_reduce():
+    """A Reduce-Scatter of a row of the mesh, beside a reduction of a column."""
+    net = grid(3, 4)
+    runs = (*reduce_scatter([4, 5, 6, 7]).runs, *reduce([1, 5, 9], chunks=3).runs)
+    result = auto(Module("m", net, Demand(runs)), Effort())
+    assert any("overlapped takes" in note for note in result.notes)
+    assert "failed" not in verify_schedule(result).checks.values()
+
+
+@pytest.mark.parametrize("size", [6, 40])
+def test_switches_that_pass_each_arrival_on_once(size: int):
+    """As emission needs it, although they could multicast."""
+    module = Module("m", switched(size, multicast=True), broadcast(list(range(size)), chunks=4), relays=True)
+    result = auto(module, Effort())
+    rows = result.schedule.transfers if result.schedule is not None else None
+    assert rows is not None
+    into = (result.network.target[rows.link] >= size).sum()
+    assert into == (result.network.source[rows.link] >= size).sum()
+    assert "failed" not in verify_schedule(replace(result, relays=False)).checks.values()

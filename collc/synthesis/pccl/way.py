@@ -253,7 +253,8 @@ def _switches_matter(conditions: Conditions) -> bool:
     network = conditions.task.network
     used = np.isin(np.arange(network.npu_count, network.device_count), network.target)
     limited = bool((network.buffers[used] >= 0).any())
-    return bool(used.any()) and (limited or not (conditions.single or bool(network.multicast[used].all())))
+    multicast = bool(network.multicast[used].all()) and not conditions.task.relays
+    return bool(used.any()) and (limited or not (conditions.single or multicast))
 
 
 def _starts_at_once(conditions: Conditions) -> bool:
