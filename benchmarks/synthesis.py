@@ -10,8 +10,7 @@ from benchmarks.worlds import HALF, exchanged, gathered, two_switches
 from collc.synthesis.compose import join, solve
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.swarm import swarm
-from collc.synthesis.symmetric import representative, symmetric
-from collc.synthesis.symmetric.way import find_group
+from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Standard

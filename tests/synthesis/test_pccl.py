@@ -203,7 +203,7 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl.way.rows.BATCH", 8)
+    monkeypatch.setattr("collc.synthesis.pccl.rows.BATCH", 8)
     monkeypatch.setattr(module, "_compiled", lambda plain, kernel: compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))
