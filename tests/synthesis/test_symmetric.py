@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from collc.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
-from collc.synthesis.symmetric import exchange as symmetric_exchange, find_group
+from collc.synthesis.symmetric import exchange as symmetric_exchange
+from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.symmetric import gather as symmetric_gather
 from collc.synthesis.symmetric import group as symmetric_group
 from collc.synthesis.symmetric import paced as symmetric_paced
-from collc.synthesis.symmetric import representative, symmetric
 from collc.synthesis.symmetric.words import balanced_words
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
