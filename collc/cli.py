@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from collc.diagnostics import CollcError, Diagnostic, Exit, SourceError, UsageError
+from collc.diagnostics import CollcError, Diagnostic, Exit, UsageError
 from collc.version import __version__
 
 _CODES: Final = (
@@ -121,7 +121,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE")
     add("--dtype", default="float32", metavar="TYPE", help="of the elements: float32, int32, ...")
-    add("--op", default="sum", metavar="OP", help="of reductions: sum, prod, max, min")
+    add("--op", metavar="OP", help="of reductions: sum, prod, max, min (default: what the file says, else sum)")
     add("--count", type=_positive, metavar="N", help="elements, as NCCL counts them (default: few)")
     add("--runs", type=_positive, default=1, metavar="N", help="times, each with data and timing of its own")
     add("--threads", action="store_true", help="a real thread per threadblock instead of a random order")
@@ -161,16 +161,38 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(error: CollcError, words: Sequence[str]) -> Exit:
+def _why(error: BaseException | None, command: str, written: bool) -> tuple[Sequence[Diagnostic], int]:
+    """What to tell of what ended a command, and its exit code. written: files of some schedules are there."""
+    if isinstance(error, CollcError):
+        return error.diagnostics, int(error.exit)
+    if isinstance(error, KeyboardInterrupt):
+        rest = "what was built before it was kept" if written else "nothing was written"
+        return [Diagnostic("U0115", f"interrupted: {rest}")], 130
+    if isinstance(error, MemoryError):
+        hint = _SMALLER.get(command, "use a machine with more, or a smaller network")
+        return [Diagnostic("U0109", "there is not enough memory for this", hint=hint)], int(Exit.SOURCE)
+    from collc.terminal import internal_error
+
+    return [internal_error(error)], int(Exit.INTERNAL)
+
+
+def _ended(error: BaseException, words: Sequence[str]) -> int:
+    """Tell what ended a command early; its exit code."""
+    from collc.commands import Unfinished
     from collc.terminal import tell
 
+    early = error.report if isinstance(error, Unfinished) else None
+    command = words[0] if words else ""
+    told, code = _why(error if early is None else error.__cause__, command, early is not None)
     if "--json" in words:
         from collc.rendering import as_json
 
-        built: dict[str, object] = {"schedules": []} if words[0] == "compile" else {}
-        print(json.dumps(built | {"diagnostics": as_json(error.diagnostics)}, indent=2))
-    tell(error.diagnostics)
-    return error.exit
+        before = early.told if early is not None else ()
+        built: dict[str, object] = {"schedules": []} if command == "compile" else {}
+        answer = built if early is None else early.as_json()
+        print(json.dumps(answer | {"diagnostics": as_json([*before, *told])}, indent=2))
+    tell(told)
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -181,23 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from collc import commands
 
         return int(commands.run(chosen))
-    except CollcError as error:
-        return int(_report(error, words))
-    except KeyboardInterrupt:
-        print("collc: interrupted; nothing was written", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return int(Exit.DONE)
-    except MemoryError:
-        message = "there is not enough memory for this"
-        hint = _SMALLER.get(words[0], "use a machine with more, or a smaller network")
-        return int(_report(SourceError(Diagnostic("U0109", message, hint=hint)), words))
-    except Exception as error:
-        from collc.terminal import internal_error
-
-        internal_error(error)
-        return int(Exit.INTERNAL)
+    except (Exception, KeyboardInterrupt) as error:
+        return _ended(error, words)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from collc.terminal import progress, show_table, tell
 
 if TYPE_CHECKING:
     from collc.msccl.run import RunReport
+    from collc.report import CompileReport, ScheduleReport
 
 
 def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
@@ -23,10 +24,21 @@ def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] 
     print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
 
 
+class Unfinished(Exception):
+    """`collc compile` ended early, for the reason in `__cause__`.
+
+    report: the schedules that were built before. In text it has been shown; as JSON it waits for the reason.
+    """
+
+    def __init__(self, report: CompileReport) -> None:
+        super().__init__()
+        self.report: CompileReport = report
+
+
 def compile_command(chosen: argparse.Namespace) -> Exit:
-    """`collc compile`: build, verify, write."""
+    """`collc compile`: build, verify, write. Raises Unfinished where it ends early, with a schedule built."""
     from collc.driver import Settings, compile_file
-    from collc.report import COLUMNS
+    from collc.report import CompileReport
 
     settings = Settings(
         output=chosen.output,
@@ -44,9 +56,26 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
         prove=chosen.prove,
         certificate=chosen.certificate,
     )
-    with progress(chosen.quiet) as show:
-        report = compile_file(chosen.file, settings, show)
-    found = [*report.diagnostics, *(d for s in report.schedules for d in s.diagnostics)]
+    built: list[ScheduleReport] = []
+    try:
+        with progress(chosen.quiet) as show:
+            report = compile_file(chosen.file, settings, show, done=built.append)
+    except (Exception, KeyboardInterrupt) as error:
+        if not built:
+            raise
+        early = CompileReport(tuple(built))
+        if not chosen.json:
+            show_compiled(early, chosen)
+        raise Unfinished(early) from error
+    show_compiled(report, chosen)
+    return report.exit
+
+
+def show_compiled(report: CompileReport, chosen: argparse.Namespace) -> None:
+    """Show what came of a compilation."""
+    from collc.report import COLUMNS
+
+    found = report.told
     if chosen.json:
         _print_json(report.as_json(), found)
     elif not chosen.quiet and not chosen.print_after and report.schedules:
@@ -55,7 +84,6 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
             for note in schedule.notes:
                 print(f"{schedule.name}: {note}", file=sys.stderr)
     tell(found)
-    return report.exit
 
 
 def check_command(chosen: argparse.Namespace) -> Exit:
@@ -83,7 +111,7 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     if chosen.json:
         _print_json(verdict.as_json(), verdict.diagnostics)
     elif not verdict.refused:
-        show_table(("check", "outcome"), [*verdict.checks.items()])
+        show_table(("check", "outcome"), verdict.rows())
         if words := verdict.told():
             print(textwrap.fill(words, 80, break_long_words=False, break_on_hyphens=False))
     tell(verdict.diagnostics)
@@ -140,19 +168,23 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
+    from collc.msccl.kinds import check_program
     from collc.msccl.run import run_file
-    from collc.msccl.run_plan import is_plan, run_plan_file
+    from collc.msccl.run_plan import run_plan_file
+    from collc.named import known_collective
 
+    if chosen.collective is not None:
+        known_collective(chosen.collective, ("custom",))
     names = ("dtype", "count", "seed", "runs", "op", "collective", "root")
     settings = {name: getattr(chosen, name) for name in names}
-    if is_plan(chosen.file):
+    if check_program(chosen.file) == "mscclpp":
         reports = run_plan_file(chosen.file, threads=chosen.threads, **settings)
     else:
         reports = run_file(chosen.file, profile=chosen.profile, threads=chosen.threads, **settings)
     if chosen.json:
         _print_json({"runs": [asdict(report) | {"ok": report.ok} for report in reports]})
     else:
-        columns = ("placement", "seed", "messages", "outcome", "largest error")
+        columns = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
         show_table(columns, [_run_row(report) for report in reports])
     return Exit.DONE if all(report.ok for report in reports) else Exit.CHECK_FAILED
 
@@ -166,7 +198,8 @@ def _run_row(report: RunReport) -> tuple[str, ...]:
         first = report.wrong[0]
         outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
     placement = "in place" if report.inplace else "out of place"
-    return placement, str(report.seed), str(report.messages), outcome, f"{report.error:.1e}"
+    data = report.dtype, report.op or "-", str(report.count)
+    return placement, str(report.seed), *data, str(report.messages), outcome, f"{report.error:.1e}"
 
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:

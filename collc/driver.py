@@ -23,12 +23,13 @@ def compile_file(
     settings: Settings,
     progress: Callable[[float, str], None] = lambda _share, _words: None,
     show: Callable[[str], None] = print,
+    done: Callable[[ScheduleReport], None] = lambda _report: None,
 ) -> CompileReport:
     """Build, verify and write all schedules of a file.
 
-    progress is told the share done and a few words; show gets what `--print-after` asks for. Raises
-    SourceError where the program is wrong and UsageError where the settings are; what goes wrong
-    with one schedule is in its report.
+    progress is told the share done and a few words; show gets what `--print-after` asks for; done gets each report
+    as soon as its schedule is written, also if a later one raises. Raises SourceError where the program is wrong and
+    UsageError where the settings are; what goes wrong with one schedule is in its report.
     """
     _check(settings)
     program = load_program(path, settings.definitions, settings.only)
@@ -40,6 +41,7 @@ def compile_file(
             progress((number + share) / len(program.schedules), f"{name}: {words}")
 
         reports.append(Build(request, _own(settings, request, len(program.schedules)), told, show).report())
+        done(reports[-1])
     return CompileReport(tuple(reports), _left_out(program))
 
 

@@ -47,17 +47,26 @@ _NAMED: Final[dict[str, tuple[Callable[[int], int], Holders, Holders, bool]]] = 
 """Blocks, holders before and after, and whether chunks are reduced."""
 
 
+def known_collective(name: str, more: tuple[str, ...] = ()) -> str:
+    """The name in the standard library of a collective ("allgather", "all_gather"), or one of `more` as it stands.
+
+    Raises UsageError (U0111) where there is no such collective.
+    """
+    plain = {known.replace("_", ""): known for known in (*_NAMED, *more)}
+    kind = plain.get(name.replace("_", "").replace("-", "").lower())
+    if kind is None:
+        hint = did_you_mean(name, plain.values(), f"there are {listed(plain.values())}")
+        raise UsageError(Diagnostic("U0111", f"there is no collective named '{name}'", hint=hint))
+    return kind
+
+
 def check_named(module: Module, name: str, root: int) -> None:
     """Raise CheckFailed where a module's demand is not that of a collective over all its NPUs in order.
 
     name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may be
     cut into any number of equal chunks. Raises UsageError where there is no such collective or rank.
     """
-    plain = {known.replace("_", ""): known for known in _NAMED}
-    kind = plain.get(name.replace("_", "").lower())
-    if kind is None:
-        hint = did_you_mean(name, _NAMED, f"there are {listed(_NAMED)}")
-        raise UsageError(Diagnostic("U0111", f"there is no collective named '{name}'", hint=hint))
+    kind = known_collective(name)
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
         raise UsageError(Diagnostic("U0112", f"rank {root} is none of the {len(npus)} ranks"))

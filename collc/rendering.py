@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from collc.diagnostics import Diagnostic, Note, Span, line_starts
@@ -14,12 +16,34 @@ TAB: Final = 4
 WIDTH: Final = 160
 """Columns of a source line that are shown; of a longer one, those around the place."""
 
+_NUMBER: Final = re.compile(r"\d+")
+_MORE: Final = re.compile(r"and (\d+) more ")
+"""The note of a check that tells only its first offenders."""
+
 _RED, _YELLOW, _BLUE, _CYAN, _BOLD, _END = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1;36m", "\x1b[1m", "\x1b[0m"
 
 
 def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
     """The messages one below the other, each with its source line and the place underlined."""
     return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
+
+
+def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The messages, of warnings that are alike but for their numbers and places the first one, with how many follow."""
+    kept: dict[object, Diagnostic] = {}
+    more: dict[object, int] = {}
+    for number, diagnostic in enumerate(diagnostics):
+        alike = (diagnostic.code, _NUMBER.sub("0", diagnostic.message))
+        key: object = alike if diagnostic.warning else number
+        counted = [int(found[1]) for note in diagnostic.notes if (found := _MORE.match(note.message))]
+        if key in kept:
+            more[key] = more.get(key, 0) + 1 + sum(counted)
+        else:
+            kept[key] = diagnostic
+    return [
+        replace(first, notes=(*first.notes, Note(f"and {more[key]} more like this"))) if key in more else first
+        for key, first in kept.items()
+    ]
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:

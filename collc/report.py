@@ -134,6 +134,11 @@ class CompileReport:
         """The exit code of the first schedule that failed."""
         return next((s.exit for s in self.schedules if s.exit is not Exit.DONE), Exit.DONE)
 
+    @property
+    def told(self) -> tuple[Diagnostic, ...]:
+        """All messages."""
+        return (*self.diagnostics, *(told for schedule in self.schedules for told in schedule.diagnostics))
+
     def as_json(self) -> dict[str, object]:
         """One object, as `compile --json` prints it."""
         return {"schedules": [schedule.as_json() for schedule in self.schedules]}

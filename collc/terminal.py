@@ -25,11 +25,11 @@ def colours(stream: TextIO) -> bool:
 
 
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print messages to stderr."""
+    """Print messages to stderr, the first of warnings that are alike."""
     if diagnostics:
-        from collc.rendering import render
+        from collc.rendering import folded, render
 
-        print(render(diagnostics, colour=colours(sys.stderr)), file=sys.stderr)
+        print(render(folded(diagnostics), colour=colours(sys.stderr)), file=sys.stderr)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -94,18 +94,19 @@ def _bar(stack: contextlib.ExitStack) -> Callable[[float, str], None]:
     return lambda share, words: shown.update(task, completed=min(1.0, share), description=words)
 
 
-def internal_error(error: Exception) -> None:
-    """Say that collc itself is at fault, and where, without a traceback."""
+def internal_error(error: BaseException | None) -> Diagnostic:
+    """The message that collc itself is at fault, and where; COLLC_TRACEBACK in the environment prints its traceback."""
     import traceback
 
-    frames = traceback.extract_tb(error.__traceback__)
+    from collc.diagnostics import Diagnostic
+
+    frames = traceback.extract_tb(error.__traceback__ if error is not None else None)
     last = frames[-1] if frames else None
     where = f" ({last.filename.rsplit('/', 1)[-1]}:{last.lineno}, in {last.name})" if last else ""
     if os.environ.get("COLLC_TRACEBACK"):
         traceback.print_exception(error)
-    print(
-        f"collc: internal error: {type(error).__name__}: {error}{where}\n"
-        "This is a bug in collc, not in your program. Please report it with the program that shows it;\n"
-        "COLLC_TRACEBACK=1 prints the details to send along.",
-        file=sys.stderr,
+    hint = (
+        "this is a bug in collc, not in your program; please report it with the program that shows it "
+        "(COLLC_TRACEBACK=1 prints the details to send along)"
     )
+    return Diagnostic("U0116", f"internal error: {type(error).__name__}: {error}{where}", hint=hint)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from collc.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
+from collc.msccl.kinds import FileKind, kind_of
+from collc.named import check_named, known_collective
 from collc.reading import read_text
 from collc.report import Outcome
+from collc.requests import steps_of
 from collc.ten.module import Module
 from collc.units import format_time
+from collc.wording import listed, plural
 
 if TYPE_CHECKING:
     from collc.source.program import ScheduleRequest
 
 Profile = Literal["executor", "old"]
+
+_OTHERS: Final = ("send", "recv", "alltoallv", "custom")
+"""Names of collectives that files may have, beside those whose results are known."""
 
 _READ_TWICE: Final = 8 * 2**20
 """Bytes of an MSCCL file up to which it is told whether the other runtime would take it, too."""
@@ -26,7 +33,7 @@ _READ_TWICE: Final = 8 * 2**20
 class FileReport:
     """kind: "ten", "msccl" or "mscclpp". checks: each with its outcome. summary: what is in the file.
 
-    refused: it could not even be read.
+    skipped: why each skipped check was not made. refused: it could not even be read.
     """
 
     file: Path
@@ -35,6 +42,7 @@ class FileReport:
     summary: Mapping[str, object]
     diagnostics: tuple[Diagnostic, ...]
     refused: bool = False
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def ok(self) -> bool:
@@ -43,7 +51,14 @@ class FileReport:
 
     def told(self) -> str:
         """What is in the file, in words; "" where it could not be read or the checks are all that is known."""
-        return _in_words(self.summary) if self.kind == "msccl" and self.summary else ""
+        if not self.summary or self.kind == "mscclpp":
+            return ""
+        return _in_words(self.summary) if self.kind == "msccl" else _schedule_in_words(self.summary)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Each check with its outcome, for the table; of those that were skipped, why."""
+        why = {name: f" ({reason})" for name, reason in self.skipped.items()}
+        return [(name, f"{outcome}{why.get(name, '')}") for name, outcome in self.checks.items()]
 
     def as_json(self) -> dict[str, object]:
         """What `verify --json` prints."""
@@ -51,8 +66,26 @@ class FileReport:
             "file": str(self.file),
             "kind": self.kind,
             "checks": dict(self.checks),
+            "skipped": dict(self.skipped),
             "summary": dict(self.summary),
         }
+
+
+def _schedule_in_words(summary: Mapping[str, Any]) -> str:
+    """How large and how long a schedule is, and how good."""
+    if summary["transfers"] is None:
+        return ""
+    parts = [f"{plural(summary['npus'], 'NPU')}, {plural(summary['links'], 'link')}"]
+    parts.append(plural(summary["transfers"], "transfer"))
+    if "time_ps" in summary:
+        time, bound = summary["time_ps"], summary["bound_ps"]
+        steps = "" if summary["steps"] is None else f" ({plural(summary['steps'], 'step')})"
+        parts += [f"time {format_time(time)}{steps}", f"lower bound {format_time(bound)} ({summary['bound']})"]
+        if time:
+            parts.append(f"efficiency {100 * bound / time:.2f} %")
+    if summary["algorithm"]:
+        parts.append(f"made by {summary['algorithm']}")
+    return "; ".join(parts)
 
 
 def _in_words(summary: Mapping[str, Any]) -> str:
@@ -97,24 +130,36 @@ def verify_file(path: Path, against: Against) -> FileReport:
 
     Raises CollcError where it cannot be read or is of another kind.
     """
+    if against.collective is not None:
+        known_collective(against.collective, _OTHERS)
     kind = _kind(path)
-    if kind == "msccl":
-        return _verify_msccl(path, against)
-    if kind == "mscclpp":
-        return _verify_plan(path, against)
-    return _verify_ten(path, against)
+    if kind == "ten":
+        return _verify_ten(path, against)
+    return _with_reasons(_verify_msccl(path, against) if kind == "msccl" else _verify_plan(path, against))
 
 
-def _kind(path: Path) -> str:
+def _kind(path: Path) -> FileKind:
     try:
-        if path.is_dir():
-            return "ten folder"
-        with path.open("rb") as file:
-            head = file.read(4096).lstrip()
+        return "ten" if path.is_dir() else kind_of(path) or "ten"
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
-    return {b"<": "msccl", b"{": "mscclpp"}.get(head[:1], "ten")
+
+
+def _with_reasons(report: FileReport) -> FileReport:
+    """The report with why checks were skipped; a warning where all others passed but nobody looked at the result."""
+    failed = [name for name, outcome in report.checks.items() if outcome == "failed"]
+    skipped = [name for name, outcome in report.checks.items() if outcome == "skipped"]
+    coll, packets = report.summary.get("coll"), report.summary.get("protocol") == "LL"
+    why = f"not reached: {listed(failed)} failed" if failed else f"'{coll}' does not say what is computed"
+    hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
+    if packets and not failed:
+        why, hint = "plans of packets (protocol LL) are only read", "check the same plan with the protocol Simple"
+    warnings = report.diagnostics
+    if skipped and not failed:
+        message = f"{listed(skipped)} {'was' if len(skipped) == 1 else 'were'} not checked: {why}"
+        warnings = (*warnings, Diagnostic("C0208", message, hint=hint, warning=True))
+    return replace(report, skipped=dict.fromkeys(skipped, why), diagnostics=warnings)
 
 
 def _verify_ten(path: Path, against: Against) -> FileReport:
@@ -129,8 +174,6 @@ def _verify_ten(path: Path, against: Against) -> FileReport:
     if against.program is not None:
         module = _as_in(module, against.program, against.schedule)
     if against.collective is not None:
-        from collc.named import check_named
-
         check_named(module, against.collective, against.root or 0)
     verdict = verify_schedule(module)
     summary: dict[str, object] = {
@@ -143,20 +186,24 @@ def _verify_ten(path: Path, against: Against) -> FileReport:
         "transfers": None if module.schedule is None else len(module.schedule),
     }
     warnings: list[Diagnostic] = []
+    skipped: dict[str, str] = {}
     if module.schedule is None:
         warnings.append(Diagnostic("C0205", f"{path} has no schedule: there was nothing to check", warning=True))
+        skipped = dict.fromkeys(verdict.checks, "there is no schedule")
     elif verdict.ok:
         warnings += _measured(module, summary)
-    return FileReport(path, "ten", verdict.checks, summary, (*verdict.diagnostics, *warnings))
+    told = (*verdict.diagnostics, *warnings)
+    return FileReport(path, "ten", verdict.checks, summary, told, skipped=skipped)
 
 
 def _measured(module: Module, summary: dict[str, object]) -> list[Diagnostic]:
-    """Add time and bound to a summary; warns where the file says another bound."""
+    """Add time, steps and bound to a summary; warns where the file says another bound."""
     from collc.synthesis.bounds import lower_bound
 
     assert module.schedule is not None
     bound = lower_bound(module.network, module.demand, module.model)
-    summary["time_ps"] = module.schedule.collective_time(module.network, module.demand)
+    time = module.schedule.collective_time(module.network, module.demand)
+    summary |= {"time_ps": time, "steps": steps_of(module, time)}
     summary |= {"bound_ps": bound.time, "bound": bound.name}
     if module.bound is None or module.bound.time <= bound.time:
         return []
@@ -209,7 +256,7 @@ def _verify_msccl(path: Path, against: Against) -> FileReport:
     against, custom = _named_by(against)
     collective = against.collective if custom is None else "custom"
     verdict = check_file(path, collective=collective, root=against.root, profile=against.profile)
-    if custom is not None and verdict.summary is not None:
+    if custom is not None and verdict.summary is not None and verdict.checks["deadlock"] != "skipped":
         once = expected_of(custom.network, custom.demand)
         instances = max(1, verdict.summary.nchunksperloop // max(1, once.width))
         expected = expected_of(custom.network, custom.demand, instances)

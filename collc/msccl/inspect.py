@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 
 from collc.msccl.check.connections import connect
-from collc.msccl.check.findings import Findings, unreadable
+from collc.msccl.check.findings import Findings
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
 from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, replay, waits
 from collc.msccl.inspect_plan import PlanInspection, inspect_plan
+from collc.msccl.kinds import check_program
 from collc.msccl.picture import DRAWN_GPUS, Box, Group, draw, ranges
 
 COLORS: Final = {
@@ -111,16 +112,11 @@ class Inspection:
 
 
 def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | PlanInspection:
-    """Inspect an MSCCL file or an MSCCL++ plan, whichever it is, told by its first character.
+    """Inspect an MSCCL file or an MSCCL++ plan, whichever it is, told by how it begins.
 
-    Raises UsageError where it can't be opened, CheckFailed where it can't be read.
+    Raises UsageError where it can't be opened or is a schedule, CheckFailed where it can't be read.
     """
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(4096).lstrip()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return inspect_plan(path) if head[:1] in (b"{", b"[") else inspect_file(path, profile)
+    return inspect_plan(path) if check_program(path) == "mscclpp" else inspect_file(path, profile)
 
 
 def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:

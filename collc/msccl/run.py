@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from collc.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, ROOTED, TOTAL, Layout, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import merge_factor
@@ -30,8 +30,19 @@ from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import Task, place
-from collc.msccl.run_data import OPS, Array, check_choices, differences, expected_data, random_data, undefined_data
-from collc.msccl.run_limits import check_kind, check_size
+from collc.msccl.kinds import check_program
+from collc.msccl.run_data import (
+    OPS,
+    Array,
+    check_choices,
+    differences,
+    expected_data,
+    op_of,
+    random_data,
+    undefined_data,
+    unknown_result,
+)
+from collc.msccl.run_limits import check_size
 
 THREADS_LIMIT: Final = 512
 SHOWN: Final = 8
@@ -49,10 +60,16 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run in one placement. hung: (gpu, tb, step) that wait for ever; error: the largest relative error."""
+    """One run in one placement. hung: (gpu, tb, step) that wait for ever; error: the largest relative error.
+
+    op: of reductions, None where there are none. count: elements as NCCL counts them.
+    """
 
     inplace: bool
     seed: int
+    dtype: str
+    op: str | None
+    count: int
     messages: int
     hung: tuple[tuple[int, int, int], ...]
     wrong: tuple[Wrong, ...]
@@ -71,7 +88,7 @@ def run_file(
     count: int | None = None,
     seed: int = 0,
     runs: int = 1,
-    op: str = "sum",
+    op: str | None = None,
     collective: str | None = None,
     root: int | None = None,
     profile: Profile = "executor",
@@ -80,13 +97,17 @@ def run_file(
     """Run a file `runs` times in each placement that it claims; run k uses seed + k for data and order.
 
     count: elements as NCCL counts them (All-Gather: of one input; Reduce-Scatter: of one output; ...);
-    default: one element a chunk. threads: real threads, one a threadblock, instead of a random order.
+    default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
+    one a threadblock, instead of a random order.
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
     where the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
-    check_kind(path)
+    if check_program(path) == "mscclpp":
+        hint = "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"
+        raise UsageError(Diagnostic("X0206", f"{path} is an MSCCL++ plan, and no MSCCL XML file", hint=hint))
     program, program_waits, coll = _load(path, collective, profile)
+    op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
@@ -112,8 +133,7 @@ def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FilePro
     if findings.broken:
         raise CheckFailed(*mistakes(findings, path))
     if coll not in KNOWN:
-        text = f'the result of coll "{program.coll}" is not known'
-        raise UsageError(Diagnostic("X0202", text, hint=f"name the collective: {', '.join(KNOWN)}"))
+        raise unknown_result(collective or program.coll)
     return program, waits(program, connections), coll
 
 
@@ -318,7 +338,11 @@ class _Machine:
                     for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
                         at = int(np.argmax(bad[chunk]))
                         wrong.append(Wrong(rank, chunk, float(got[chunk, at]), float(expected[chunk, at])))
-        return RunReport(self.task.inplace, seed, self.messages, places, tuple(wrong), error)
+        used = self.op if self.task.coll in REDUCING else None
+        factor = self.program.ngpus if self.task.coll in TOTAL else 1
+        count = self.elements * self.program.nchunksperloop // factor
+        dtype = self.memory.dtype.name
+        return RunReport(self.task.inplace, seed, dtype, used, count, self.messages, places, tuple(wrong), error)
 
 
 def _output(memory: Array, where: Layout, rank: int, chunks: int) -> Array:

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.diagnostics import Diagnostic, UsageError
+from collc.msccl.check.collectives import KNOWN, canonical
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def check_choices(dtype: str, op: str) -> None:
-    """Raise UsageError (X0200) for a type or a reduction that there is not."""
-    if dtype not in DTYPES or op not in OPS:
+def check_choices(dtype: str, op: str | None) -> None:
+    """Raise UsageError (X0200) for a type or a reduction that there is not; op None: that of the file."""
+    if dtype not in DTYPES or (op is not None and op not in OPS):
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+
+
+def op_of(redop: str, path: Path) -> str:
+    """The reduction that a file says, "sum" where it says none. Raises UsageError (X0200) for one that is not run."""
+    op = redop.lower() or "sum"
+    if op not in OPS:
+        hint = f"say with --op what to reduce with: {', '.join(OPS)}"
+        raise UsageError(Diagnostic("X0200", f"{path} says redop '{redop}', which is not run", hint=hint))
+    return op
+
+
+def unknown_result(told: str) -> UsageError:
+    """The error for a file of a collective that has no name or that nobody knows."""
+    hint = f"name the collective: {', '.join(KNOWN)}"
+    if canonical(told) == "custom":
+        hint = "--collective names one; 'collc verify FILE --program FILE.coll --schedule NAME' checks what has no name"
+    return UsageError(Diagnostic("X0202", f"the result of collective '{told}' is not known", hint=hint))
 
 
 def random_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from collc.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, ROOTED, TOTAL, Layout, buffer_sizes, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, buffer_sizes, canonical
 from collc.msccl.check.findings import Findings, mistakes, unreadable
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.memory import memory_of, place, total_chunks
@@ -32,6 +32,7 @@ from collc.msccl.run_data import (
     expected_data,
     random_data,
     undefined_data,
+    unknown_result,
 )
 from collc.msccl.run_limits import check_size
 
@@ -46,16 +47,16 @@ def run_plan_file(
     count: int | None = None,
     seed: int = 0,
     runs: int = 1,
-    op: str = "sum",
+    op: str | None = None,
     collective: str | None = None,
     root: int | None = None,
     threads: bool = False,
 ) -> list[RunReport]:
     """Run a plan `runs` times, twice in a row each; run k uses seed + k for data and order.
 
-    count: elements as NCCL counts them; default: two a chunk. threads: refused, plans have no real ones. Raises
-    UsageError for an unknown dtype or op, a count that the plan can't be used for, plans of packets and collectives
-    whose result is not known; CheckFailed where the plan's structure is broken.
+    count: elements as NCCL counts them; default: two a chunk. op: plans say none; default: "sum". threads: refused,
+    plans have no real ones. Raises UsageError for an unknown dtype or op, a count that the plan can't be used for,
+    plans of packets and collectives whose result is not known; CheckFailed where the plan's structure is broken.
     """
     check_choices(dtype, op)
     if threads:
@@ -66,7 +67,7 @@ def run_plan_file(
     plan, coll = _load(path, collective)
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
-    return [_Machine(plan, coll, found, np.dtype(dtype), elements, op, seed + k).run() for k in range(runs)]
+    return [_Machine(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
 
 
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
@@ -83,8 +84,7 @@ def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
         raise UsageError(Diagnostic("X0207", text, hint="run one with the protocol Simple"))
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:
-        text = f"the result of collective '{plan.collective}' is not known"
-        raise UsageError(Diagnostic("X0202", text, hint=f"name the collective: {', '.join(KNOWN)}"))
+        raise unknown_result(collective or plan.collective)
     return plan, coll
 
 
@@ -145,7 +145,10 @@ class _Machine:
         self.generator: np.random.Generator = np.random.default_rng(seed)
         self.where: Layout = memory_of(plan, coll, root)[0]
         self.sizes: tuple[int, int] = buffer_sizes(coll, len(plan.chunks), total_chunks(plan, coll)) or (0, 0)
-        check_size(self.where.size, elements, dtype.itemsize, total_chunks(plan, coll))
+        factor = len(plan.chunks) if coll in TOTAL else 1
+        self.count: int = elements * total_chunks(plan, coll) // factor
+        slots = self.where.size + LAUNCHES * sum(map(self._inputs, ranks))
+        check_size(slots, elements, dtype.itemsize, total_chunks(plan, coll) // factor)
         self.parts: list[slice] = [slice(0, elements // 2), slice(elements // 2, elements)][elements < 2 :]
         self.memory: Array = undefined_data(self.generator, (self.where.size, elements), dtype)
         self.inputs: list[list[Array]] = [
@@ -193,7 +196,9 @@ class _Machine:
                 active, moved = self._unfinished(), False
         hung = [self.blocks[number] for number in self._unfinished()]
         places = tuple(_where(tb) for tb in hung)
-        return RunReport(self.plan.inplace, self.seed, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
+        op = self.op if self.coll in REDUCING else None
+        told = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
+        return RunReport(*told, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
 
     def _unfinished(self) -> list[int]:
         return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
@@ -293,12 +298,3 @@ class _Machine:
 def _where(tb: _Threadblock) -> tuple[int, int, int]:
     stuck = tb.ops[min(tb.at, len(tb.ops) - 1)].place
     return stuck.gpu, stuck.tb, stuck.step
-
-
-def is_plan(path: Path) -> bool:
-    """Whether a file begins as a plan does; what can't be opened at all is for its reader to tell."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(4096).lstrip()[:1] == b"{"
-    except OSError:
-        return False

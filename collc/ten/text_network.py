@@ -18,6 +18,8 @@ from collc.units import Dimension
 
 MOST_DEVICES: Final = 10_000_000
 MOST_LINKS: Final = 10_000_000
+_FEW: Final = 1000
+"""Devices that any file may have."""
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n)")
 
@@ -92,9 +94,9 @@ def read_network(cursor: Cursor) -> Network:
     unwound = cursor.accept("unwound")
     cursor.expect("{")
     cursor.expect("npus")
-    npus = cursor.integer(0, MOST_DEVICES, "number of NPUs")
+    npus = _devices(cursor, MOST_DEVICES, "NPUs")
     cursor.expect("switches")
-    count = npus + cursor.integer(0, MOST_DEVICES - npus, "number of switches")
+    count = npus + _devices(cursor, MOST_DEVICES - npus, "switches")
     families = _families(cursor, count)
     present = np.ones(count, np.bool_)
     if cursor.accept("removed"):
@@ -128,6 +130,15 @@ def read_network(cursor: Cursor) -> Network:
         link_axis=np.array(links.axis if axes else [], np.int8),
         unwound=unwound,
     )
+
+
+def _devices(cursor: Cursor, most: int, what: str) -> int:
+    """How many devices there are. Each that does something is in a link, so a short file cannot have many."""
+    span = cursor.span
+    count = cursor.integer(0, most, f"number of {what}")
+    if count > max(_FEW, len(cursor.file.text)):
+        cursor.fail("T0108", f"{count} {what} are more than the links of a file of this length can join", span)
+    return count
 
 
 def _families(cursor: Cursor, devices: int) -> tuple[DeviceFamily, ...]:

@@ -12,7 +12,7 @@ from collc.diagnostics import CheckFailed, UsageError
 from collc.msccl.check_plan import check_plan
 from collc.msccl.plan import plan_of
 from collc.msccl.run_data import DTYPES, OPS
-from collc.msccl.run_plan import is_plan, run_plan_file
+from collc.msccl.run_plan import run_plan_file
 from tests import support
 
 from . import test_check_plan as by_hand
@@ -140,9 +140,3 @@ def test_the_command_runs_plans(tmp_path, capsys):
     by_hand.ops(plan, 1).pop(0)
     assert main(["run", str(written(tmp_path, plan))]) != 0
     assert "wrong: rank" in capsys.readouterr().out
-
-
-def test_plans_are_told_by_their_first_character(tmp_path):
-    assert is_plan(written(tmp_path, by_hand.all_gather()))
-    assert not is_plan(written(tmp_path, "<algo>"))
-    assert not is_plan(tmp_path / "none.json")

@@ -38,6 +38,8 @@ MAX_FUSED: Final = 16
 MAX_DEPENDED: Final = 127
 MAX_NODES: Final = 4095
 MAX_CHILDREN: Final = 1024
+MAX_CHUNKS: Final = 2**25
+"""In the buffers of all gpus together; a limit of the check, not of the runtimes."""
 MAX_STEPS: Final = {"executor": 64, "old": 256}
 MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216}
 SHOWN: Final = 13
@@ -49,6 +51,7 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
     """All rules that can be judged without running the program; coll: the collective, by its canonical name."""
     contract = _Contract(program, connections, findings, "old" if program.old else "executor")
     contract.algo()
+    contract.sizes(coll)
     contract.buffers(coll)
     contract.threadblocks()
     contract.ends()
@@ -71,7 +74,8 @@ class _Contract:
         program = self.program
         names = NAMES[self.profile]
         if program.coll not in names:
-            self._algo("coll", f'coll "{program.coll}"', f"one of {', '.join(names)}", breaks=True)
+            rule, hint = f"one of {', '.join(names)}", self._elsewhere()
+            self._algo("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
         if not 1 <= program.nchannels <= MAX_CHANNELS:
             self._algo("nchannels", f"{program.nchannels} channels", f"1 .. {MAX_CHANNELS}")
         if program.nchunksperloop < 1:
@@ -83,6 +87,31 @@ class _Contract:
         limit = program.size_limit
         if limit is not None and limit < program.min_bytes:
             self._algo("maxBytes", "no size is in range: never chosen", "minBytes up to maxBytes")
+
+    def _elsewhere(self) -> str:
+        """What to try where only the other runtime knows the collective."""
+        if self.program.coll == "custom":
+            return (
+                "only the old runtime knows it, and the file does not say what it computes: "
+                "'collc verify FILE --profile old --program FILE.coll --schedule NAME'"
+            )
+        other = next(name for name in NAMES if name != self.profile)
+        return f"the other runtime knows it: --profile {other}" if self.program.coll in NAMES[other] else ""
+
+    def sizes(self, coll: str) -> None:
+        """Buffers so large that nobody means them, before anything of their size is made."""
+        program, total = self.program, self.program.nchunksperloop
+        declared = np.clip(program.chunks, 0, None)
+        rule = f"at most {MAX_CHUNKS} to be checked"
+        if int(declared.sum()) > MAX_CHUNKS:
+            gpu, buffer = divmod(int(np.argmax(declared)), declared.shape[1])
+            place = program.gpu_place(gpu, f"{BUFFERS[buffer]}_chunks")
+            self._add("X0116", f"{int(declared.sum())} chunks in all buffers", place, rule, breaks=True)
+        sizes = buffer_sizes(coll, program.ngpus, max(1, total)) or (total, 0)
+        real = total * program.ngpus * 2 if coll in ("gather", "scatter") else sum(sizes) * program.ngpus
+        if real > MAX_CHUNKS:
+            text = f"nchunksperloop is {total}: {real} chunks in the buffers of {program.ngpus} ranks"
+            self._algo("nchunksperloop", text, rule, breaks=True)
 
     def buffers(self, coll: str) -> None:
         """Sizes that the gpus name, against those that the collective gives at run time."""
@@ -314,9 +343,9 @@ class _Contract:
             hint = "fewer chunks or instances, or counts above 1"
             self._add("X0117", text, program.gpu_place(int(gpu)), f"at most {MAX_NODES}", hint=hint)
 
-    def _algo(self, attribute: str, text: str, rule: str, *, breaks: bool = False) -> None:
+    def _algo(self, attribute: str, text: str, rule: str, *, breaks: bool = False, hint: str = "") -> None:
         where = self.program.algo_place
-        self._add("X0110", text, Place(where.line, where.column, attribute=attribute), rule, breaks=breaks)
+        self._add("X0110", text, Place(where.line, where.column, attribute=attribute), rule, breaks=breaks, hint=hint)
 
     def _tbs(self, mask: Mask, code: str, attribute: str, text: str | Callable[[int], str], rule: str) -> None:
         for row in np.flatnonzero(mask).tolist()[:SHOWN]:

@@ -95,7 +95,10 @@ class Steps:
 
 @dataclass(frozen=True, eq=False)
 class FileProgram:
-    """A whole file. chunks: int64[gpus, 3], i_chunks, o_chunks, s_chunks. lines, columns: of the gpu elements."""
+    """A whole file. chunks: int64[gpus, 3], i_chunks, o_chunks, s_chunks. lines, columns: of the gpu elements.
+
+    redop: of reductions, as the file says it; "" where it does not.
+    """
 
     name: str
     coll: str
@@ -114,6 +117,7 @@ class FileProgram:
     tbs: Threadblocks
     steps: Steps
     old: bool
+    redop: str = ""
 
     @cached_property
     def position(self) -> NDArray[np.int64]:

@@ -97,7 +97,7 @@ class Reader:
             last = self.open[-1]
             self._wrong("X0104", f"<{last.name}> is never closed", Place(last.line, last.column), breaks=True)
         elif not self.rows.algo_place.line:
-            self._wrong("X0104", "the file holds no <algo>", Place(), breaks=True)
+            self._wrong("X0104", "the file holds no <algo>", Place(1, 1), breaks=True)
         if self.findings.broken:
             return None
         return self._program()
@@ -290,6 +290,7 @@ class Reader:
             tbs=Threadblocks(first=new_first, **tbs),
             steps=Steps(**steps),
             old=self.old,
+            redop=rows.algo.get("redop", ""),
         )
 
     def _contiguous_gpus(self, ids: list[int], ngpus: int) -> bool:

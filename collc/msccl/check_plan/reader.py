@@ -7,6 +7,7 @@ the handlers of operations do with them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -58,10 +59,11 @@ class _Reader:
                 raise Mistake("X0402", f"the gpu at position {rank} has another id", Place(gpu=rank), f"id {rank}")
         inplace = root.get("inplace")
         if not isinstance(inplace, bool):
-            raise Mistake("X0402", "inplace is missing or no boolean", nowhere, "true or false")
+            at = Place(attribute="inplace")
+            raise Mistake("X0402", "inplace is missing or no boolean", at, "true or false")
         protocol = _text(root, "protocol", nowhere)
         if protocol not in ("Simple", "LL"):
-            raise Mistake("X0402", f'protocol "{protocol}"', nowhere, "Simple or LL")
+            raise Mistake("X0402", f'protocol "{protocol}"', Place(attribute="protocol"), "Simple or LL")
         plan = Plan(_text(root, "name", nowhere), _text(root, "collective", nowhere), protocol, inplace, [], [], [], [])
         if root.get("max_message_size") is not None:
             plan.largest = _int(root, "max_message_size", nowhere, 2**64)
@@ -275,7 +277,7 @@ def _object(value: object, what: str, place: Place) -> Object:
 def _list(item: Object, name: str, place: Place) -> list[Any]:
     value = item.get(name)
     if not isinstance(value, list):
-        raise Mistake("X0402", f"{name} is missing or no list", place)
+        raise Mistake("X0402", f"{name} is missing or no list", replace(place, attribute=name))
     return cast("list[Any]", value)
 
 
@@ -290,21 +292,22 @@ def _is_number(value: object) -> bool:
 def _int(item: Object, name: str, place: Place, limit: int = 2**32) -> int:
     value = item.get(name)
     if not _is_number(value) or not 0 <= (number := cast("int", value)) < limit:
-        raise Mistake("X0402", f"{name} is missing or no number of {limit.bit_length() - 1} bits", place)
+        text = f"{name} is missing or no number of {limit.bit_length() - 1} bits"
+        raise Mistake("X0402", text, replace(place, attribute=name))
     return number
 
 
 def _text(item: Object, name: str, place: Place) -> str:
     value = item.get(name)
     if not isinstance(value, str) or not value.isprintable():
-        raise Mistake("X0402", f"{name} is missing or no printable text", place)
+        raise Mistake("X0402", f"{name} is missing or no printable text", replace(place, attribute=name))
     return value
 
 
 def _channel_type(item: Object, name: str, place: Place) -> str:
     kind = _text(item, name, place)
     if kind not in CHANNEL_TYPES:
-        raise Mistake("X0402", f'{name} "{kind}"', place, "memory or port")
+        raise Mistake("X0402", f'{name} "{kind}"', replace(place, attribute=name), "memory or port")
     return kind
 
 

@@ -14,6 +14,19 @@ MAX_BYTES: Final = 2**28
 """Of a file: more would take gigabytes of memory."""
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_START: Final = Place(1, 1)
+_WORDS: Final = {
+    "Expecting value": "a value is expected",
+    "Expecting property name": "a name in double quotes is expected",
+    "Expecting ':'": "':' is expected",
+    "Expecting ','": "',' or the end of the list or object is expected",
+    "Illegal trailing comma": "a value is expected after ','",
+    "Extra data": "the plan has ended before",
+    "Unterminated string": "this text in quotes does not end on its line",
+    "Invalid control character": "a control character cannot stand in a text",
+    "Invalid \\": "JSON does not know this escape",
+}
+"""What the reader of JSON says, in our words."""
 
 
 class Mistake(Exception):
@@ -31,7 +44,7 @@ def json_of(path: Path, findings: Findings) -> object:
     """
     size = path.stat().st_size
     if size > MAX_BYTES:
-        raise Mistake("X0401", f"the file has {size} bytes", Place(), f"at most {MAX_BYTES}")
+        raise Mistake("X0401", f"the file has {size} bytes", _START, f"at most {MAX_BYTES}")
     twice: dict[str, None] = {}
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -42,23 +55,38 @@ def json_of(path: Path, findings: Findings) -> object:
         return values
 
     def constant(name: str) -> object:
-        raise ValueError(f"{name} is no number")
+        raise Mistake("X0401", f"no JSON: {name} is no number", _START)
 
     try:
         text = path.read_bytes().decode("utf-8-sig")
         value: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
-        raise Mistake("X0401", f"no JSON: {error.msg}", Place(error.lineno, error.colno)) from error
-    except (ValueError, RecursionError) as error:
-        raise Mistake("X0401", f"no JSON: {error}", Place()) from error
+        raise Mistake("X0401", f"no JSON: {_in_words(error)}", Place(error.lineno, error.colno)) from error
+    except UnicodeDecodeError as error:
+        raise Mistake("X0401", f"no JSON: byte {error.start} is no UTF-8", _START) from error
+    except ValueError as error:
+        raise Mistake("X0401", "no plan: a number has thousands of digits", _START) from error
+    except RecursionError as error:
+        raise Mistake("X0401", "no plan: lists and objects are nested hundreds deep", _START) from error
     for name in twice:
         findings.add(Finding("contract", "X0402", f"an object has {name[:40]!a} twice: the first is ignored", Place()))
     return value
 
 
+def _in_words(error: json.JSONDecodeError) -> str:
+    """What is wrong at the error's place."""
+    if error.pos >= len(error.doc.rstrip()):
+        return "the file ends before all that was begun is closed" if error.doc.strip() else "the file is empty"
+    found = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
+    return found or "this cannot stand here"
+
+
 def locate(findings: Findings, path: Path) -> None:
-    """Give the findings their line and column, from the numbers of gpu, threadblock and operation."""
-    if not any(_named(finding.place) for finding in findings.kept):
+    """Give the findings their line and column, from the numbers of gpu, threadblock and operation and the attribute.
+
+    What is about the whole plan stands where it begins.
+    """
+    if all(finding.place.line for finding in findings.kept):
         return
     try:
         finder = _Finder(path.read_bytes().decode("utf-8-sig"))
@@ -74,10 +102,6 @@ def locate(findings: Findings, path: Path) -> None:
     ]
 
 
-def _named(place: Place) -> bool:
-    return place.gpu >= 0 and not place.line
-
-
 class _Finder:
     """Finds gpus, threadblocks and operations in a text that is known to be JSON."""
 
@@ -88,7 +112,7 @@ class _Finder:
 
     def placed(self, place: Place) -> Place:
         """The place with line and column of the innermost part that the text has."""
-        if not _named(place):
+        if place.line:
             return place
         at = self._skip(0)
         for name, number in (("gpus", place.gpu), ("threadblocks", place.tb), ("ops", place.step)):
@@ -96,6 +120,8 @@ class _Finder:
             if inner < 0:
                 break
             at = inner
+        named = self._inside(at, place.attribute) if place.attribute else -1
+        at = max(at, named)
         begin = self._text.rfind("\n", 0, at) + 1
         return replace(place, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
 

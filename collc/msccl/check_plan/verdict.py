@@ -83,6 +83,7 @@ def check_plan(
         raise unreadable(path, error) from error
     if plan is not None:
         coll = canonical(collective or plan.collective)
+        _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
         task = _Task(plan, coll, root, expected)
         found = _interpret(task, findings, ran) if plan.protocol == "Simple" and _checkable(task, findings) else -1
@@ -136,8 +137,18 @@ def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
     return best[0]
 
 
+def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
+    """A caller picks a plan for the collective that it names, so it must do that one."""
+    told = canonical(plan.collective)
+    if told in KNOWN and coll in KNOWN and told != coll:
+        text = f'collective is "{plan.collective}": a caller picks the plan for that'
+        findings.add(Finding("contract", "X0416", text, Place(attribute="collective"), coll), breaks=True)
+
+
 def _checkable(task: _Task, findings: Findings) -> bool:
-    """Whether the plan has the collective's ranks, and buffers small enough to be checked."""
+    """Whether it is the collective's plan, with all its ranks, and buffers small enough to be checked."""
+    if findings.broken:
+        return False
     ranks = len(task.plan.chunks)
     last = max((rank for rank, _ in task.expected.outputs), default=-1) if task.expected is not None else -1
     if last >= ranks:

@@ -1,0 +1,51 @@
+"""Which kind of file a file is: told by what it begins with, and where that says nothing, by its suffix."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+from collc.diagnostics import Diagnostic, UsageError
+
+FileKind = Literal["msccl", "mscclpp", "ten"]
+
+_BY_SUFFIX: Final[dict[str, FileKind]] = {
+    ".xml": "msccl",
+    ".msccl": "msccl",
+    ".json": "mscclpp",
+    ".mscclpp": "mscclpp",
+    ".ten": "ten",
+}
+_BEGINNINGS: Final[tuple[tuple[re.Pattern[bytes], FileKind], ...]] = (
+    (re.compile(rb"\s*<"), "msccl"),
+    (re.compile(rb"\s*[{\[]"), "mscclpp"),
+    (re.compile(rb"(\s|#[^\n]*\n)*ten\b"), "ten"),
+)
+
+
+def kind_of(path: Path) -> FileKind | None:
+    """The kind of a file; None where neither its beginning nor its suffix says. Raises OSError if it can't be read."""
+    with path.open("rb") as stream:
+        head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
+    for pattern, kind in _BEGINNINGS:
+        if pattern.match(head):
+            return kind
+    return _BY_SUFFIX.get(path.suffix.lower())
+
+
+def check_program(path: Path) -> FileKind | None:
+    """The kind of a file that a runtime is to load; None where it can't be opened, which its reader tells.
+
+    Raises UsageError (X0206) for a schedule.
+    """
+    try:
+        kind = kind_of(path)
+    except OSError:
+        return None
+    if kind == "ten":
+        message = f"{path} is a schedule, not a program for a runtime"
+        hint = "write it as a program with 'emit msccl'; 'collc verify' checks it as it is"
+        raise UsageError(Diagnostic("X0206", message, hint=hint))
+    return kind
