@@ -278,6 +278,8 @@ class Build:
 
     def _prove(self, module: Module) -> None:
         """What was asked of Z3."""
-        proofs = prove(module, {check.name: check.span for check in self.request.checks}, self.settings, self.progress)
+        wanted = {check.name: check.span for check in self.request.checks}
+        congested = self._known.checks.get("congestion_free") == "failed"
+        proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
         self._known = replace(self._known, optimal=proofs.optimal)
         self._note(proofs.checks, proofs.diagnostics, proofs.notes)

@@ -16,6 +16,8 @@ from collc.units import format_time
 PROOF_SECONDS = 60.0
 """How long Z3 may take for a proof where no time limit is given."""
 
+_CONGESTED = "two chunks are on one link at once, so that the schedule takes longer than its time says"
+
 Progress = Callable[[float, str], None]
 
 
@@ -34,47 +36,67 @@ class Proofs:
     optimal: Optimal | None = None
 
 
-def prove(module: Module, wanted: Mapping[str, Span | None], settings: Settings, progress: Progress) -> Proofs:
+def prove(
+    module: Module,
+    wanted: Mapping[str, Span | None],
+    settings: Settings,
+    progress: Progress,
+    *,
+    congested: bool = False,
+) -> Proofs:
     """Ask Z3 for what `verify` wants ("optimal", "proved", with their places) and for what `--prove` adds.
 
     `--prove` wants the properties proved; whether the schedule is optimal it only tells. A shorter schedule is written
     to the output folder as NAME.shorter.ten, once it is verified. The certificate is written also where a proof fails.
+    congested: two chunks are on a link at once, which the program allows: such a schedule is not as long as it says.
     """
     timeout = settings.time_limit or PROOF_SECONDS
     answers: list[Proofs] = []
     if "optimal" in wanted or settings.prove:
-        answers.append(_optimality(module, wanted, settings, timeout, progress))
+        answers.append(_optimality(module, wanted, settings, timeout, progress, congested))
     if "proved" in wanted or settings.prove:
         answers.append(_properties(module, wanted.get("proved"), timeout, progress))
     certificates = tuple(text for answer in answers for text in answer.certificates)
     return Proofs(
         {name: outcome for answer in answers for name, outcome in answer.checks.items()},
-        (*(told for answer in answers for told in answer.diagnostics), *_certified(settings.certificate, certificates)),
+        (*(told for answer in answers for told in answer.diagnostics), *_certified(settings, wanted, certificates)),
         tuple(note for answer in answers for note in answer.notes),
         certificates,
         next((answer.optimal for answer in answers if answer.optimal is not None), None),
     )
 
 
-def _certified(path: Path | None, certificates: tuple[str, ...]) -> list[Diagnostic]:
+def _certified(
+    settings: Settings, wanted: Mapping[str, Span | None], certificates: tuple[str, ...]
+) -> list[Diagnostic]:
     """Write the certificate, or say why there is none."""
+    path = settings.certificate
     if path is None:
         return []
     if certificates:
         write_file(path, "(reset)\n".join(certificates))
         return []
     message = f"{path} was not written: nothing had to be asked of Z3"
-    hint = "add --prove, or 'verify optimal' where no bound is met"
+    hint = "ask for a proof: --prove, 'verify optimal' or 'verify proved'"
+    if settings.prove or "proved" in wanted:
+        hint = "a note or message says what keeps Z3 from being asked"
+    elif "optimal" in wanted:
+        hint = "what meets its bound is optimal without Z3; 'verify proved' asks it for the properties"
     return [Diagnostic("C0207", message, hint=hint, warning=True)]
 
 
 def _optimality(
-    module: Module, wanted: Mapping[str, Span | None], settings: Settings, timeout: float, progress: Progress
+    module: Module,
+    wanted: Mapping[str, Span | None],
+    settings: Settings,
+    timeout: float,
+    progress: Progress,
+    congested: bool,
 ) -> Proofs:
     """Whether no schedule is shorter: a lower bound is met, or Z3 shows it. timeout: seconds."""
-    from collc.verification.optimal import prove_optimal
+    from collc.verification.optimal import Optimality, prove_optimal
 
-    found = prove_optimal(module, timeout, progress)
+    found = prove_optimal(module, timeout, progress) if not congested else Optimality("undecided", _CONGESTED)
     certificates = tuple(map(str, found.certificates))
     asked = "optimal" in wanted
     outcome: Outcome = "ok" if found.answer == "proved" else "failed"
@@ -95,7 +117,11 @@ def _optimality(
     if not asked:
         return Proofs(checks, (), (f"optimal: not decided: {found.reason}",), certificates, told)
     message = "it is not decided whether the schedule is optimal"
-    hint = "give the proof more time with --time-limit, or ask for 'verify time <= 1.05 * bound'"
+    hint = "ask for what can be measured: 'verify time <= 1.05 * bound'"
+    if found.timed_out:
+        hint = "give the proof more time with --time-limit, or " + hint
+    elif congested:
+        hint = "leave out 'allow congestion', so that a schedule without it is sought"
     return Proofs(checks, (Diagnostic("C0103", message, span, (Note(found.reason),), hint),), (), certificates, told)
 
 
@@ -128,6 +154,10 @@ def _properties(module: Module, span: Span | None, timeout: float, progress: Pro
     if not open_:
         return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(found.outcomes),), certificates)
     notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in open_)
-    hint = "proofs are for small schedules; give them more time with --time-limit"
+    hint = "proofs are for small schedules: take fewer NPUs or chunks"
+    if found.timed_out:
+        hint += ", or give them more time with --time-limit"
+    elif found.answer == "refuted":
+        hint = "it does not hold: see the other messages"
     told = Diagnostic("C0105", f"Z3 does not prove {', '.join(open_)}", span, notes, hint)
     return Proofs({"proved": "failed"}, (told,), (), certificates)

@@ -55,6 +55,13 @@ def steps_of(module: Module, time: int) -> int | None:
     return time // step if step and time % step == 0 else None
 
 
+def _least(request: CheckRequest, measured: Measured) -> Fraction:
+    """What no schedule can undercut: the bound, in steps where these are limited."""
+    if request.name == "steps":
+        return Fraction(-(-measured.bound * (measured.steps or 0) // max(1, measured.time)))
+    return Fraction(measured.bound)
+
+
 def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Diagnostic | None]:
     """Whether `time <= ...` or `steps <= ...` holds; if not, why."""
     if request.name == "steps":
@@ -75,4 +82,9 @@ def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Dia
         told += f" ({decimal(request.limit)} x the bound of {format_time(measured.bound)})"
     note = Note(f"no schedule can take less than {format_time(measured.bound)} ({measured.bound_name})")
     hint = "try more trials or another algorithm, or relax the limit"
+    least = _least(request, measured)
+    if request.operator in (">", ">=", "!="):
+        hint = "relax the limit"
+    elif least > limit or (least == limit and request.operator == "<"):
+        hint = "no schedule can keep to it: give more time or steps, less data, or faster links"
     return "failed", Diagnostic("C0102", f"{what} is not as asked: {told}", request.span, (note,), hint)

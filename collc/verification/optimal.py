@@ -24,6 +24,7 @@ class Optimality:
 
     reason: in words. steps: of the schedule, None where there are none. shorter: with "refuted", the module with the
     shortest verified schedule that was found; least: and whether it is proved that none is shorter still.
+    timed_out: with "undecided", whether more time could help.
     certificates: what the solver was asked, in order; () where no solver was needed.
     """
 
@@ -32,6 +33,7 @@ class Optimality:
     steps: int | None = None
     shorter: Module | None = None
     least: bool = False
+    timed_out: bool = False
     certificates: tuple[Certificate, ...] = ()
     seconds: float = 0.0
 
@@ -89,7 +91,7 @@ def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | No
 def prove_optimal(
     module: Module, timeout: float = 60.0, progress: Progress = lambda _share, _words: None, use_bound: bool = True
 ) -> Optimality:
-    """Prove that no schedule of the module's demand is shorter than its own, or find the shortest that is.
+    """Prove that no schedule of the module's demand is shorter than its own, which must be right, or find the shortest.
 
     use_bound: a module whose time equals its lower bound is optimal without asking the solver.
     timeout: seconds for the solver. progress: see synthesis.task.Effort.
@@ -131,7 +133,8 @@ def _shortened(search: _Search, time: int, bound: int) -> Optimality:
             break
         best, taken = found, found.schedule.collective_time(found.network, found.demand)
     if best is None:
-        return Optimality("undecided", why, steps)
+        timed_out = bool(search.certificates) and search.certificates[-1].answer == "unknown"
+        return Optimality("undecided", why, steps, timed_out=timed_out)
     said = f"there is a schedule {_of(problem, taken) if problem.step else 'of ' + format_time(taken)}"
     said += f", and it is not known whether one is shorter: {why}" if why else ", and none is shorter"
     return Optimality("refuted", said, steps, best, not why)

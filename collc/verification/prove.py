@@ -12,7 +12,7 @@ from typing import Final, Literal
 from collc.ten.module import Module
 from collc.verification.properties.formulas import PROPERTIES
 from collc.verification.properties.world import World
-from collc.verification.smt import Certificate, Script, Unclear, solve
+from collc.verification.smt import Certificate, Interrupted, Script, Unclear, solve
 
 MOST_TRANSFERS: Final = 20_000
 Outcome = Literal["proved", "refuted", "undecided"]
@@ -29,6 +29,11 @@ class Proof:
     outcomes: dict[str, Outcome]
     reasons: dict[str, str]
     certificates: dict[str, Certificate]
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the solver ran out of time."""
+        return any(certificate.answer == "unknown" for certificate in self.certificates.values())
 
     @property
     def answer(self) -> Outcome:
@@ -55,6 +60,11 @@ def prove_properties(
         told(0.0)
         try:
             certificate = _prove(module, name, timeout, told)
+        except Interrupted as why:
+            left = list(PROPERTIES)[number:]
+            outcomes |= dict.fromkeys(left, "undecided")
+            reasons |= dict.fromkeys(left, str(why))
+            break
         except Unclear as why:
             outcomes[name], reasons[name] = "undecided", str(why)
             continue

@@ -36,6 +36,13 @@ class Unclear(Exception):
     """There is nothing that Z3 could be asked; the reason in words."""
 
 
+class Interrupted(Unclear):
+    """Ctrl-C while Z3 was at work."""
+
+    def __init__(self) -> None:
+        super().__init__("the proof was interrupted by Ctrl-C")
+
+
 class Script:
     """An SMT-LIB text under construction; what is added raises Unclear where it would be too large."""
 
@@ -126,7 +133,7 @@ def solve(
     """Ask Z3, for at most `timeout` seconds; the Boolean constants that are true in its model.
 
     finite: the text has only Booleans, and goes to the SAT solver. progress: is told which share of the time is over,
-    now and then.
+    now and then. Raises Interrupted at Ctrl-C, which Z3 catches itself.
     """
     z3: Any = import_module("z3")
     began = monotonic()
@@ -137,6 +144,8 @@ def solve(
         progress(1 - left / timeout)
         solver.set("timeout", max(1, int(min(left, share) * 1000)))
         said = str(solver.check())
+        if said == "unknown" and "interrupt" in str(solver.reason_unknown()):
+            raise Interrupted
         share *= 2
     answer: Answer = "sat" if said == "sat" else "unsat" if said == "unsat" else "unknown"
     true: frozenset[str] = frozenset()

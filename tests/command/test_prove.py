@@ -167,3 +167,95 @@ def test_undecided_is_told_and_no_failure_of_prove(
     assert "optimal: not decided: the question would be larger than 30 MB" in report["notes"]
     code, _, told = compiled(capsys, SLOW % "verify optimal")
     assert (code, "error[C0103]" in told) == (4, True)
+
+
+# Hints
+
+
+CONGESTED = (
+    HEAD
+    + "import std.algorithms\n"
+    + "schedule s on loop { run all_gather(loop.npus, size: 4MiB) using direct allow congestion %s emit ten }"
+)
+
+
+@pytest.mark.parametrize("words", [[], ["--prove"]])
+def test_what_congests_is_never_proved_optimal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, report, told = compiled(capsys, CONGESTED % "verify optimal", *words)
+    assert (code, report["checks"]["congestion_free"], report["checks"]["optimal"]) == (4, "failed", "failed")
+    assert report["optimal"]["answer"] == "undecided"
+    assert "two chunks are on one link at once" in told
+    assert "help: leave out 'allow congestion'" in told
+    code, report, _ = compiled(capsys, CONGESTED % "")
+    assert (code, report["checks"]["congestion_free"]) == (0, "failed")
+
+
+def hint_of(told: str, code: str) -> str:
+    """The hint of the first message with that code."""
+    after = told[told.index(f"[{code}]") :].split("\n\n", maxsplit=1)[0]
+    return next(line.removeprefix("help: ") for line in after.splitlines() if line.startswith("help: "))
+
+
+@pytest.mark.parametrize(
+    ("limit", "possible"),
+    [
+        ("steps <= 1", False),
+        ("steps <= 2", True),
+        ("steps < 2", False),
+        ("steps == 1", False),
+        ("steps == 2", True),
+        ("time <= 0.5 * bound", False),
+        ("time < bound", False),
+        ("time <= bound", True),
+        ("time <= 40us", False),
+        ("time <= 41us", True),
+        ("time >= 1s", None),
+    ],
+)
+def test_a_limit_below_the_bound_is_told_to_be_impossible(
+    capsys: pytest.CaptureFixture[str], limit: str, possible: bool | None
+) -> None:
+    code, _, told = compiled(capsys, SLOW % f"verify {limit}")
+    hint = hint_of(told, "C0102")
+    assert code == 4
+    assert ("no schedule can keep to it" in hint) is (possible is False)
+    assert ("more trials" in hint) is (possible is True)
+
+
+def test_more_time_is_advised_only_where_time_was_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collc.verification import optimal, prove, smt
+
+    def short(text: str, *_more: object) -> tuple[smt.Certificate, frozenset[str]]:
+        return smt.Certificate(text, "unknown", "Z3"), frozenset()
+
+    monkeypatch.setattr(prove, "solve", short)
+    monkeypatch.setattr(optimal, "solve", short)
+    _, _, told = compiled(capsys, SLOW % "verify optimal, proved")
+    assert "--time-limit" in hint_of(told, "C0103")
+    told = told[told.index("[C0103]") :]
+    _, _, told = compiled(capsys, SLOW % "verify proved")
+    assert "--time-limit" in hint_of(told, "C0105")
+    monkeypatch.setattr(prove, "MOST_TRANSFERS", 1)
+    monkeypatch.setattr("collc.verification.question.encoding.MOST_BYTES", 1, raising=False)
+    _, _, told = compiled(capsys, SLOW % "verify proved")
+    assert "--time-limit" not in hint_of(told, "C0105")
+    assert "fewer NPUs" in hint_of(told, "C0105")
+
+    def too_large(*_given: object) -> None:
+        raise smt.Unclear("the question would be larger than 30 MB")
+
+    monkeypatch.setattr(optimal, "Encoding", too_large)
+    _, _, told = compiled(capsys, SLOW % "verify optimal")
+    assert "--time-limit" not in hint_of(told, "C0103")
+
+
+@pytest.mark.parametrize(
+    ("asked", "advised"), [("", "ask for a proof: --prove"), ("verify optimal", "optimal without Z3")]
+)
+def test_no_certificate_and_why(capsys: pytest.CaptureFixture[str], asked: str, advised: str) -> None:
+    text = HEAD + f"schedule s on loop {{ run all_gather(loop.npus, size: 4MiB) {asked} }}"
+    code, _, told = compiled(capsys, text, "--certificate", "c.smt2")
+    assert (code, Path("c.smt2").exists()) == (0, False)
+    assert advised in hint_of(told, "C0207")
