@@ -35,8 +35,9 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
             Diagnostic(
                 "S0303",
                 f"{task.network.name} or its demand is not symmetric",
-                hint="'synthesize auto' takes another way; symmetric serves one All-Gather or All-to-All over a whole "
-                "ring, torus, hypercube, fully connected network or unwound switch, or a product of them",
+                hint="'synthesize auto' takes another way; symmetric serves one All-Gather, Reduce-Scatter, "
+                "All-Reduce or All-to-All over a whole ring, torus, hypercube, fully connected network or unwound "
+                "switch, or a product of them",
             )
         )
     size = standard.size // (group.count * standard.chunks)
