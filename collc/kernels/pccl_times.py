@@ -171,7 +171,9 @@ def _start(
     low, high, least, tail = tree[u, UNTIL], start + (0 if net.inverted else length[link]), length[link], 0
     if tree[u, HAS] != k:
         came = tree[u, VIA]
-        low = _last_free(work, came, tree[u, START], start - total[came], length[came]) + total[came]
+        low = tree[u, START] + total[came]
+        if net.tails[came] < net.npus:
+            low = _last_free(work, came, tree[u, START], start - total[came], length[came]) + total[came]
         if net.inverted:
             low, high, least, tail = low - length[came], start, length[came], length[came]
     if low >= high:
@@ -216,13 +218,12 @@ def _search(
             if there >= (FAR if roam else here) or tree[v, HAS] == k:
                 continue
             earliest = max(time, tree[v, BEFORE] - total[link]) if tree[v, AHEAD] == number else time
+            if v >= net.npus and tree[v, STAYED] == k and not net.keeps[v - net.npus]:
+                earliest = max(earliest, tree[v, LAST] - total[link])
             start, until = _start(k, u, link, earliest, length, total, net, work, tree, departures)
             if until >= 0:
                 refused = min(refused, until)
                 continue
-            other = v >= net.npus and tree[v, STAYED] == k and not net.keeps[v - net.npus]
-            if other and start + total[link] < tree[v, LAST]:
-                start = _next_free(work, link, tree[v, LAST] - total[link], length[link])
             arrival = start + total[link]
             if tree[v, REACHED] == mark and arrival >= tree[v, FOUND]:
                 continue
@@ -244,7 +245,7 @@ def _path(k: int, target: int, length: Times, total: Times, net: Net, work: Work
     start = tree[target, START]
     while tree[v, HAS] != k:
         link = tree[v, VIA]
-        if v >= net.npus and work.size[v - net.npus] >= 0:
+        if v >= net.npus and work.size[v - net.npus] >= 0 and net.tails[link] < net.npus:
             tree[v, START] = _last_free(work, link, tree[v, START], start - total[link], length[link])
         start = tree[v, START]
         links.append(link)

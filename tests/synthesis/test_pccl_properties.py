@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from fractions import Fraction
 
@@ -45,6 +46,25 @@ def networks(draw: st.DrawFn) -> Network:
     if failed is not None and all(failed not in link[:2] for link in kept):
         present[failed] = False
     return replace(found, multicast=multicast, reduces=multicast & draw(st.booleans()), present=present)
+
+
+def chained(chance: random.Random) -> Network:
+    """NPUs on a line of switches, most of them with few places: chunks go from one full switch to the next."""
+    n, switches = chance.randint(2, 6), chance.randint(1, 4)
+
+    def kind() -> LinkKind:
+        return LinkKind(chance.choice([0, 0, 10**6, 3 * 10**6]), Fraction(10**9, chance.choice([1, 2, 3, 5])))
+
+    links = []
+    for npu in range(n):
+        for switch in chance.sample(range(switches), chance.randint(1, min(2, switches))):
+            links += [(npu, n + switch, kind()), (n + switch, npu, kind())]
+    for a in range(n, n + switches - 1):
+        links += [(a, a + 1, kind()), (a + 1, a, kind())]
+        links += [(a, a + 1, kind())] * (chance.random() < 0.3)
+    found = network(n, links, switches, [chance.choice([-1, 1, 1, 2, 3]) for _ in range(switches)])
+    multicast, reduces = (np.array([chance.random() < 0.4 for _ in range(switches)]) for _ in range(2))
+    return replace(found, multicast=multicast, reduces=reduces)
 
 
 @st.composite
@@ -97,6 +117,29 @@ def test_right_and_never_below_the_bound(data: st.DataObject):
     assert verify_schedule(built).ok
     assert built.schedule is not None
     assert built.schedule.collective_time(net, demand) >= lower_bound(net, demand, model).time
+
+
+def everyone_to_some(net: Network, chance: random.Random) -> Demand:
+    """A few chunks of all holders, copied or added up, to one NPU or several."""
+    npus = net.npus.tolist()
+    rows = [
+        (chance.choice([1000, 3000]), [holder], chance.sample(npus, chance.randint(1, len(npus))), Op.COPY)
+        for holder in npus
+    ]
+    rows += [(1000, npus, [chance.choice(npus)], Op.SUM)] * chance.randint(0, 2)
+    return demand_of(rows, group=npus)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_switches_in_a_line_never_overflow(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_compiled", lambda plain, kernel: compiled)
+    for seed in range(250):
+        chance = random.Random(seed)
+        net = chained(chance)
+        demand = everyone_to_some(net, chance)
+        whole = Module("line", net, demand, chance.choice(list(LinkModel)), relays=chance.random() < 0.3)
+        verdict = verify_schedule(join(solve(whole, lambda task: pccl(task, Effort()))))
+        assert verdict.ok, (seed, verdict.diagnostics)
 
 
 @given(st.data())

@@ -9,7 +9,6 @@ the same steps and give the same result.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.busy import Buffer, Busy
+from collc.synthesis.pccl.reserved import reserved
 from collc.synthesis.pccl.rows import Rows
 from collc.synthesis.routing import FAR
 from collc.ten.schedule import Transfers
@@ -52,7 +52,7 @@ class TimesProblem:
         columns = sorted(to)
         number = np.zeros(clock.busy.shape[1], np.int32)
         number[columns] = np.arange(len(columns))
-        taken, held = _reserved(conditions)
+        taken, held = reserved(conditions)
         return TimesProblem(
             conditions,
             number[conditions.column],
@@ -62,37 +62,6 @@ class TimesProblem:
             taken,
             held,
         )
-
-
-def _reserved(conditions: Conditions) -> tuple[Times, Times]:
-    """Links and places of what is planned already; each departure of a chunk is for its last arrival."""
-    reserved, network = conditions.task.reserved, conditions.task.network
-    if reserved is None or not len(reserved):
-        return np.empty((0, 3), np.int64), np.empty((0, 3), np.int64)
-    frees = reserved.start + conditions.clock.busy_of(reserved)
-    arrivals = reserved.start + conditions.clock.total_of(reserved)
-    taken = np.stack([reserved.link.astype(np.int64), reserved.start, frees], axis=1)
-    limited = np.zeros(network.device_count, np.bool_)
-    limited[network.npu_count :] = network.buffers >= 0
-    inside: dict[Hop, list[int]] = {}
-    chunks: list[int] = reserved.chunk.tolist()
-    sources: list[int] = network.source[reserved.link].tolist()
-    targets: list[int] = network.target[reserved.link].tolist()
-    for chunk, target, arrival in zip(chunks, targets, arrivals.tolist(), strict=True):
-        if limited[target]:
-            insort(inside.setdefault((chunk, target), []), arrival)
-    until: dict[tuple[int, int, int], int] = {}
-    for chunk, source, start, end in zip(chunks, sources, reserved.start.tolist(), frees.tolist(), strict=True):
-        if (chunk, source) in inside:
-            came = inside[chunk, source]
-            visit = chunk, source, came[max(0, bisect_right(came, start) - 1)]
-            until[visit] = max(end, until.get(visit, 0))
-    held = [
-        (switch - network.npu_count, max(0, since), max(1, end))
-        for (_, switch, since), end in until.items()
-        if since < end
-    ]
-    return taken, np.array(held, np.int64).reshape(-1, 3)
 
 
 def search_plain(problem: TimesProblem, rows: Rows, detour: Times, stop: Callable[[], bool]) -> Transfers | None:
@@ -208,10 +177,15 @@ class _Engine:
         result = [path[-1]]
         for link, start in reversed(path[:-1]):
             latest = result[-1][1] - self._totals[column][link]
-            limited = self._target[link] in self._buffers
-            late = self._busy[link].last_free(start, latest, self._lengths[column][link]) if limited else start
+            late = (
+                self._busy[link].last_free(start, latest, self._lengths[column][link]) if self._waits(link) else start
+            )
             result.append((link, late))
         return result[::-1]
+
+    def _waits(self, link: int) -> bool:
+        """Whether a hop may be put off: from an NPU into a switch with a limit."""
+        return self._target[link] in self._buffers and self._source[link] < self._npus
 
     def _book(self, k: int, tree: dict[int, int], stays: dict[int, _Stay], path: list[Hop]) -> None:
         column = self._column[k]
@@ -277,14 +251,14 @@ class _Engine:
                 there = left[v]
                 if there >= (FAR if roam else here) or v in tree:
                     continue
-                total, length = self._totals[column][link], self._lengths[column][link]
+                total = self._totals[column][link]
                 earliest = max(found[u], not_before[v] - total) if v in not_before else found[u]
+                if v in stays and not self._keeps(v):
+                    earliest = max(earliest, stays[v].last - total)  # after its other copies
                 start, until = self._start(u, link, earliest, column, stays, u in tree, via.get(u))
                 if until >= 0:
                     refused = min(refused, until)
                     continue
-                if v in stays and not self._keeps(v) and start + total < stays[v].last:
-                    start = self._busy[link].next_free(stays[v].last - total, length)  # after its other copies
                 if start + total >= found.get(v, FAR):
                     continue
                 found[v] = start + total
@@ -312,7 +286,9 @@ class _Engine:
         begin, end, least, tail = stays[u].until if again else 0, start + (0 if self._inverted else length), length, 0
         if came is not None and not again:
             total, taken = self._totals[column][came[0]], self._lengths[column][came[0]]
-            begin = self._busy[came[0]].last_free(came[1], start - total, taken) + total
+            begin = came[1] + total
+            if self._waits(came[0]):
+                begin = self._busy[came[0]].last_free(came[1], start - total, taken) + total
             if self._inverted:
                 begin, end, least, tail = begin - taken, start, taken, taken
         until = self._buffers[u].refuses(begin, end, least) if begin < end else -1
