@@ -44,11 +44,9 @@ class Excess:
     limit: int
     hint: str
 
-    def error(self) -> SourceError:
-        """The message to the user (M0111)."""
-        message = (
-            f"the MSCCL program has {self.needed} {self.what}, {self.needed - self.limit} more than the {self.limit}"
-        )
+    def error(self, name: str = "MSCCL program") -> SourceError:
+        """The message to the user (M0111). name: what breaks the limit."""
+        message = f"the {name} has {self.needed} {self.what}, {self.needed - self.limit} more than the {self.limit}"
         return SourceError(Diagnostic("M0111", f"{message} that the runtime takes", hint=self.hint))
 
 

@@ -28,6 +28,7 @@ from collc.msccl.program import Program
 from collc.msccl.repeat import repeat
 from collc.ten.module import Module
 
+_NAME: Final = "MSCCL++ plan"
 _OPERATIONS: Final = 64
 _SEMAPHORES: Final = 16
 _CHANNELS: Final = 16
@@ -85,7 +86,7 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
         if plan is not None:
             return plan
         closest = _closer(closest, last)
-    raise closest.error() if closest else ValueError("no plan was tried")
+    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
 
 def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
@@ -187,7 +188,7 @@ def _excesses(plan: Json) -> list[Excess]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
     channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
     refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
-    hint = "use fewer chunks, or emit msccl"
+    hint = "emit msccl, or use fewer chunks where a block has several"
     found = [
         Excess(_LONGEST, _longest(plan), _OPERATIONS, hint),
         Excess("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
@@ -227,5 +228,5 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     if low * times > largest:
         hint = "use fewer chunks, smaller 'sizes', or emit msccl"
         longest = low * times * max(chunks) // counted
-        raise Excess("bytes in its longest buffer", longest, _OFFSETS, hint).error()
+        raise Excess("bytes in its longest buffer", longest, _OFFSETS, hint).error(_NAME)
     return low * times, largest if high is None else min(high * times, largest)

@@ -115,7 +115,7 @@ def test_a_plan_that_does_not_fit_is_refused():
     """300 GPUs add to one chunk: 19 threadblocks of 16 channels hand on the sum, with a semaphore for each hand."""
     rows = [(0, rank, 0, rank) for rank in range(1, 300)]
     module = by_hand(support.fully_connected(300), support.reduce(list(range(300))), rows, reduce=True)
-    with pytest.raises(SourceError, match=r"the MSCCL program has 18 semaphores on one GPU, 2 more than the 16 that"):
+    with pytest.raises(SourceError, match=r"the MSCCL\+\+ plan has 18 semaphores on one GPU, 2 more than the 16 that"):
         plan_of(module)
 
 
