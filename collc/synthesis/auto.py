@@ -7,6 +7,7 @@
 - Reductions also by balanced trees, up and down at once (overlapped).
 - Networks of several dimensions: one after another (hierarchical, themis).
 - Networks with switches: the switches as they are; where none has few places, also direct links in their place.
+- Where switches add up: all contributions go up to one, and the sum from there to all (in_network).
 - Tiny problems that are above the bound: whether Z3 finds a shorter schedule (exact).
 - Where links are pipelined: also the best schedule for links that are busy until arrival, made earlier (retiming).
 """
@@ -40,7 +41,7 @@ def auto(module: Module, effort: Effort) -> Module:
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
-    one where that is better; the notes say so. Where Z3 proves that nothing is shorter, that is the module's bound.
+    one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
     Raises what the ways raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
     tried = _tried(module, effort)
@@ -49,6 +50,8 @@ def auto(module: Module, effort: Effort) -> Module:
         raise tried.failure or stopped
     name, built = tried.best
     why = "meets the bound" if tried.is_met(built.network) else "is the best of those tried"
+    if tried.proved:
+        why = "is optimal: nothing is shorter, as Z3 has shown"
     notes = [*module.notes, *tried.notes, f"auto: chose {name}, which {why}"]
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)

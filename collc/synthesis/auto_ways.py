@@ -15,7 +15,9 @@ from collc.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.compose import has_reductions, join, solve
 from collc.synthesis.dimensions import find_dimensions
+from collc.synthesis.exact import NoShorter
 from collc.synthesis.hierarchical import hierarchical
+from collc.synthesis.in_network import adds_up, in_network
 from collc.synthesis.overlapped import overlap
 from collc.synthesis.pccl import pccl
 from collc.synthesis.swarm import swarm
@@ -41,10 +43,10 @@ LARGE = 300_000
 DENSE = 2_000
 """The same from which chunks that many want are not searched for one by one where a network has dimensions."""
 
-QUICK = 400
-"""The same up to which a whole search through switches takes no longer than a second."""
+QUICK = 100
+"""The same up to which a search through switches is always made to its end."""
 
-NEAR = 4
+NEAR = 8
 """A search that takes long goes on where its first schedule is at most one part in so many longer than the best."""
 
 AT_ONCE = 1 << 62
@@ -65,10 +67,11 @@ class Tried:
     """What has been tried: the best on each network so far with its name, all times, notes on all, the first error.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
-    the place of switches; else the shorter one is.
+    the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
     """
 
     own: Network
+    proved: bool = False
     times: dict[str, int] = field(default_factory=dict[str, int])
     notes: list[str] = field(default_factory=list[str])
     failure: CollcError | None = None
@@ -91,6 +94,7 @@ class Tried:
         except CollcError as error:
             self.failure = self.failure or error
             self.notes.append(f"auto: {candidate.name} found none: {error.diagnostics[0].message}")
+            self.proved |= isinstance(error, NoShorter)
             return
         time = self.times[candidate.name] = time_of(built)
         self.notes.append(f"auto: {candidate.name} takes {format_time(time)}")
@@ -175,10 +179,16 @@ class _Ways:
         """All others."""
         lines = self.work <= SMALL and find_dimensions(self.network) is not None
         if self._switches:
+            yield from self._sums()
             yield from self._through_switches(lines)
         else:
             yield from self._over_links(lines)
             yield from self._trees()
+
+    def _sums(self) -> Iterator[Candidate]:
+        module = self._module
+        if has_reductions(module.demand) and module.schedule is None and not module.relays and adds_up(self.network):
+            yield Candidate(self._name("in-network"), self.network, lambda: in_network(module, self._effort))
 
     def _trees(self) -> Iterator[Candidate]:
         if has_reductions(self._module.demand) and (self.work <= LARGE or _is_all_reduce(self._module)):

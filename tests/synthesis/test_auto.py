@@ -1,16 +1,19 @@
 """The choice among ways of synthesis; every result is checked by collc.verification."""
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from collc.diagnostics import CollcError, NoSchedule
+from collc.diagnostics import CollcError, NoSchedule, SourceError
 from collc.synthesis.auto import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.compose import join, solve
+from collc.synthesis.in_network import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.retiming import retimed
 from collc.synthesis.task import Effort
@@ -100,6 +103,14 @@ def test_exact_finds_or_refutes_what_is_shorter():
     assert steps == 6
 
 
+def test_a_proof_is_said():
+    """An All-to-All over a cycle with chords that all lead the same way: the bound is too low, and Z3 shows it."""
+    net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 1), (0, 1), (3, 1)])
+    result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
+    assert any("exact found none: there is no schedule of" in note for note in result.notes)
+    assert "optimal: nothing is shorter, as Z3 has shown" in result.notes[-1]
+
+
 def test_broken_lines_are_gone_round():
     """A pod whose first GPU has lost its way out of the node; the demand is dense."""
     links = [pair for gpu in range(12) for s in (12 + gpu // 6, 14) for pair in ((gpu, s), (s, gpu))]
@@ -172,6 +183,31 @@ def test_made_earlier_for_links_that_pipeline():
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
     assert shorter > 5
+
+
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize("maker", [all_reduce, reduce, reduce_scatter])
+def test_switches_that_add_up_are_used(maker: Callable[..., Demand], model: LinkModel):
+    """An All-Reduce of eight chunks takes nine hops: one more than what each link up and down carries."""
+    net = replace(switched(8, multicast=True), reduces=np.ones(1, np.bool_))
+    result = auto(Module("m", net, maker(EIGHT), model), Effort())
+    assert not result.network.unwound
+    if maker is all_reduce and model is LinkModel.STORE:
+        assert result.algorithm == "in-network"
+        assert time_of(result) == 9 * 20_031_250
+    assert time_of(result) <= 9 * 20_031_250
+
+
+def test_sums_of_groups_and_of_two_switches():
+    """Each switch joins half of the NPUs; a sum over all of them is for another way."""
+    links = [pair for gpu in range(8) for s in (8 + gpu // 4,) for pair in ((gpu, s), (s, gpu))]
+    net = replace(network(8, links, switches=2, multicast=True), reduces=np.ones(2, np.bool_))
+    demand = Demand((*all_reduce([0, 1, 2, 3], chunks=2).runs, *all_reduce([4, 6, 7], chunks=3).runs))
+    assert time_of(in_network(Module("m", net, demand), Effort())) == 10 * 20_031_250
+    with pytest.raises(SourceError):
+        in_network(Module("m", net, all_reduce(EIGHT)), Effort())
+    with pytest.raises(SourceError):
+        in_network(Module("m", net, all_gather([0, 1, 2, 3])), Effort())
 
 
 def test_trees_for_what_is_no_all_reduce():

@@ -27,6 +27,10 @@ SECONDS = 60.0
 """How long a search takes at most where nothing else is said."""
 
 
+class NoShorter(NoSchedule):
+    """Z3 has shown that there is no schedule of so few steps."""
+
+
 def exact(
     task: Task, effort: Effort, timeout: float | None = None, most: int | None = None, work: int | None = None
 ) -> Schedule:
@@ -35,8 +39,8 @@ def exact(
     timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it
     may have. work: what Z3 may spend on each number of steps, in its own unit, which is the same on every machine (a
     million takes about a second); None for no limit. Raises SourceError where links or chunks differ, links or
-    chunks are planned already, or the network has switches; NoSchedule where the time is over, or where more than
-    `most` steps are needed.
+    chunks are planned already, or the network has switches; NoSchedule where the time is over, NoShorter where more
+    than `most` steps are needed.
     """
     conditions = conditions_of(task)
     if not len(conditions):
@@ -60,7 +64,7 @@ def exact(
             message = f"no schedule was found {within}; there is none of fewer than {steps} steps"
             raise NoSchedule(Diagnostic("S0201", message, hint="give it more time, or use another way of synthesis"))
         steps += 1
-    raise NoSchedule(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes {steps} at least"))
+    raise NoShorter(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes {steps} at least"))
 
 
 def allowed(effort: Effort) -> float:
