@@ -15,7 +15,7 @@ from collc.diagnostics import NoSchedule, SourceError
 from collc.synthesis.auto import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.compose import join, solve
-from collc.synthesis.swarm import swarm
+from collc.synthesis.swarm import lanes, swarm
 from collc.synthesis.swarm.rounds import matched
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
@@ -287,3 +287,8 @@ def test_unlike_sizes_and_parallel_links():
     net = network(3, [(0, 1), (0, 1), (1, 2), (0, 2, DEFAULT)])
     rows = [(size, [0], [1, 2], Op.COPY) for size in (MiB, 3 * MiB, 5, 2 * MiB)]
     by_swarm(Module("m", net, demand_of(rows)))
+
+
+def test_paths_through_thousands_of_switches() -> None:
+    before = {device: [(device - 1, device - 1)] for device in range(1, 3001)}
+    assert lanes._backward(before, 0, 3000) == [tuple(range(3000))]

@@ -122,8 +122,7 @@ def _paths(network: Network, ahead: Ahead, source: int) -> Iterator[tuple[int, .
     before = _shortest(ahead, source, npus)
     for target in sorted(before):
         if target < npus and target != source:
-            found: list[tuple[int, ...]] = []
-            _backward(before, source, target, (), found)
+            found = _backward(before, source, target)
             turn = (source + target) % len(found)
             yield from (found[turn:] + found[:turn])[:PATHS]
 
@@ -150,17 +149,14 @@ def _shortest(ahead: Ahead, source: int, npus: int) -> dict[int, list[tuple[int,
     return before
 
 
-def _backward(
-    before: dict[int, list[tuple[int, int]]],
-    source: int,
-    device: int,
-    tail: tuple[int, ...],
-    found: list[tuple[int, ...]],
-) -> None:
-    """Adds paths from the source to a device, followed by a tail."""
-    if device == source:
-        found.append(tail)
-        return
-    for link, previous in before[device]:
-        if len(found) < 4 * PATHS:
-            _backward(before, source, previous, (link, *tail), found)
+def _backward(before: dict[int, list[tuple[int, int]]], source: int, device: int) -> list[tuple[int, ...]]:
+    """Paths from the source to a device, depth first from its end."""
+    found: list[tuple[int, ...]] = []
+    open_: list[tuple[int, tuple[int, ...]]] = [(device, ())]
+    while open_ and len(found) < 4 * PATHS:
+        device, tail = open_.pop()
+        if device == source:
+            found.append(tail)
+            continue
+        open_ += [(previous, (link, *tail)) for link, previous in reversed(before[device])]
+    return found
