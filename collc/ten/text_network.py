@@ -18,8 +18,8 @@ from collc.units import Dimension
 
 MOST_DEVICES: Final = 10_000_000
 MOST_LINKS: Final = 10_000_000
-_FEW: Final = 1000
-"""Devices that any file may have."""
+_FEW: Final = 100_000
+"""Devices that any file may have, joined or not."""
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n)")
 
