@@ -68,10 +68,13 @@ def names(folder: Path) -> list[str]:
 
 
 HELD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from collc.files import drafting
 from collc.interrupts import tidy_when_ended
+for name in ("SIGTERM", "SIGHUP"):  # whoever runs the tests may ignore them, and so would this process
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 with tidy_when_ended(), drafting() as draft:
     draft.new(Path(sys.argv[1])).write_text("half")
     print("held", flush=True)
