@@ -58,6 +58,16 @@ class Transfers:
             chunk[order].astype(np.int32), link[order].astype(np.int32), start[order].astype(np.int64), flags[order]
         )
 
+    @property
+    def ordered(self) -> bool:
+        """Whether they are sorted, as they should be."""
+        chunk, link, start = self.chunk, self.link, self.start
+        later = start[1:] > start[:-1]
+        same = start[1:] == start[:-1]
+        by_link = link[1:] > link[:-1]
+        by_chunk = (link[1:] == link[:-1]) & (chunk[1:] >= chunk[:-1])
+        return bool((later | (same & (by_link | by_chunk))).all())
+
     @staticmethod
     def joined(parts: list[Transfers]) -> Transfers:
         """All transfers of all parts."""
@@ -137,6 +147,11 @@ class RowSchedule(Schedule):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        """See Schedule; the rows themselves where they are sorted: sorting takes longer than all checks of them."""
+        return self.rows if self.rows.ordered else Transfers.joined([self.rows])
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See Schedule."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collc.ten.demand import Op
 from collc.ten.network import LinkKind
-from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule
+from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from tests.support import GiB, demand_of, network
 
 KINDS = [LinkKind(latency, Fraction(rate * GiB)) for latency, rate in ((0, 100), (500_000, 100), (9_000_000, 3))]
@@ -28,3 +28,17 @@ def test_time_of_a_grid_is_that_of_its_rows(rows, kinds, step, model):
     demand = demand_of([(size, [0], [1], Op.COPY) for size in (1, 1 << 20, 1 << 24)])
     steps = StepSchedule(model, np.array(rows, np.uint16).reshape(-1, 4), step)
     assert steps.collective_time(net, demand) == RowSchedule(model, steps.transfers).collective_time(net, demand)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=6))
+def test_rows_are_sorted_if_they_are_not_yet(rows: list[tuple[int, int, int, bool]]) -> None:
+    columns = [np.array([row[k] for row in rows]) for k in range(4)]
+    chunk, link = columns[0].astype(np.int32), columns[1].astype(np.int32)
+    given_rows = Transfers(chunk, link, columns[2].astype(np.int64), columns[3].astype(np.bool_))
+    in_order = sorted(rows, key=lambda row: (row[2], row[1], row[0]))
+    found = RowSchedule(LinkModel.STORE, given_rows).transfers
+    told = zip(found.chunk.tolist(), found.link.tolist(), found.start.tolist(), found.reduce.tolist(), strict=True)
+    assert list(told) == in_order
+    assert given_rows.ordered is ([row[:3] for row in rows] == [row[:3] for row in in_order])
+    assert found.ordered
+    assert (found is given_rows) is given_rows.ordered
