@@ -25,7 +25,6 @@ from collc.msccl.check.model import (
     READS_SOURCE,
     READS_TARGET,
     RECEIVES,
-    SCRATCH,
     SENDS,
     WRITES,
     FileProgram,
@@ -124,7 +123,10 @@ class _Contract:
             self._algo("nchunksperloop", text, f"a multiple of ngpus = {program.ngpus} for {coll}", breaks=True)
             return
         sizes = buffer_sizes(coll, program.ngpus, max(1, total))
-        if sizes is None or program.coll == "custom":
+        if sizes is None:
+            return
+        if program.coll == "custom":
+            self._room(coll, sizes)
             return
         for buffer, size in enumerate(sizes):
             declared = program.chunks[:, buffer]
@@ -141,6 +143,24 @@ class _Contract:
                 name = f"{BUFFERS[buffer]}_chunks"
                 text = f"{name} is {declared[gpu]}, less than the {size} that {coll} has"
                 self._add("X0116", text, program.gpu_place(int(gpu), name), str(size), warning=True)
+
+    def _room(self, coll: str, sizes: tuple[int, int]) -> None:
+        """A custom file has the buffers that it names: they must have room for the collective it is to do.
+
+        Buffers that only the root needs are left to the result. In place, one that lies inside the
+        other must not reach beyond its part of it.
+        """
+        program = self.program
+        only_root = {"broadcast": INPUT, "scatter": INPUT, "reduce": OUTPUT, "gather": OUTPUT}.get(coll)
+        part = {"allgather": INPUT, "gather": INPUT, "reducescatter": OUTPUT, "scatter": OUTPUT}.get(coll)
+        for buffer, size in enumerate(sizes):
+            declared, name = program.chunks[:, buffer], f"{BUFFERS[buffer]}_chunks"
+            exact = program.inplace and buffer == part
+            wrong = (declared < size) & (buffer != only_root) | (exact & (declared > size))
+            for gpu in np.flatnonzero(wrong)[:SHOWN]:
+                text = f"{name} is {declared[gpu]}, but {coll} over {program.ngpus} ranks has {size}"
+                rule = f"{'' if exact else 'at least '}{size} (nchunksperloop is {program.nchunksperloop})"
+                self._add("X0116", text, program.gpu_place(int(gpu), name), rule, breaks=True)
 
     def threadblocks(self) -> None:
         program, tbs = self.program, self.program.tbs
@@ -418,8 +438,3 @@ def overwritten_inputs(program: FileProgram, findings: Findings) -> None:
         place = program.step_place(int(rows[0]), "dstbuf")
         finding = Finding("contract", "X0120", text, place, "o or s", 'outofplace="0", or scratch', warning=True)
         findings.add(finding)
-
-
-def scratch_used(program: FileProgram) -> int:
-    """Scratch chunks of all gpus together."""
-    return int(program.chunks[:, SCRATCH].sum())

@@ -77,7 +77,7 @@ def execute(
 ) -> tuple[Values, list[int], Layout]:
     """Run the steps in order. Returns the values, the memory (one number a slot) and its layout."""
     chunks, where = place(program, task)
-    values = Values(program.ngpus, int(chunks[:, INPUT].max(initial=1)) or 1)
+    values = Values(program.ngpus, _width(program, task, chunks))
     memory = [UNDEFINED] * where.size
     for rank in range(program.ngpus):
         start = int(where.base[rank, INPUT])
@@ -86,6 +86,13 @@ def execute(
         memory[start : start + count] = range(first, first + count)
     _run(waits, order, _Operands.of(program, where, operand), values, memory)
     return values, memory, where
+
+
+def _width(program: FileProgram, task: Task, chunks: NDArray[np.int64]) -> int:
+    """Input chunks of a rank: those that it has and those that the task asks for, so that none has two names."""
+    sizes = buffer_sizes(task.coll, program.ngpus, program.nchunksperloop) or (1, 1)
+    wanted = task.expected.width if task.expected is not None else 1
+    return max(1, int(chunks[:, INPUT].max(initial=1)), sizes[INPUT], wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +146,20 @@ def _run(
 
 
 def misses(program: FileProgram, task: Task, values: Values, memory: list[int], where: Layout) -> list[Miss]:
-    """Output slots that don't hold what the collective wants, in order of rank and slot."""
+    """Output slots that don't hold what the collective wants, in order of rank and slot.
+
+    What an output buffer has no room for is undefined.
+    """
     wrong: list[Miss] = []
+    held = real_chunks(program, task.coll, task.root)[:, OUTPUT].tolist()
     for rank in range(program.ngpus):
         base = int(where.base[rank, OUTPUT])
         if task.expected is not None:
             wrong += _custom_misses(rank, base, task.expected, values, memory)
             continue
         wanted = _wanted(program, task, rank, values)
-        got = memory[base : base + len(wanted)]
+        got = memory[base : base + min(len(wanted), held[rank])]
+        got += [UNDEFINED] * (len(wanted) - len(got))
         if got != wanted:
             wrong += [Miss(rank, slot, a, b) for slot, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b]
     return wrong

@@ -1,0 +1,108 @@
+"""The check of MSCCL files: buffers too small, numbers too large, sizes that no run has."""
+
+from __future__ import annotations
+
+import pytest
+
+from collc.msccl.check import check_file
+
+from .programs import (
+    chain_broadcast,
+    chain_reduce,
+    direct_gather,
+    direct_scatter,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+    write,
+)
+
+CUSTOM = {
+    "allgather": ring_all_gather,
+    "allreduce": ring_all_reduce,
+    "reducescatter": ring_reduce_scatter,
+    "broadcast": chain_broadcast,
+    "reduce": chain_reduce,
+    "gather": direct_gather,
+    "scatter": direct_scatter,
+}
+
+
+def check(tmp_path, file, **options):
+    return check_file(write(tmp_path / "f.xml", file), **options)
+
+
+def custom(coll, **options):
+    file = CUSTOM[coll](**options)
+    file.coll, file.max_bytes = "custom", 2**20
+    return file
+
+
+@pytest.mark.parametrize("coll", CUSTOM)
+def test_custom_files_that_do_a_collective(tmp_path, coll):
+    assert check(tmp_path, custom(coll), collective=coll, profile="old").ok
+
+
+@pytest.mark.parametrize("coll", CUSTOM)
+@pytest.mark.parametrize("buffer", [0, 1])
+def test_custom_files_with_a_buffer_that_is_too_small(tmp_path, coll, buffer):
+    """No step touches the buffers of the last gpu, so that nothing but their size is wrong: NPU 0 is the root."""
+    rooted = coll in ("broadcast", "reduce", "gather", "scatter")
+    file = custom(coll, **({"root": 0} if rooted else {}))
+    needs = {"broadcast": 1, "scatter": 1, "reduce": 0, "gather": 0}.get(coll, buffer)
+    sizes = list(file.gpus[3].chunks)
+    sizes[buffer] = max(0, sizes[buffer] - 1)
+    file.gpus[3].chunks = tuple(sizes)
+    for tb in file.gpus[3].tbs:
+        tb.steps = []
+    verdict = check(tmp_path, file, collective=coll, profile="old")
+    short = [told for told in verdict.diagnostics if told.code == "X0116"]
+    assert bool(short) == (needs == buffer)
+    assert not verdict.ok
+    if short:
+        assert f"{'io'[buffer]}_chunks is {sizes[buffer]}, but {coll} over 4 ranks has" in short[0].message
+        assert "at least" in short[0].notes[0].message or file.inplace
+
+
+@pytest.mark.parametrize("coll", ["gather", "reduce"])
+def test_a_root_whose_output_is_too_small(tmp_path, coll):
+    """Only the result knows the root; a missing slot is undefined."""
+    file = custom(coll, root=1)
+    i, o, s = file.gpus[1].chunks
+    file.gpus[1].chunks = (i, o - 1, s)
+    for tb in file.gpus[1].tbs:
+        for step in tb.steps:
+            step["dstoff"] = min(int(step["dstoff"]), o - 2)
+            step["cnt"] = min(int(step["cnt"]), o - 1)
+    if coll == "reduce":
+        for gpu in file.gpus:
+            for tb in gpu.tbs:
+                for step in tb.steps:
+                    step["cnt"] = o - 1
+    verdict = check(tmp_path, file, collective=coll, root=1, profile="old")
+    assert verdict.checks["contract"] == "ok"
+    assert verdict.checks["result"] == "failed"
+    assert any(f"output chunk {o - 1} of rank 1 ends with undefined" in told.message for told in verdict.diagnostics)
+
+
+def test_a_root_whose_input_is_too_small(tmp_path):
+    """A chunk beyond every input buffer is no other rank's chunk."""
+    file = custom("broadcast", root=0)
+    for gpu in file.gpus:
+        gpu.chunks = (1, 2, 0)
+        for tb in gpu.tbs:
+            for step in tb.steps:
+                step["cnt"] = 1
+    file.inplace = 0
+    verdict = check(tmp_path, file, collective="broadcast", root=0, profile="old")
+    assert verdict.checks["result"] == "failed"
+    assert any("expected: input chunk 1 of rank 0" in told.notes[0].message for told in verdict.diagnostics)
+
+
+def test_a_custom_file_in_place_whose_part_reaches_too_far(tmp_path):
+    file = custom("allgather")
+    file.gpus[0].chunks = (2, 4, 0)
+    verdict = check(tmp_path, file, collective="allgather", profile="old")
+    assert [told.code for told in verdict.diagnostics] == ["X0116"]
+    file.inplace = 0
+    assert check(tmp_path, file, collective="allgather", profile="old").ok
