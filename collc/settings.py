@@ -13,7 +13,8 @@ class Settings:
 
     output: folder for the files. only: name of one schedule. definitions: values of params, as
     text. emit: kinds of files to write too. algorithm: a way of synthesis. time_limit: seconds.
-    passes: a pipeline. print_after: names of passes. prove: prove all properties with Z3, and look for a shorter schedule.
+    passes: a pipeline. print_after: names of passes. prove: prove all properties with Z3, and look for a shorter
+    schedule.
     certificate: file for what Z3 was asked; of several schedules NAME comes before its suffix.
     """
 
