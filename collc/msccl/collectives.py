@@ -27,7 +27,6 @@ _NAMES: Final[dict[str, tuple[str, str | None]]] = {
 _GATHERS: Final = {"all_gather", "gather"}
 _SCATTERS: Final = {"reduce_scatter", "scatter"}
 _ALIKE: Final = {"all_reduce", "broadcast", "reduce"}
-_TOTAL: Final = {"all_gather", "reduce_scatter", "all_to_all"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,11 +141,6 @@ class FileProgram:
             return self.max_bytes - 1
         return self.max_bytes or None
 
-    def tb_row(self, gpu: int, tb: int) -> int:
-        """Row of a threadblock, ids being contiguous; -1 if there is none."""
-        row = int(self.gpu_first[gpu]) + tb
-        return row if tb >= 0 and row < self.gpu_first[gpu + 1] else -1
-
     def gpu_place(self, gpu: int, attribute: str = "") -> Place:
         """Where a gpu element stands."""
         return Place(int(self.gpu_lines[gpu]), int(self.gpu_columns[gpu]), gpu, attribute=attribute)
