@@ -68,11 +68,14 @@ UNWOUND = (
 def _tried(module: Module, effort: Effort) -> Tried:
     """What all ways find, as long as something shorter is possible."""
     tried = Tried(module.network)
+    stores_too = module.model is LinkModel.PIPELINED and module.schedule is None
+    if stores_too and effort.time_limit is not None:
+        _store(module, effort, tried)  # it takes less time than what comes next
     for candidate in chain(candidates(module, effort, tried), _shorter(module, effort, tried)):
         if effort.stop():
             break
         _try(tried, candidate, effort)
-    if module.model is LinkModel.PIPELINED and module.schedule is None and not effort.stop():
+    if stores_too and effort.time_limit is None and not effort.stop():
         _store(module, effort, tried)
     return tried
 

@@ -66,10 +66,18 @@ def _earliest(waits: Waits) -> list[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Visits:
-    """Transfers of one chunk that come to, or leave, one device: their ends in ascending order, and their rows."""
+    """Transfers of one chunk that come to, or leave, one device: their ends in ascending order, and their rows.
+
+    Of equals, the one over the lower link is first, as where two partials reach a switch at once.
+    """
 
     ends: list[int]
     rows: list[int]
+
+    def before(self, row: int) -> list[int]:
+        """The one before a transfer."""
+        place = self.rows.index(row)
+        return self.rows[max(0, place - 1) : place]
 
     def until(self, time: int) -> list[int]:
         """Those that have ended by a time, the last one last."""
@@ -83,35 +91,38 @@ def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> W
     start: list[int] = rows.start.tolist()
     ends = [begin + time for begin, time in zip(start, total, strict=True)]
     chunks: list[int] = rows.chunk.tolist()
+    links: list[int] = rows.link.tolist()
     sources: list[int] = network.source[rows.link].tolist()
     targets: list[int] = network.target[rows.link].tolist()
-    came, left = _visits(chunks, targets, ends), _visits(chunks, sources, ends)
+    came, left = _visits(chunks, targets, ends, links), _visits(chunks, sources, ends, links)
     nothing = _Visits([], [])
-    waits = _in_order(rows.link.tolist(), busy)
+    waits = _in_order(links, busy)
     multicast: list[bool] = network.multicast.tolist()
+    sums: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
     for k, (chunk, source, target) in enumerate(zip(chunks, sources, targets, strict=True)):
         waits[k] += [(a, total[a]) for a in _needed(network, demand, chunk, source, came, start[k])]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
-            waits[k] += [(d, busy[d]) for d in left[chunk, source].until(start[k])[-1:]]
+            # Each departure is from a place of its own, so those that were apart stay apart.
+            waits[k] += [(d, busy[d]) for d in left[chunk, source].until(start[k])]
         if target >= network.npu_count:
-            gone = left.get((chunk, target), nothing).until(ends[k])
-            waits[k] += [(d, busy[d] - total[k]) for d in gone[-1:]]
-            waits[k] += [(a, total[a]) for a in came[chunk, target].until(start[k])[-1:]]
+            here, gone = came[chunk, target], left.get((chunk, target), nothing)
+            waits[k] += [(d, busy[d] - total[k]) for d in gone.until(ends[k])[-1:]]
+            waits[k] += [(a, total[a]) for a in here.until(start[k])[-1:]]
+            if sums[k]:  # a switch passes partials on in the order in which they came
+                waits[k] += [(d, 1 - total[k]) for d in gone.rows if start[d] < ends[k]]
+                waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in here.before(k)]
     return waits
 
 
 def _needed(
     network: Network, demand: Demand, chunk: int, source: int, came: dict[tuple[int, int], _Visits], start: int
 ) -> list[int]:
-    """The arrivals that a transfer waits for at its source: all where they add up, else the one that it passes on."""
+    """The arrivals that a transfer waits for: all where they add up or take places in a switch, else the first."""
     table = demand.chunks
     if (chunk, source) not in came:
         return []
     before = came[chunk, source].until(start)
-    sums = table.op[chunk] != Op.COPY
-    if source >= network.npu_count:
-        return before if sums and bool(network.reduces[source - network.npu_count]) else before[-1:]
-    if sums:
+    if table.op[chunk] != Op.COPY or source >= network.npu_count:
         return before
     return [] if bool((table.sets[int(table.pre[chunk])] == source).any()) else before[:1]
 
@@ -127,9 +138,9 @@ def _in_order(links: list[int], busy: list[int]) -> Waits:
     return waits
 
 
-def _visits(chunks: list[int], devices: list[int], ends: list[int]) -> dict[tuple[int, int], _Visits]:
+def _visits(chunks: list[int], devices: list[int], ends: list[int], links: list[int]) -> dict[tuple[int, int], _Visits]:
     found: dict[tuple[int, int], _Visits] = {}
-    for k in sorted(range(len(ends)), key=ends.__getitem__):
+    for k in sorted(range(len(ends)), key=lambda k: (ends[k], links[k])):
         visits = found.setdefault((chunks[k], devices[k]), _Visits([], []))
         visits.ends.append(ends[k])
         visits.rows.append(k)

@@ -16,6 +16,7 @@ from collc.synthesis.compose import join, solve
 from collc.synthesis.in_network import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.retiming import retimed
+from collc.synthesis.swarm import swarm
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module
@@ -101,6 +102,22 @@ def test_exact_finds_or_refutes_what_is_shorter():
     met = any("meets the bound" in note for note in result.notes)
     assert met or any("exact" in note for note in result.notes)
     assert steps == 6
+
+
+@pytest.mark.parametrize("maker", [all_gather, all_reduce])
+def test_made_earlier_where_switches_hold_several_copies(maker: Callable[..., Demand]):
+    """Two nodes of eight with a switch each, rails between them, and one rail lost at its first NPU."""
+    fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(2_000_000, Fraction(50 * 10**9))
+    links = [
+        (a, b, kind)
+        for gpu in range(16)
+        for switch, kind in ((16 + gpu // 8, fast), (18 + gpu % 8, slow))
+        for a, b in ((gpu, switch), (switch, gpu))
+        if (gpu, switch) != (0, 18)
+    ]
+    net = network(16, links, switches=10, shape=(2, 8))
+    stored = join(solve(Module("m", net, maker(list(range(16)), 368_640)), lambda task: swarm(task, Effort())))
+    assert time_of(retimed(stored)) < time_of(stored)
 
 
 def test_a_proof_is_said():
