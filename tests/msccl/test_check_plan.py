@@ -380,6 +380,8 @@ HOSTILE = {
     "an escape in the name": json.dumps(all_gather()).replace("by hand", "\\u001b[2J"),
     "another type": "[]",
     "a list of lists": '{"name": "", "collective": "", "protocol": "Simple", "inplace": false, "gpus": [[]]}',
+    "no gpus": json.dumps(plan("allreduce", [], inplace=True)),
+    "no gpus, and a root": json.dumps(plan("scatter", [])),
     "many chunks": json.dumps(all_gather()).replace('"scratch_chunks": 0', '"scratch_chunks": 4294967295'),
     "a name twice": json.dumps(all_gather()).replace('"index": 0', '"index": 0, "index": 0'),
 }
@@ -392,6 +394,15 @@ def test_hostile_text_is_refused(tmp_path, name):
     verdict = check_plan(path)
     assert verdict.checks["contract"] == "failed"
     assert {finding.code for finding in verdict.findings if not finding.warning} <= {"X0401", "X0402", "X0406"}
+
+
+@pytest.mark.parametrize("root", [-1, 3])
+def test_a_root_that_is_no_rank(tmp_path, root):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(all_gather()))
+    with pytest.raises(UsageError) as error:
+        check_plan(path, root=root)
+    assert [one.code for one in error.value.diagnostics] == ["X0203"]
 
 
 def test_a_buffer_of_the_collective_that_is_too_large_to_check(tmp_path):

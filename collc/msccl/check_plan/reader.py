@@ -54,6 +54,8 @@ class _Reader:
         nowhere = Place()
         root = _object(top, "the plan", nowhere)
         gpus = [_object(gpu, "gpu", nowhere) for gpu in _list(root, "gpus", nowhere)]
+        if not gpus:
+            raise Mistake("X0402", "a plan without gpus", Place(attribute="gpus"), "at least one")
         for rank, gpu in enumerate(gpus):
             if _int(gpu, "id", Place(gpu=rank)) != rank:
                 raise Mistake("X0402", f"the gpu at position {rank} has another id", Place(gpu=rank), f"id {rank}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic
+from collc.diagnostics import Diagnostic, UsageError
 from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
@@ -72,7 +72,7 @@ def check_plan(
     """Read an MSCCL++ execution plan and interpret it. Plans of packets (protocol LL) are only read.
 
     expected: what a collective that the runtime does not know must bring; None: what its name says.
-    Raises UsageError if the file can't be opened.
+    Raises UsageError if the file can't be opened, or root is no rank of it.
     """
     findings = Findings()
     ran: set[Check] = {"contract"}
@@ -82,6 +82,8 @@ def check_plan(
     except OSError as error:
         raise unreadable(path, error) from error
     if plan is not None:
+        if root is not None and not 0 <= root < len(plan.chunks):
+            raise UsageError(Diagnostic("X0203", f"root {root} is no rank of {path}: it has {len(plan.chunks)}"))
         coll = canonical(collective or plan.collective)
         _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
