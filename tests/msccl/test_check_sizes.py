@@ -11,6 +11,7 @@ from .programs import (
     chain_reduce,
     direct_gather,
     direct_scatter,
+    exchange,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
@@ -106,3 +107,25 @@ def test_a_custom_file_in_place_whose_part_reaches_too_far(tmp_path):
     assert [told.code for told in verdict.diagnostics] == ["X0116"]
     file.inplace = 0
     assert check(tmp_path, file, collective="allgather", profile="old").ok
+
+
+SAFE = 16 * 2**19
+"""The largest size without deadlock of eight chunks each way, by hand: M = 4, so chunks of 512 KiB."""
+
+
+@pytest.mark.parametrize(("more", "answer"), [(0, "ok"), (1, "ok"), (15, "ok"), (16, "failed"), (17, "failed")])
+def test_sizes_are_multiples_of_nchunksperloop(tmp_path, more, answer):
+    """Above the largest safe size, the next one that a run can have is a chunk count larger."""
+    verdict = check(tmp_path, exchange(8, max_bytes=SAFE + more))
+    assert verdict.checks["deadlock"] == answer
+    assert verdict.summary.largest_safe == SAFE
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "warned"), [(17, 31, True), (17, 32, False), (16, 31, False), (0, 15, True), (0, 16, False)]
+)
+def test_a_range_of_sizes_without_a_multiple(tmp_path, least, most, warned):
+    verdict = check(tmp_path, exchange(8, min_bytes=least, max_bytes=most))
+    assert verdict.ok
+    assert [told.warning for told in verdict.diagnostics if told.code == "X0110"] == [True] * warned
+    assert all("never chosen" in told.message for told in verdict.diagnostics)

@@ -86,6 +86,16 @@ class _Contract:
         limit = program.size_limit
         if limit is not None and limit < program.min_bytes:
             self._algo("maxBytes", "no size is in range: never chosen", "minBytes up to maxBytes")
+        elif limit is not None:
+            self._whole_size(limit)
+
+    def _whole_size(self, limit: int) -> None:
+        """The runtime picks the file for whole multiples of nchunksperloop alone."""
+        program, total = self.program, max(1, self.program.nchunksperloop)
+        least = max(1, -(-program.min_bytes // total)) * total
+        if least > limit:
+            text = f"no multiple of nchunksperloop = {total} bytes is from {program.min_bytes} to {limit}: never chosen"
+            self._algo("maxBytes", text, f"a size of {least} bytes in range", warning=True)
 
     def _elsewhere(self) -> str:
         """What to try where only the other runtime knows the collective."""
@@ -363,9 +373,12 @@ class _Contract:
             hint = "fewer chunks or instances, or counts above 1"
             self._add("X0117", text, program.gpu_place(int(gpu)), f"at most {MAX_NODES}", hint=hint)
 
-    def _algo(self, attribute: str, text: str, rule: str, *, breaks: bool = False, hint: str = "") -> None:
+    def _algo(
+        self, attribute: str, text: str, rule: str, *, breaks: bool = False, warning: bool = False, hint: str = ""
+    ) -> None:
         where = self.program.algo_place
-        self._add("X0110", text, Place(where.line, where.column, attribute=attribute), rule, breaks=breaks, hint=hint)
+        place = Place(where.line, where.column, attribute=attribute)
+        self._add("X0110", text, place, rule, breaks=breaks, warning=warning, hint=hint)
 
     def _tbs(self, mask: Mask, code: str, attribute: str, text: str | Callable[[int], str], rule: str) -> None:
         for row in np.flatnonzero(mask).tolist()[:SHOWN]:

@@ -36,12 +36,15 @@ def merge_factor(proto: str, chunk_bytes: int) -> int:
 
 
 def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> SafeSizes:
-    """Replay for every M, the ones outside the byte range too, to know the largest safe size."""
+    """Replay for every M, the ones outside the byte range too, to know the largest safe size.
+
+    Sizes are whole multiples of nchunksperloop (facts, section 2), so that chunks are whole bytes.
+    """
     effective, total = MESSAGE_BYTES[program.proto], max(1, program.nchunksperloop)
     counts = np.maximum(1, program.steps.cnt)
     limit = program.size_limit
     most = merge_factor(program.proto, -(-program.min_bytes // total))
-    least = 1 if limit is None else merge_factor(program.proto, -(-limit // total))
+    least = 1 if limit is None else merge_factor(program.proto, limit // total)
     halts: dict[int, list[Blocked]] = {}
     known: dict[tuple[int, ...], list[Blocked]] = {}
     kinds = np.unique(counts)
