@@ -548,6 +548,22 @@ def test_a_mutex_is_no_contest(tmp_path):
     assert set(check(tmp_path, found).checks.values()) == {"ok"}
 
 
+def test_thousands_of_names_channels_and_semaphores_take_no_thousands_of_looks_each(tmp_path):
+    """Each of these took a minute and more when work grew with the square of a count."""
+    taking = [[{"name": name, "semaphore_ids": [0]}] * 64 for name in ("sem_release", "sem_acquire") for _ in range(60)]
+    one = gpu(0, 1, (1, 1, 0), taking, [])
+    one["semaphores"] = [{"init_value": 0}]
+    verdict = check(tmp_path, plan("allreduce", [one], inplace=True))
+    assert verdict.checks["deadlock"] == "ok"
+    pair = [gpu(rank, 2, (1, 1, 0), [], []) for rank in range(2)]
+    for rank, one in enumerate(pair):
+        one["channels"] = [{"channel_type": "memory", "connected_to": [1 - rank] * 40_000}]
+    assert check(tmp_path, plan("broadcast", pair)).checks["contract"] == "ok"
+    path = tmp_path / "names.json"
+    path.write_text("{" + ",".join(f'"k{k // 2}": 0' for k in range(80_000)) + "}")
+    assert check_plan(path).checks["contract"] == "failed"
+
+
 def test_packets_are_only_read(tmp_path):
     found = all_gather()
     found["protocol"] = "LL"

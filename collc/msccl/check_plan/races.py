@@ -139,16 +139,22 @@ def _contested(history: History, contest: Contest, findings: Findings) -> None:
     uses = contest.uses
     pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
     loose = _unordered(history, [(uses[a][1], uses[b][1]) for a, b in pairs], pairs)
-    if contest.kind == "acquire" and loose:
-        asked = [(event, change) for _, event in uses for change in contest.changing]
-        if len(_unordered(history, asked, asked)) == len(asked):
-            return
+    if contest.kind == "acquire" and loose and not _leads(history, {event for _, event in uses}, contest.changing):
+        return
     for a, b in loose:
         one, other = uses[a][0], uses[b][0]
         what = "semaphore" if contest.kind == "acquire" else "channel"
         text = f"nothing says whether {one.name} or {other.name} of another threadblock comes first on one {what}"
         also = (("the other operation", other.place),)
         findings.add(Finding("race", "X0415", text, one.place, f"one threadblock a {what}, or an order", also=also))
+
+
+def _leads(history: History, first: set[int], then: list[int]) -> bool:
+    """Whether any of the first events comes before (or is) one of the others."""
+    reached: list[bool] = []
+    for event, before in enumerate(history.before):
+        reached.append(event in first or any(reached[earlier] for earlier in before))
+    return any(reached[event] for event in then)
 
 
 def _unordered(history: History, asked: list[tuple[int, int]], names: list[tuple[int, int]]) -> list[tuple[int, int]]:

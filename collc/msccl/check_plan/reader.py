@@ -7,6 +7,7 @@ the handlers of operations do with them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -102,13 +103,15 @@ class _Reader:
         """Its channels, numbered by type in order, and the buffers of others that it may reach."""
         place = Place(gpu=rank)
         flat: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
+        met: Counter[tuple[str, int]] = Counter()
         for entry in _list(gpu, "channels", place):
             item = _object(entry, "channel", place)
             kind = _channel_type(item, "channel_type", place)
             for peer in _list(item, "connected_to", place):
                 if not _is_number(peer) or not 0 <= peer < ranks or peer == rank:
                     raise Mistake("X0403", f"channel to {peer}", place, f"another rank of 0 .. {ranks - 1}")
-                flat[kind].append((kind, rank, peer, sum(known[2] == peer for known in flat[kind])))
+                flat[kind].append((kind, rank, peer, met[kind, peer]))
+                met[kind, peer] += 1
         self.channels.append(flat)
         remote: list[tuple[int, int, tuple[str, ...]]] = []
         for entry in _optional(gpu, "remote_buffers", place):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -50,8 +51,8 @@ def json_of(path: Path, findings: Findings) -> object:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(found)
         if len(values) < len(found):
-            names = [name for name, _ in found]
-            twice.update(dict.fromkeys(name for name in values if names.count(name) > 1))
+            counts = Counter(name for name, _ in found)
+            twice.update(dict.fromkeys(name for name in values if counts[name] > 1))
         return values
 
     def constant(name: str) -> object:
