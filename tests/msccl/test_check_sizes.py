@@ -129,3 +129,14 @@ def test_a_range_of_sizes_without_a_multiple(tmp_path, least, most, warned):
     assert verdict.ok
     assert [told.warning for told in verdict.diagnostics if told.code == "X0110"] == [True] * warned
     assert all("never chosen" in told.message for told in verdict.diagnostics)
+
+
+@pytest.mark.parametrize("flag", ["inplace", "outofplace"])
+@pytest.mark.parametrize("value", [-1, 2])
+def test_flags_are_0_or_1(tmp_path, flag, value):
+    file = ring_all_gather()
+    setattr(file, flag, value)
+    verdict = check(tmp_path, file)
+    assert verdict.checks["contract"] == "failed"
+    (told,) = verdict.diagnostics
+    assert (told.code, told.message, told.notes[0].message) == ("X0110", f"{flag} is {value}", "expected: 0 or 1")

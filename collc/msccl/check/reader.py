@@ -169,6 +169,9 @@ class Reader:
         for name in ("minBytes", "maxBytes"):
             missing = self.old and name not in tag.attributes
             rows.numbers[name] = OLD_DEFAULTS[name] if missing else self._number(tag, name, 64)
+        for name in ("inplace", "outofplace"):
+            if rows.numbers[name] not in (0, 1):
+                self._wrong("X0110", f"{name} is {rows.numbers[name]}", self._at(name), "0 or 1")
         proto = tag.attributes.get("proto")
         if proto is not None and proto not in CAPACITY:
             self._wrong("X0106", f'proto "{proto}"', self._at("proto"), "Simple, LL or LL128", breaks=True)
