@@ -19,7 +19,7 @@ from collc.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, buffer_sizes, canonical
 from collc.msccl.check.findings import Findings, mistakes, unreadable
 from collc.msccl.check_plan import check_plan
-from collc.msccl.check_plan.memory import memory_of, place, total_chunks
+from collc.msccl.check_plan.memory import check_counts, memory_of, place, total_chunks
 from collc.msccl.check_plan.model import SIGNALS, WAITS, Move, Operation, Plan, Slots
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.check_plan.text import locate
@@ -64,13 +64,13 @@ def run_plan_file(
         raise UsageError(
             Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
         )
-    plan, coll = _load(path, collective)
+    plan, coll = _load(path, collective, root)
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
     return [_Machine(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
 
 
-def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
+def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, str]:
     findings = Findings()
     try:
         plan = read_plan(path, findings)
@@ -85,6 +85,9 @@ def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:
         raise unknown_result(collective or plan.collective)
+    if not check_counts(plan, coll, root, findings):
+        locate(findings, path)
+        raise CheckFailed(*mistakes(findings, path))
     return plan, coll
 
 

@@ -405,6 +405,62 @@ def test_a_root_that_is_no_rank(tmp_path, root):
     assert [one.code for one in error.value.diagnostics] == ["X0203"]
 
 
+def copied(coll, chunks, inplace=False):
+    """One gpu with (input, output) chunks that copies as many as both have."""
+    size = min(chunks)
+    copies = [{"name": "copy", "src_buff": [buff("i", 0, size)], "dst_buff": [buff("o", 0, size)]}] if size else []
+    return plan(coll, [gpu(0, 1, (*chunks, 0), [copies], [])], inplace)
+
+
+COUNTS = {
+    "longer output": copied("allreduce", (2, 4)),
+    "shorter output": copied("allreduce", (4, 2)),
+    "longer broadcast": copied("broadcast", (1, 3)),
+    "shorter broadcast": copied("broadcast", (3, 1)),
+    "a longer output in place": copied("allreduce", (1, 4), inplace=True),
+    "no chunks": copied("allreduce", (0, 0), inplace=True),
+    "no input": copied("allreduce", (0, 2)),
+    "no output": copied("allreduce", (2, 0)),
+    "no root of broadcast": copied("broadcast", (0, 2)),
+    "no root of gather": copied("gather", (2, 0), inplace=True),
+    "parts of a chunk": plan("alltoall", [gpu(rank, 2, (3, 3, 0), [], []) for rank in range(2)], inplace=True),
+    "nothing to share": plan("allgather", [gpu(rank, 2, (0, 1, 0), [], []) for rank in range(2)], inplace=True),
+    "gpus that differ": plan("gather", [gpu(rank, 2, (2 - rank, 4, 0), [], []) for rank in range(2)], inplace=True),
+    "a root that differs": plan("gather", [gpu(rank, 2, (2, 4 - rank, 0), [], []) for rank in range(2)]),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_of_chunks_are_those_of_the_collective(tmp_path, name):
+    verdict = check(tmp_path, COUNTS[name])
+    assert {finding.code for finding in verdict.findings if not finding.warning} == {"X0402"}
+    assert verdict.checks["result"] == "skipped"
+
+
+@pytest.mark.parametrize("chunks", [(2, 2), (2, 0), (0, 2)])
+@pytest.mark.parametrize("coll", ["allreduce", "broadcast", "reduce", "reducescatter", "allgather", "alltoall"])
+def test_one_of_two_buffers_that_are_one_need_not_be_counted(tmp_path, coll, chunks):
+    assert check(tmp_path, plan(coll, [gpu(0, 1, (*chunks, 0), [], [])], inplace=True)).ok
+
+
+def test_only_the_root_has_its_buffer(tmp_path):
+    """A gather of two in place: gpu 0 puts its chunk beside the one that gpu 1, the root, has there."""
+    channels = {"channel_type": "memory", "channel_ids": [0]}
+    meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+    put = {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, 0)], **channels}
+    both = [
+        gpu(0, 2, (1, 0, 0), [[*meet, put, {"name": "nop"}, *meet]], ["o"]),
+        gpu(1, 2, (1, 2, 0), [meet * 2], ["o"]),
+    ]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan("gather", both, inplace=True)))
+    verdict = check_plan(path)
+    assert verdict.ok, verdict.diagnostics
+    assert verdict.summary.root == 1
+    assert check_plan(path, root=1).ok
+    assert {finding.code for finding in check_plan(path, root=0).findings} >= {"X0402"}
+
+
 def test_a_buffer_of_the_collective_that_is_too_large_to_check(tmp_path):
     found = all_gather()
     for one in found["gpus"]:

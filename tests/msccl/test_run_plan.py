@@ -140,3 +140,10 @@ def test_the_command_runs_plans(tmp_path, capsys):
     by_hand.ops(plan, 1).pop(0)
     assert main(["run", str(written(tmp_path, plan))]) != 0
     assert "wrong: rank" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", by_hand.COUNTS)
+def test_counts_of_other_buffers_are_refused(tmp_path, name):
+    with pytest.raises(CheckFailed) as error:
+        run_plan_file(written(tmp_path, by_hand.COUNTS[name]))
+    assert {one.code for one in error.value.diagnostics} == {"X0402"}

@@ -21,7 +21,7 @@ from collc.msccl.check.collectives import (
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, Values
 from collc.msccl.check_plan.events import History, run_plan
-from collc.msccl.check_plan.memory import memory_of, place, total_chunks
+from collc.msccl.check_plan.memory import check_counts, memory_of, place, total_chunks
 from collc.msccl.check_plan.model import Plan, Slots
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
@@ -162,7 +162,8 @@ def _checkable(task: _Task, findings: Findings) -> bool:
     if chunks > MAX_CHUNKS:
         text = f"{task.coll} of {ranks} gpus has buffers of {chunks} chunks"
         findings.add(Finding("contract", "X0406", text, Place(), f"at most {MAX_CHUNKS} to be checked"), breaks=True)
-    return chunks <= MAX_CHUNKS
+        return False
+    return task.expected is not None or check_counts(task.plan, task.coll, task.root, findings)
 
 
 def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
