@@ -443,6 +443,52 @@ def test_one_of_two_buffers_that_are_one_need_not_be_counted(tmp_path, coll, chu
     assert check(tmp_path, plan(coll, [gpu(0, 1, (*chunks, 0), [], [])], inplace=True)).ok
 
 
+def two_puts(sources, slots):
+    """Both gpus put two chunks of a buffer to each other in one operation: chunk sources[k] to slot slots[k]."""
+    channels = {"channel_type": "memory", "channel_ids": [0]}
+    gpus = []
+    for rank in range(2):
+        copy = {"name": "copy", "src_buff": [buff("i", 0, 2)], "dst_buff": [buff("o", 2 * rank, 2)]}
+        meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+        at = [far(0, 2 * rank + k) for k in slots]
+        put = {"name": "put", "src_buff": [buff("i", k) for k in sources], "dst_buff": at, **channels}
+        last = {"name": "put", "src_buff": [buff("i", 0, 2)], "dst_buff": [far(0, 2 * rank, 2)], **channels}
+        gpus.append(gpu(rank, 2, (2, 4, 0), [[copy, *meet, put, {"name": "nop"}, last, {"name": "nop"}, *meet]], ["o"]))
+    return plan("allgather", gpus)
+
+
+def shifted(source, target, name="copy"):
+    """One gpu: two chunks of its scratch from one place to another."""
+    whole = {"name": "copy", "src_buff": [buff("i", 0, 3)], "dst_buff": [buff("s", 0, 3)]}
+    move = {"name": name, "src_buff": [buff("s", source, 2)], "dst_buff": [buff("s", target, 2)]}
+    back = {"name": "copy", "src_buff": [buff("i", 0, 3)], "dst_buff": [buff("o", 0, 3)]}
+    nop = {"name": "nop"}
+    return plan("allreduce", [gpu(0, 1, (3, 3, 4), [[whole, nop, move, nop, back]], [])])
+
+
+OVERLAPS = {
+    "copy to the next": (shifted(0, 1), True),
+    "copy to the one before": (shifted(1, 0), True),
+    "sum to the next": (shifted(0, 1, "re"), True),
+    "copy to itself": (shifted(1, 1), False),
+    "copy beside": (shifted(0, 2), False),
+    "two to one slot": (two_puts((1, 0), (0, 0)), True),
+    "one twice to one slot": (two_puts((0, 0), (0, 0)), False),
+    "two to two slots": (two_puts((1, 0), (1, 0)), False),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_parts_of_an_operation_may_not_cross(tmp_path, name):
+    """Right in order, whichever it is; but the threads of an operation have none."""
+    found, crosses = OVERLAPS[name]
+    verdict = check(tmp_path, found)
+    assert verdict.checks["result"] == "ok"
+    assert [finding.code for finding in verdict.findings if finding.check == "race"] == ["X0412"] * (
+        crosses * len(found["gpus"])
+    )
+
+
 def test_only_the_root_has_its_buffer(tmp_path):
     """A gather of two in place: gpu 0 puts its chunk beside the one that gpu 1, the root, has there."""
     channels = {"channel_type": "memory", "channel_ids": [0]}

@@ -13,6 +13,9 @@ NAMES: Final = (
 )
 SIGNALS: Final = ("signal", "rlxsignal", "pws")
 WAITS: Final = ("wait", "rlxwait")
+MAX_OP_BUFFERS: Final = 10
+"""Buffers on one side of an operation."""
+
 Channel = tuple[str, int, int, int]
 """(type, from, to, which of the channels between the two): signals on it arrive at `to`."""
 

@@ -12,7 +12,7 @@ from collc.msccl.check.collectives import Layout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check_plan.events import Contest, History
 from collc.msccl.check_plan.memory import place
-from collc.msccl.check_plan.model import Operation, Plan
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, Move, Operation, Plan
 
 BLOCK: Final = 1024
 """Questions answered in one pass over the events."""
@@ -26,10 +26,47 @@ _Access = tuple[int, Operation, bool]
 
 def find_races(plan: Plan, history: History, where: Layout, findings: Findings) -> None:
     """Add all races to the findings: X0412 .. X0415."""
+    for op, _ in history.done:
+        _inside(op, where, findings)
     touched = _within(history, where, findings)
     _between(plan, history, where, touched, findings)
     for contest in history.contests:
         _contested(history, contest, findings)
+
+
+def _inside(op: Operation, where: Layout, findings: Findings) -> None:
+    """Parts of one operation: its threads do them at once, each its share, so none may write what another touches."""
+    if sum(len(move.sources) + len(move.targets) for move in op.moves) > 2 * MAX_OP_BUFFERS:
+        return None
+    moves = [move for move in op.moves if not _idle(move, where)]
+    for number, move in enumerate(moves):
+        for target in move.targets:
+            start = place(where, target)
+            for other in moves[: number + 1]:
+                same = other is move or other.sources == move.sources
+                if any(_meet(start, place(where, slots), target.size, same=same) for slots in other.targets):
+                    return _crossing(op, findings)
+            for other in moves:
+                if any(_meet(start, place(where, slots), target.size, same=other is move) for slots in other.sources):
+                    return _crossing(op, findings)
+    return None
+
+
+def _meet(one: int, other: int, size: int, *, same: bool) -> bool:
+    """Whether two ranges of a size overlap; same: not where each chunk only meets itself."""
+    return abs(one - other) < size and not (same and one == other)
+
+
+def _crossing(op: Operation, findings: Findings) -> None:
+    text = f"{op.name} writes chunks that it also touches otherwise, and its threads work at once"
+    hint = "scratch, or several operations with a nop between them"
+    findings.add(Finding("race", "X0412", text, op.place, "no overlap within an operation", hint))
+
+
+def _idle(move: Move, where: Layout) -> bool:
+    """Whether a move puts chunks where they are."""
+    first = place(where, move.sources[0])
+    return len(move.sources) == 1 and all(place(where, target) == first for target in move.targets)
 
 
 def _within(history: History, where: Layout, findings: Findings) -> dict[int, list[_Access]]:
@@ -68,9 +105,7 @@ def _touched(op: Operation, where: Layout) -> tuple[set[int], set[int]]:
     for move in op.moves:
         for slots in move.sources:
             sources.update(range(place(where, slots), place(where, slots) + slots.size))
-        first = place(where, move.sources[0])
-        alone = len(move.sources) == 1 and all(place(where, target) == first for target in move.targets)
-        for slots in () if alone else move.targets:
+        for slots in () if _idle(move, where) else move.targets:
             targets.update(range(place(where, slots), place(where, slots) + slots.size))
     return sources, targets
 

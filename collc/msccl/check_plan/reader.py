@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check_plan.model import NAMES, SIGNALS, WAITS, Channel, Move, Operation, Plan, Slots
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, NAMES, SIGNALS, WAITS, Channel, Move, Operation, Plan, Slots
 from collc.msccl.check_plan.text import Mistake, json_of
 from collc.msccl.check_plan.turns import check_turns
 
@@ -25,7 +25,6 @@ MAX_BUFFERS: Final = 16
 MAX_OP_CHANNELS: Final = 8
 MAX_BARRIERS: Final = 16
 MAX_SEMAPHORES: Final = 16
-MAX_OP_BUFFERS: Final = 10
 MAX_CHUNKS: Final = 2**24
 MAX_MOVED: Final = 2**26
 """Chunks of all operations together. This and the one before are limits of the check, not of the runtime."""
