@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from collc.msccl.check import check_file
+from collc.msccl.check import check_file, results
+from collc.msccl.check.symbolic import execute
 
 from .programs import (
+    Block,
+    File,
+    Gpu,
     chain_broadcast,
     chain_reduce,
     direct_gather,
@@ -140,3 +144,86 @@ def test_flags_are_0_or_1(tmp_path, flag, value):
     assert verdict.checks["contract"] == "failed"
     (told,) = verdict.diagnostics
     assert (told.code, told.message, told.notes[0].message) == ("X0110", f"{flag} is {value}", "expected: 0 or 1")
+
+
+ABSURD = 2**31 - 1
+REACH = 32767 + 71
+"""Chunks that steps can reach: 16-bit offsets, and counts up to 71."""
+
+
+@pytest.mark.parametrize("chunks", [REACH + 1, 30_000_000, ABSURD])
+@pytest.mark.parametrize("coll", ["broadcast", "reduce"])
+def test_more_chunks_in_a_loop_than_steps_can_reach(tmp_path, coll, chunks):
+    verdict = check(tmp_path, File(coll, chunks, [Gpu((1, 1, 0)), Gpu((1, 1, 0))]))
+    told = verdict.diagnostics[0]
+    assert (told.code, told.message.split(":")[0]) == ("X0110", f"nchunksperloop is {chunks}")
+    assert told.notes[0].message.startswith(f"expected: at most {REACH}")
+    assert verdict.checks["result"] == "skipped"
+
+
+@pytest.mark.parametrize("chunks", [REACH + 1, ABSURD])
+@pytest.mark.parametrize("buffer", [0, 1, 2])
+def test_more_chunks_in_a_buffer_than_steps_can_reach(tmp_path, buffer, chunks):
+    file = ring_all_gather()
+    sizes = list(file.gpus[2].chunks)
+    sizes[buffer] = chunks
+    file.gpus[2].chunks = tuple(sizes)
+    told = check(tmp_path, file).diagnostics[0]
+    name = f"{'ios'[buffer]}_chunks"
+    assert (told.code, told.message) == ("X0116", f"gpu 2: {name} is {chunks}, more than steps can reach")
+
+
+def test_as_many_scratch_chunks_as_steps_can_reach(tmp_path):
+    file = ring_all_gather()
+    file.gpus[2].chunks = (1, 4, REACH)
+    assert check(tmp_path, file).ok
+
+
+def test_many_buffers_of_a_size_that_one_may_have(tmp_path):
+    """300 x 2 x 32,768 slots, of which the file names one in thirty thousand."""
+    verdict = check(tmp_path, File("broadcast", 2**15, [Gpu((1, 1, 0))] * 300))
+    (told,) = [told for told in verdict.diagnostics if told.code == "X0110"]
+    assert told.message == f"{300 * 2 * 2**15} chunks in the buffers of 300 ranks"
+    assert told.notes[0].message == f"expected: at most {2**24} to be checked"
+
+
+def runs(monkeypatch, tmp_path, file):
+    """The verdict of a file, and how often it was run to get it."""
+    count = [0]
+
+    def counted(*arguments, **options):
+        count[0] += 1
+        return execute(*arguments, **options)
+
+    monkeypatch.setattr(results, "execute", counted)
+    return check(tmp_path, file), count[0]
+
+
+def test_a_root_is_looked_for_within_bounds(tmp_path, monkeypatch):
+    """Work counts slots and ranks, not only steps, of which these files have none."""
+    _, count = runs(monkeypatch, tmp_path, File("broadcast", 5000, [Gpu((1, 1, 0))] * 50))
+    assert count <= 12
+    _, count = runs(monkeypatch, tmp_path, File("broadcast", 1, [Gpu((1, 1, 0))] * 400))
+    assert count <= 201
+
+
+@pytest.mark.parametrize("make", [chain_broadcast, chain_reduce, direct_gather, direct_scatter])
+@pytest.mark.parametrize("outofplace", [0, 1])
+def test_outputs_tell_the_root(tmp_path, monkeypatch, make, outofplace):
+    """Every rank passes its own data round as well, so that what moves says nothing of the root."""
+    n, root = 12, 7
+    file = make(n, root)
+    file.outofplace, file.nchannels = outofplace, 2
+    for rank, gpu in enumerate(file.gpus):
+        i, o, _ = gpu.chunks
+        gpu.chunks = (i, o, n)
+        noise = Block((rank + 1) % n, (rank - 1) % n, 1)
+        for slot in range(n if rank != root else 1):
+            noise.add("s", ("s", slot), ("s", slot))
+        for slot in range(n if (rank - 1) % n != root else 1):
+            noise.add("r", ("s", slot), ("s", slot))
+        gpu.tbs.append(noise)
+    verdict, count = runs(monkeypatch, tmp_path, file)
+    assert verdict.summary.root == root
+    assert verdict.checks["result"] == "ok"
+    assert count <= 4

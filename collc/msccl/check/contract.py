@@ -25,6 +25,7 @@ from collc.msccl.check.model import (
     READS_SOURCE,
     READS_TARGET,
     RECEIVES,
+    SCRATCH,
     SENDS,
     WRITES,
     FileProgram,
@@ -37,7 +38,10 @@ MAX_FUSED: Final = 16
 MAX_DEPENDED: Final = 127
 MAX_NODES: Final = 4095
 MAX_CHILDREN: Final = 1024
-MAX_CHUNKS: Final = 2**25
+MAX_OFFSET: Final = 2**15 - 1
+MAX_BUFFER: Final = MAX_OFFSET + MAX_COUNT
+"""Chunks of one buffer that steps can reach."""
+MAX_CHUNKS: Final = 2**24
 """In the buffers of all gpus together; a limit of the check, not of the runtimes."""
 MAX_STEPS: Final = {"executor": 64, "old": 256}
 MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216}
@@ -111,16 +115,26 @@ class _Contract:
         """Buffers so large that nobody means them, before anything of their size is made."""
         program, total = self.program, self.program.nchunksperloop
         declared = np.clip(program.chunks, 0, None)
-        rule = f"at most {MAX_CHUNKS} to be checked"
-        if int(declared.sum()) > MAX_CHUNKS:
-            gpu, buffer = divmod(int(np.argmax(declared)), declared.shape[1])
-            place = program.gpu_place(gpu, f"{BUFFERS[buffer]}_chunks")
-            self._add("X0116", f"{int(declared.sum())} chunks in all buffers", place, rule, breaks=True)
+        reach = f"at most {MAX_BUFFER}: offsets end at {MAX_OFFSET}, counts at {MAX_COUNT}"
+        for gpu, buffer in np.argwhere(declared > MAX_BUFFER)[:SHOWN]:
+            name = f"{BUFFERS[buffer]}_chunks"
+            text = f"{name} is {declared[gpu, buffer]}, more than steps can reach"
+            self._add("X0116", text, program.gpu_place(int(gpu), name), reach, breaks=True)
         sizes = buffer_sizes(coll, program.ngpus, max(1, total)) or (total, 0)
-        real = total * program.ngpus * 2 if coll in ("gather", "scatter") else sum(sizes) * program.ngpus
-        if real > MAX_CHUNKS:
-            text = f"nchunksperloop is {total}: {real} chunks in the buffers of {program.ngpus} ranks"
-            self._algo("nchunksperloop", text, rule, breaks=True)
+        if max(sizes) > MAX_BUFFER:
+            text = f"nchunksperloop is {total}: {max(sizes)} chunks in one buffer, more than steps can reach"
+            self._algo("nchunksperloop", text, reach, breaks=True)
+        if self.findings.broken:
+            return
+        # As the check will lay them out: those that the file names grow to what the collective has.
+        slots = int(declared[:, SCRATCH].sum())
+        for buffer, size in enumerate(sizes):
+            named = declared[:, buffer]
+            only_root = coll == ("scatter", "gather")[buffer]
+            slots += int(named.sum()) + size if only_root else int(np.maximum(named, size).sum())
+        if slots > MAX_CHUNKS:
+            text = f"{slots} chunks in the buffers of {program.ngpus} ranks"
+            self._algo("nchunksperloop", text, f"at most {MAX_CHUNKS} to be checked", breaks=True)
 
     def buffers(self, coll: str) -> None:
         """Sizes that the gpus name, against those that the collective gives at run time."""
@@ -255,7 +269,7 @@ class _Contract:
             ("src", steps.srcbuf, steps.srcoff, READS_SOURCE[kind]),
             ("dst", steps.dstbuf, steps.dstoff, READS_TARGET[kind] | WRITES[kind]),
         ):
-            wide = (offset < -(2**15)) | (offset >= 2**15)
+            wide = (offset < -(2**15)) | (offset > MAX_OFFSET)
             self._steps(wide, "X0114", f"{name}off", lambda row, o=offset: f"offset {o[row]}", "16 bits")
             size = program.chunks[gpu, buffer]
             end = offset.astype(np.int64) + steps.cnt

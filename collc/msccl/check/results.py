@@ -9,25 +9,55 @@ import numpy as np
 
 from collc.msccl.check.collectives import ROOTED, Expected, Layout
 from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check.model import RECEIVES, SENDS, WRITES, FileProgram, Kind
+from collc.msccl.check.model import OUTPUT, RECEIVES, SENDS, WRITES, FileProgram, Kind
 from collc.msccl.check.replay import Waits
 from collc.msccl.check.symbolic import Miss, Operand, Task, execute, misses
-from collc.msccl.check.values import Values
+from collc.msccl.check.values import UNDEFINED, Values
 
 ROOT_WORK: Final = 4_000_000
-"""Steps run at most to find a root that nobody named."""
+"""Steps, slots and ranks (each as much work as `RANK_WORK` slots) gone through at most to find a root nobody named."""
+RANK_WORK: Final = 50
 SHOWN: Final = 13
 
 
 def find_root(program: FileProgram, waits: Waits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
     """The rank that makes the result right as the root; the likeliest one if none does."""
     guesses = _likely_roots(program, coll)
-    for root in guesses[: max(1, ROOT_WORK // max(1, len(program.steps)))]:
+    tried = Task(coll, guesses[0], inplace)
+    values, memory, where = execute(program, waits, order, tried)
+    if not misses(program, tried, values, memory, where):
+        return guesses[0]
+    votes = _votes(program, coll, values, memory, where)
+    guesses.sort(key=lambda rank: -votes[rank])
+    work = len(program.steps) + where.size + RANK_WORK * program.ngpus
+    for root in guesses[: max(1, ROOT_WORK // work)]:
         task = Task(coll, root, inplace)
         values, memory, where = execute(program, waits, order, task)
         if not misses(program, task, values, memory, where):
             return root
     return guesses[0]
+
+
+def _votes(program: FileProgram, coll: str, values: Values, memory: list[int], where: Layout) -> list[int]:
+    """How much of the outputs speaks for each rank as the root, after a run with another one.
+
+    Broadcast and scatter: ranks whose first output chunk is the root's; reduce and gather: ranks whose
+    contributions are in its output.
+    """
+    votes = [0] * program.ngpus
+    for rank in range(program.ngpus):
+        start, count = int(where.base[rank, OUTPUT]), int(program.chunks[rank, OUTPUT])
+        if coll in ("broadcast", "scatter"):
+            count = min(1, count)
+        given = 0
+        for value in set(memory[start : start + count]) - {UNDEFINED}:
+            for _, ranks in values.parts(value)[0]:
+                given |= ranks
+        if coll in ("reduce", "gather"):
+            votes[rank] = given.bit_count()
+        elif given:
+            votes[given.bit_length() - 1] += 1
+    return votes
 
 
 def _likely_roots(program: FileProgram, coll: str) -> list[int]:
