@@ -661,6 +661,10 @@ def test_thousands_of_names_channels_and_semaphores_take_no_thousands_of_looks_e
     for rank, one in enumerate(pair):
         one["channels"] = [{"channel_type": "memory", "connected_to": [1 - rank] * 40_000}]
     assert check(tmp_path, plan("broadcast", pair)).checks["contract"] == "ok"
+    size = 2**18
+    copy = {"name": "copy", "src_buff": [buff("i", 0, size)], "dst_buff": [buff("s", 0, size)]}
+    long = gpu(0, 1, (size, size, size), [[copy, {"name": "nop"}] * 32], [])
+    assert check(tmp_path, plan("allreduce", [long], inplace=True)).ok
     path = tmp_path / "names.json"
     path.write_text("{" + ",".join(f'"k{k // 2}": 0' for k in range(80_000)) + "}")
     assert check_plan(path).checks["contract"] == "failed"

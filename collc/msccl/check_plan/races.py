@@ -5,6 +5,7 @@ Happens-before decides, not one run: a pair of accesses that it does not order c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
@@ -28,8 +29,9 @@ def find_races(plan: Plan, history: History, where: Layout, findings: Findings) 
     """Add all races to the findings: X0412 .. X0415."""
     for op, _ in history.done:
         _inside(op, where, findings)
-    touched = _within(history, where, findings)
-    _between(plan, history, where, touched, findings)
+    cuts = _cuts(plan, history, where)
+    touched = _within(history, where, cuts, findings)
+    _between(plan, history, where, cuts, touched, findings)
     for contest in history.contests:
         _contested(history, contest, findings)
 
@@ -69,15 +71,29 @@ def _idle(move: Move, where: Layout) -> bool:
     return len(move.sources) == 1 and all(place(where, target) == first for target in move.targets)
 
 
-def _within(history: History, where: Layout, findings: Findings) -> dict[int, list[_Access]]:
-    """Accesses of one slot, one of them writing, that nothing orders; returns all accesses of every slot."""
+def _cuts(plan: Plan, history: History, where: Layout) -> list[int]:
+    """Where accesses and scratch buffers begin or end in the memory: between two cuts, all chunks fare alike."""
+    found = {int(where.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
+    for op, _ in history.done:
+        for move in op.moves:
+            for slots in move.sources + move.targets:
+                found.update((place(where, slots), place(where, slots) + slots.size))
+    return sorted(found)
+
+
+def _within(history: History, where: Layout, cuts: list[int], findings: Findings) -> dict[int, list[_Access]]:
+    """Accesses of one piece of memory, one of them writing, that nothing orders.
+
+    Returns all accesses of every piece; piece k begins at cuts[k].
+    """
+    pieces = {cut: piece for piece, cut in enumerate(cuts)}
     written: dict[int, int] = {}
     read: dict[int, list[int]] = {}
     touched: dict[int, list[_Access]] = defaultdict(list)
     asked: set[tuple[int, int]] = set()
     events = [(event, op) for op, event in history.done if op.moves]
     for number, (event, op) in enumerate(events):
-        sources, targets = _touched(op, where)
+        sources, targets = _touched(op, where, pieces)
         for slot in sources - targets:
             touched[slot].append((event, op, False))
             if slot in written:
@@ -99,19 +115,19 @@ def _within(history: History, where: Layout, findings: Findings) -> dict[int, li
     return touched
 
 
-def _touched(op: Operation, where: Layout) -> tuple[set[int], set[int]]:
-    """Places of the memory that an operation reads, and that it writes (with another value)."""
+def _touched(op: Operation, where: Layout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
+    """Pieces of the memory that an operation reads, and that it writes (with another value)."""
     sources, targets = set[int](), set[int]()
     for move in op.moves:
         for slots in move.sources:
-            sources.update(range(place(where, slots), place(where, slots) + slots.size))
+            sources.update(range(pieces[place(where, slots)], pieces[place(where, slots) + slots.size]))
         for slots in () if _idle(move, where) else move.targets:
-            targets.update(range(place(where, slots), place(where, slots) + slots.size))
+            targets.update(range(pieces[place(where, slots)], pieces[place(where, slots) + slots.size]))
     return sources, targets
 
 
 def _between(
-    plan: Plan, history: History, where: Layout, touched: dict[int, list[_Access]], findings: Findings
+    plan: Plan, history: History, where: Layout, cuts: list[int], touched: dict[int, list[_Access]], findings: Findings
 ) -> None:
     """Accesses of other gpus' memory that may come before that gpu's program, or after it."""
     started, finished = _started(history), _finished(history)
@@ -129,9 +145,9 @@ def _between(
                 )
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(where.base[gpu, SCRATCH])
-        for slot in range(begin, begin + chunks[SCRATCH]):
-            if slot in touched:
-                _reused(touched[slot], started, finished, findings)
+        for piece in range(bisect_left(cuts, begin), bisect_left(cuts, begin + chunks[SCRATCH])):
+            if piece in touched:
+                _reused(touched[piece], started, finished, findings)
 
 
 def _reused(accesses: list[_Access], started: list[int], finished: list[int], findings: Findings) -> None:

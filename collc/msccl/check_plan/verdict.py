@@ -200,7 +200,7 @@ def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[Fin
     for rank, count in enumerate(inputs):
         for chunk in range(count):
             memory[int(where.base[rank, 0]) + chunk] = values.input(rank, chunk)
-    last: dict[int, Place] = {}
+    last: list[Place | None] = [None] * where.size
     for op, _ in history.done:
         for move in op.moves:
             data = _read(memory, where, move.sources[0])
@@ -209,18 +209,19 @@ def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[Fin
             for target in move.targets:
                 start = place(where, target)
                 memory[start : start + target.size] = data
-                last.update(dict.fromkeys(range(start, start + target.size), op.place))
+                last[start : start + target.size] = [op.place] * target.size
     wrong: list[Finding] = []
     for rank in range(ranks):
         base, room = int(where.base[rank, 1]), _room(plan, rank, sizes)
         for slot, wants in _wanted(task, rank, total, root, values):
             got = memory[base + slot] if slot < room else UNDEFINED
             if got not in wants:
+                told = (last[base + slot] if slot < room else None) or Place(gpu=rank)
                 details = values.difference(got, wants[0])
                 text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
                 text += f" ({details})" if details else ""
                 expected = f"{values.describe(wants[0])}, as {task.coll} wants"
-                wrong.append(Finding("result", "X0411", text, last.get(base + slot, Place(gpu=rank)), expected))
+                wrong.append(Finding("result", "X0411", text, told, expected))
     return where, wrong
 
 
