@@ -489,6 +489,22 @@ def test_parts_of_an_operation_may_not_cross(tmp_path, name):
     )
 
 
+def test_a_plan_that_writes_the_input_of_its_caller(tmp_path):
+    found = shifted(0, 2)
+    assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}
+    ops(found)[2]["dst_buff"] = [buff("i", 0, 2)]
+    told = [finding for finding in check(tmp_path, found).findings if finding.code == "X0120"]
+    assert [(finding.warning, finding.place.step) for finding in told] == [(True, 2)]
+    found["inplace"] = True
+    assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}
+
+
+@pytest.mark.parametrize(("low", "high", "right"), [(5, 5, True), (None, 5, True), (6, 5, False), (-1, 5, False)])
+def test_sizes_that_no_call_can_have(tmp_path, low, high, right):
+    found = {**all_gather(), "min_message_size": low, "max_message_size": high}
+    assert (check(tmp_path, found).checks["contract"] == "ok") is right
+
+
 def test_only_the_root_has_its_buffer(tmp_path):
     """A gather of two in place: gpu 0 puts its chunk beside the one that gpu 1, the root, has there."""
     channels = {"channel_type": "memory", "channel_ids": [0]}

@@ -69,6 +69,12 @@ class _Reader:
         plan = Plan(_text(root, "name", nowhere), _text(root, "collective", nowhere), protocol, inplace, [], [], [], [])
         if root.get("max_message_size") is not None:
             plan.largest = _int(root, "max_message_size", nowhere, 2**64)
+            if (
+                root.get("min_message_size") is not None
+                and _int(root, "min_message_size", nowhere, 2**64) > plan.largest
+            ):
+                at = Place(attribute="min_message_size")
+                raise Mistake("X0402", "min_message_size is above max_message_size", at, f"at most {plan.largest}")
         names = ("input_chunks", "output_chunks", "scratch_chunks")
         for rank, gpu in enumerate(gpus):
             place = Place(gpu=rank)

@@ -87,6 +87,7 @@ def check_plan(
         coll = canonical(collective or plan.collective)
         _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
+        _overwritten(plan, findings)
         task = _Task(plan, coll, root, expected)
         found = _interpret(task, findings, ran) if plan.protocol == "Simple" and _checkable(task, findings) else -1
         operations = sum(map(len, plan.threadblocks))
@@ -175,6 +176,16 @@ def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
         text = f"buffers of more than {most} bytes would be cut wrongly: the runtime's offsets have 32 bits"
         hint = f'"max_message_size": {most}'
         findings.add(Finding("contract", "X0409", text, Place(), hint=hint, warning=True))
+
+
+def _overwritten(plan: Plan, findings: Findings) -> None:
+    """Warn of a plan out of place that writes to the input buffer, which changes the caller's data."""
+    ops = [op for ops in plan.threadblocks for op in ops]
+    wrote = [op for op in ops if any(slots.buffer == 0 for move in op.moves for slots in move.targets)]
+    if wrote and not plan.inplace:
+        text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
+        hint = '"inplace": true, or scratch'
+        findings.add(Finding("contract", "X0120", text, wrote[0].place, "o or s", hint, warning=True))
 
 
 def _leftovers(history: History, findings: Findings) -> None:
