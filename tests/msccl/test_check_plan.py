@@ -489,6 +489,13 @@ def test_parts_of_an_operation_may_not_cross(tmp_path, name):
     )
 
 
+@pytest.mark.parametrize("coll", ["broadcast", "reduce"])
+def test_the_root_is_found_without_a_try_of_each(tmp_path, coll):
+    verdict = check(tmp_path, plan(coll, [gpu(rank, 1, (1, 1, 0), [], []) for rank in range(2000)], inplace=True))
+    assert verdict.checks["result"] == "failed"
+    assert verdict.summary.root == 0
+
+
 def test_a_plan_that_writes_the_input_of_its_caller(tmp_path):
     found = shifted(0, 2)
     assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}

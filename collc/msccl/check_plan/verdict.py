@@ -21,7 +21,7 @@ from collc.msccl.check.collectives import (
 from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, Values
 from collc.msccl.check_plan.events import History, run_plan
-from collc.msccl.check_plan.memory import check_counts, memory_of, place, total_chunks
+from collc.msccl.check_plan.memory import check_counts, memory_of, place, possible_roots, total_chunks
 from collc.msccl.check_plan.model import Plan, Slots
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
@@ -116,6 +116,30 @@ class _Task:
         return self.expected is not None or self.coll in KNOWN
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a run on symbols leaves: the memory, and where each chunk was written last.
+
+    total: chunks of the total buffer. sizes: input and output chunks of the collective, if it has a name.
+    """
+
+    plan: Plan
+    where: Layout
+    total: int
+    sizes: tuple[int, int] | None
+    values: Values
+    memory: list[int]
+    last: list[Place | None]
+
+    def output(self, rank: int, slot: int) -> int:
+        """The value of an output chunk."""
+        return self.memory[self.at(rank, slot)] if slot < _room(self.plan, rank, self.sizes) else UNDEFINED
+
+    def at(self, rank: int, slot: int) -> int:
+        """Where an output chunk is in the memory."""
+        return int(self.where.base[rank, 1]) + slot
+
+
 def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
     """Deadlock, then races and the result; returns the root."""
     plan = task.plan
@@ -126,18 +150,46 @@ def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
         findings.add(Finding("deadlock", "X0410", f"{op.name} waits for ever", op.place, "every wait ends"))
     if history.halted:
         return -1
+    state = _execute(task, history, task.root if task.root is not None else -1)
     candidates = [task.root if task.root is not None else -1]
     if task.root is None and task.expected is None and task.coll in ROOTED:
-        candidates = list(range(len(plan.chunks)))
-    outcomes = [(candidate, *_execute(task, history, candidate)) for candidate in candidates]
-    best = next((outcome for outcome in outcomes if not outcome[2]), outcomes[0])
+        candidates = _likely_roots(task, state)
+    root, wrong = candidates[0], list[Finding]()
+    for number, candidate in enumerate(candidates):
+        if plan.inplace and task.coll in ("gather", "scatter"):
+            state = _execute(task, history, candidate)
+        found = _judge(task, state, candidate)
+        if not number or not found:
+            root, wrong = candidate, found
+        if not found:
+            break
     ran.add("race")
-    find_races(plan, history, best[1], findings)
+    find_races(plan, history, state.where, findings)
     if task.known:
         ran.add("result")
-        for finding in best[2]:
+        for finding in wrong:
             findings.add(finding)
-    return best[0]
+    return root
+
+
+def _likely_roots(task: _Task, state: _State) -> list[int]:
+    """Ranks that can be the root, by the first chunks in the outputs of a run for any root; never none."""
+    ranks, total, values = len(task.plan.chunks), state.total, state.values
+    possible = possible_roots(task.plan, task.coll)
+    if task.coll in ("broadcast", "scatter"):
+        first = state.output(0, 0)
+        parts = values.parts(first)[0] if first != UNDEFINED else ()
+        likely = [parts[0][1].bit_length() - 1] if parts else []
+    elif task.coll == "reduce":
+        whole = values.number((((0, (1 << ranks) - 1),), ()))
+        likely = [rank for rank in possible if state.output(rank, 0) == whole]
+    else:
+        likely = [
+            rank
+            for rank in possible
+            if all(state.output(rank, k * total) == values.input(k, 0) for k in range(ranks) if k != rank)
+        ]
+    return [rank for rank in likely if rank in possible] or possible[:1]
 
 
 def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
@@ -199,8 +251,8 @@ def _leftovers(history: History, findings: Findings) -> None:
         findings.add(Finding("contract", "X0407", text, Place(gpu=gpu), "as many releases as acquires"))
 
 
-def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[Finding]]:
-    """Run the operations on symbols: the memory's layout, and what is wrong, at the operation that wrote it last."""
+def _execute(task: _Task, history: History, root: int) -> _State:
+    """Run the operations on symbols."""
     plan = task.plan
     where, total = memory_of(plan, task.coll, root)
     ranks = len(plan.chunks)
@@ -221,19 +273,24 @@ def _execute(task: _Task, history: History, root: int) -> tuple[Layout, list[Fin
                 start = place(where, target)
                 memory[start : start + target.size] = data
                 last[start : start + target.size] = [op.place] * target.size
-    wrong: list[Finding] = []
-    for rank in range(ranks):
-        base, room = int(where.base[rank, 1]), _room(plan, rank, sizes)
-        for slot, wants in _wanted(task, rank, total, root, values):
-            got = memory[base + slot] if slot < room else UNDEFINED
+    return _State(plan, where, total, sizes, values, memory, last)
+
+
+def _judge(task: _Task, state: _State, root: int) -> list[Finding]:
+    """What is wrong in the outputs, at the operation that wrote it last."""
+    values, wrong = state.values, list[Finding]()
+    for rank in range(len(task.plan.chunks)):
+        room = _room(task.plan, rank, state.sizes)
+        for slot, wants in _wanted(task, rank, state.total, root, values):
+            got = state.output(rank, slot)
             if got not in wants:
-                told = (last[base + slot] if slot < room else None) or Place(gpu=rank)
+                told = (state.last[state.at(rank, slot)] if slot < room else None) or Place(gpu=rank)
                 details = values.difference(got, wants[0])
                 text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
                 text += f" ({details})" if details else ""
                 expected = f"{values.describe(wants[0])}, as {task.coll} wants"
                 wrong.append(Finding("result", "X0411", text, told, expected))
-    return where, wrong
+    return wrong
 
 
 def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
