@@ -227,3 +227,10 @@ def test_outputs_tell_the_root(tmp_path, monkeypatch, make, outofplace):
     assert verdict.summary.root == root
     assert verdict.checks["result"] == "ok"
     assert count <= 4
+
+
+def test_wrong_chunks_are_counted_to_the_last(tmp_path):
+    verdict = check(tmp_path, File("broadcast", 5000, [Gpu((1, 1, 0))] * 50))
+    told = [told.message for told in verdict.diagnostics if told.code == "X0131"]
+    assert len(told) == 13
+    assert told[-1] == f"{50 * 5000 - 12} more of this kind (result)"

@@ -70,6 +70,10 @@ class Findings:
             self.failed.add(finding.check)
         self.broken |= breaks
 
+    def more(self, check: Check, code: str, count: int) -> None:
+        """Count findings that nobody words, after at least `PER_CODE` of their kind."""
+        self.counts[check, code] += count
+
 
 def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings as messages for users, with spans where the file is small enough to carry along."""

@@ -83,8 +83,10 @@ def check_result(
         return
     if not _name_mix_up(program, waits, order, findings, task):
         last = _last_writers(program, order, where)
-        for miss in wrong:
+        for miss in wrong[:SHOWN]:
             findings.add(_finding(program, task, values, where, miss, last))
+        if len(wrong) > SHOWN:
+            findings.more("result", "X0131", len(wrong) - SHOWN)
 
 
 def _finding(
