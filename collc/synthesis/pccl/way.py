@@ -136,7 +136,10 @@ def _content(conditions: int, effort: Effort) -> int:
 
 
 def _planned(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, Schedule]]:
-    """The schedules of the attempts in their order, up to so many planned at once, until asked to stop."""
+    """The schedules of the attempts in their order, until asked to stop.
+
+    The first is planned alone, since it often is enough; then up to so many at once.
+    """
     if threads <= 1:
         for attempt in attempts:
             schedule = None if effort.stop() else attempt.plan(effort.stop)
@@ -151,9 +154,10 @@ def _planned(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iter
 
     with ThreadPoolExecutor(threads) as pool:
         running: deque[tuple[_Attempt, Future[Schedule | None]]] = deque()
+        width = 1
         try:
             while True:
-                for attempt in islice(attempts, threads - len(running)):
+                for attempt in islice(attempts, width - len(running)):
                     running.append((attempt, pool.submit(attempt.plan, stop)))
                 if not running or stop():
                     return
@@ -161,6 +165,7 @@ def _planned(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iter
                 schedule = future.result()
                 if schedule is None:
                     return
+                width = threads
                 yield attempt, schedule
         finally:
             enough.set()
