@@ -36,7 +36,7 @@ def plan(
 ) -> Schedule:
     task = Task(net, demand, model, np.arange(len(demand.chunks), dtype=np.int32), **more)
     schedule = pccl(task, effort or Effort())
-    assert problems(net, demand, schedule.transfers, model) == []
+    assert problems(net, demand, schedule.transfers, model, inverted=task.inverted) == []
     return schedule
 
 
