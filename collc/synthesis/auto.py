@@ -22,7 +22,7 @@ from time import monotonic
 import numpy as np
 
 from collc.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.auto_ways import Candidate, Tried, candidates, has_switches, time_of
+from collc.synthesis.auto_ways import Candidate, Tried, candidates, time_of
 from collc.synthesis.compose import join, solve, split
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.retiming import retimed
@@ -103,7 +103,7 @@ def _shorter(module: Module, effort: Effort, tried: Tried) -> Iterator[Candidate
     """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
     network, sizes = module.network, np.unique(module.demand.chunks.size)
     steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
-    if module.schedule is not None or not steps_alike or has_switches(network) or len(network.npus) > TINY_NPUS:
+    if module.schedule is not None or not steps_alike or network.has_switches or len(network.npus) > TINY_NPUS:
         return
     if tried.best is None:
         return

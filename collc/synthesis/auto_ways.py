@@ -159,7 +159,7 @@ class _Ways:
     def __init__(self, module: Module, effort: Effort, tried: Tried, where: str = "") -> None:
         self._module, self._effort, self._tried, self._where = module, effort, tried, where
         self.network = module.network
-        self._switches = has_switches(module.network)
+        self._switches = module.network.has_switches
         pairs = sum(_spread(module))
         self.work = pairs
         self._dense = pairs / max(1, sum(len(table) for table in module.demand.tables)) > FEW
@@ -253,7 +253,7 @@ FIRST = "pccl, first try"
 def _unwound(module: Module) -> Module | None:
     """Direct links for the switches; None where something is planned already or a switch has few places."""
     network = module.network
-    if module.schedule is not None or not has_switches(network) or bool((network.buffers >= 0).any()):
+    if module.schedule is not None or not network.has_switches or bool((network.buffers >= 0).any()):
         return None
     try:
         return replace(module, network=unwound(network))
@@ -268,11 +268,6 @@ def _bounded(solver: Callable[[Task, Effort, int | None], Schedule], effort: Eff
         return solver(task, effort, task_bound(task).time)
 
     return way
-
-
-def has_switches(network: Network) -> bool:
-    """Whether links lead to switches."""
-    return bool((network.target >= network.npu_count).any())
 
 
 def _spread(module: Module) -> list[int]:

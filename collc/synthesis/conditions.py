@@ -162,3 +162,13 @@ def alike_pipelined(conditions: Conditions) -> bool:
 def _equal(conditions: Conditions, times: Times) -> bool:
     used = times[np.unique(conditions.task.network.kind)][:, np.unique(conditions.column)]
     return used.size > 0 and bool((used == used.flat[0]).all())
+
+
+def members_of(bits: int) -> list[int]:
+    """The numbers in a bit set, ascending."""
+    found: list[int] = []
+    while bits:
+        bit = bits & -bits
+        found.append(bit.bit_length() - 1)
+        bits ^= bit
+    return found

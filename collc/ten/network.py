@@ -116,6 +116,11 @@ class Network:
         return len(self.present)
 
     @property
+    def has_switches(self) -> bool:
+        """Whether links lead to switches."""
+        return bool((self.target >= self.npu_count).any())
+
+    @property
     def switch_count(self) -> int:
         """Switches, removed ones included."""
         return len(self.present) - self.npu_count

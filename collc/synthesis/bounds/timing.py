@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.synthesis.routing import FAR
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-FAR: Final = 1 << 60
-"""The distance where no path leads."""
 
 Alike = tuple[int, int, int, int]
 """Links that are alike: kind, lag, longer lag, and how many there are.

@@ -85,7 +85,7 @@ def need_steps(conditions: Conditions) -> None:
     reason = ""
     if not alike(conditions):
         reason = "links and chunks that all take equal time, with link model 'store'"
-    elif bool((network.target >= network.npu_count).any()):
+    elif network.has_switches:
         reason = "direct links; unwind the switches"
     elif conditions.release.any() or (task.reserved is not None and len(task.reserved)):
         reason = "all links and chunks free from the start"

@@ -31,7 +31,6 @@ from collc.synthesis.pccl.steps import NEVER, StepProblem
 from collc.synthesis.pccl.times import TimesProblem
 from collc.synthesis.routing import FAR
 from collc.synthesis.task import Effort, Task
-from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Times = NDArray[np.int64]
@@ -234,7 +233,7 @@ def _orders(conditions: Conditions, hops: int) -> tuple[bool, ...]:
     """Whether rotated, for each order that a trial takes."""
     if not conditions.single:
         return (False,)
-    return (False, True) if hops < PLENTY else (has_switches(conditions.task.network) and hops < ENOUGH,)
+    return (False, True) if hops < PLENTY else (conditions.task.network.has_switches and hops < ENOUGH,)
 
 
 def _detours(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
@@ -243,14 +242,9 @@ def _detours(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, 
     Links beyond a switch are another's way to it, so with switches, nearer hops are tried first.
     """
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", NEVER)
-    found = [none, near, always] if has_switches(conditions.task.network) else [near, always, none]
+    found = [none, near, always] if conditions.task.network.has_switches else [near, always, none]
     few = (hops >= ENOUGH and trials == 1) or (hops >= PLENTY and _switches_matter(conditions))
     return found[:1] if few else found
-
-
-def has_switches(network: Network) -> bool:
-    """Whether links lead to switches."""
-    return bool((network.target >= network.npu_count).any())
 
 
 def _switches_matter(conditions: Conditions) -> bool:

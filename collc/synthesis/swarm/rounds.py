@@ -11,9 +11,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.problem import SwarmProblem
 from collc.synthesis.swarm.traffic import Moment, Traffic
-from collc.synthesis.swarm.urgency import Urgency, levels_of, members_of
+from collc.synthesis.swarm.urgency import Urgency, levels_of
 
 DETOUR = 5, 4
 """A slow lane that takes more than so many times as long as another over the same first link comes second."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.problem import SwarmProblem
 
 
@@ -120,13 +121,3 @@ class Urgency:
         if not self._unsent[level]:
             return 0
         return self._own[level].get(self._levels[level].part.get(npu, -1), 0) & ~self._unsent[level]
-
-
-def members_of(bits: int) -> list[int]:
-    """The numbers in a bit set, ascending."""
-    found: list[int] = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found

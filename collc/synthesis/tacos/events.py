@@ -22,7 +22,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.tacos.problem import CopyProblem, members_of
+from collc.synthesis.conditions import members_of
+from collc.synthesis.tacos.problem import CopyProblem
 
 T = TypeVar("T")
 Ints = NDArray[np.int32]

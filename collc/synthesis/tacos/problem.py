@@ -318,13 +318,3 @@ def _common(some: Ints, others: Ints) -> int:
         return 0
     places = np.searchsorted(others, some)
     return int(np.count_nonzero(others[np.minimum(places, len(others) - 1)] == some))
-
-
-def members_of(bits: int) -> list[int]:
-    """The numbers in a bit set, ascending."""
-    found: list[int] = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from collc.synthesis.tacos.problem import CopyProblem, members_of
+from collc.synthesis.conditions import members_of
+from collc.synthesis.tacos.problem import CopyProblem
 
 Row = list[int]
 """A chunk number, or -1, for each link."""
