@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.case import Case, Result, Target, Watch, measured
-from collc.passes import Context, Exact
-from collc.synthesis.auto import auto
+from collc.passes.registry import Context, Exact
+from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

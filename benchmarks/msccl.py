@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.case import Case, Result, Target, Watch
 from collc.emit.msccl import write_xml
-from collc.msccl.lower import lower
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions, Protocol
-from collc.msccl.quality import quality
-from collc.synthesis.compose import join, solve
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

@@ -7,8 +7,8 @@ from functools import partial
 
 from benchmarks.case import Case, Result, Target, Watch, measured, task_of
 from benchmarks.worlds import HALF, exchanged, gathered, two_switches
-from collc.synthesis.compose import join, solve
 from collc.synthesis.overlapped import overlapped
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
 from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.tacos import tacos

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from collc.version import __version__
 
 if TYPE_CHECKING:
-    from collc.report import CompileReport
+    from collc.application.report import CompileReport
     from collc.ten.module import Module
 
 __all__ = ["__version__", "compile", "load"]
@@ -23,12 +23,12 @@ __all__ = ["__version__", "compile", "load"]
 def compile(path: str | PathLike[str], **settings: object) -> CompileReport:  # noqa: A001
     """Compile a `.coll` file: build, verify and write all its schedules.
 
-    settings: the fields of collc.settings.Settings, as in `compile("a.coll", output="out", seed=7)`.
+    settings: the fields of collc.application.settings.Settings, as in `compile("a.coll", output="out", seed=7)`.
     Raises CollcError where the file or the settings are wrong; what goes wrong with one schedule is
     in its report, as are its numbers, checks and files.
     """
-    from collc.driver import compile_file
-    from collc.settings import Settings
+    from collc.application.driver import compile_file
+    from collc.application.settings import Settings
 
     chosen = replace(Settings(), **settings)
     return compile_file(Path(path), replace(chosen, output=Path(chosen.output)))
@@ -39,7 +39,7 @@ def load(path: str | PathLike[str]) -> Module:
 
     Raises SourceError where the file is no module, with line and column.
     """
-    from collc.reading import read_text
-    from collc.ten.text_read import parse_module
+    from collc.base.reading import read_text
+    from collc.ten.text.read import parse_module
 
     return parse_module(read_text(Path(path)))

@@ -1,5 +1,5 @@
 """`python -m collc`: the command line."""
 
-from collc.cli import main
+from collc.command.cli import main
 
 raise SystemExit(main())

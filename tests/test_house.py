@@ -10,30 +10,43 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "collc"
 
-LEAVES = {"units", "diagnostics", "version", "options", "wording"}
-CHECKERS = {"synthesis", "verification", "simulation", "msccl"}
+BELOW = {"base", "version"}
+"""What every folder may import."""
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "units": set(),
     "version": set(),
-    "diagnostics": {"units"},
-    "options": {"diagnostics"},
-    "wording": set(),
-    "codes": {"codes"} | LEAVES,
-    "reading": LEAVES,
-    "resources": LEAVES,
-    "ten": {"ten", "resources"} | LEAVES,
+    "base": BELOW,
+    "codes": {"codes"} | BELOW,
     "kernels": {"kernels"},
-    "synthesis": {"synthesis", "kernels", "ten"} | LEAVES,
-    "verification": {"verification", "kernels", "ten"} | LEAVES,
-    "simulation": {"simulation", "kernels", "ten"} | LEAVES,
-    "msccl": {"msccl", "kernels", "ten"} | LEAVES,
-    "source": {"source", "ten", "resources", "reading"} | LEAVES,
-    "passes": {"passes", "ten", "kernels"} | CHECKERS | LEAVES,
-    "pipeline": {"passes"} | LEAVES,
-    "emit": {"emit", "ten", "files"} | CHECKERS | LEAVES,
+    "graph": {"graph", "kernels"},
+    "ten": {"ten"} | BELOW,
+    "synthesis": {"synthesis", "graph", "kernels", "ten"} | BELOW,
+    "verification": {"verification", "graph", "kernels", "ten"} | BELOW,
+    "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
+    "msccl": {"msccl", "graph", "kernels", "ten"} | BELOW,
+    "source": {"source", "ten"} | BELOW,
+    "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
+    "emit": {"emit", "msccl", "simulation", "ten"} | BELOW,
 }
-"""Room -> what its files may import of ours. Rooms that are not named (driver, cli ...) are above all others."""
+"""Folder of the package -> the folders that its files may import. `application` and `command` are above all others."""
+
+ABOVE = ("application", "command")
+"""The folders that import all others, the lower one first."""
+
+MAY_IMPORT_INSIDE_MSCCL: dict[str, set[str]] = {
+    "": {""},
+    "lowering": {"", "lowering"},
+    "plans": {"", "lowering", "plans"},
+    "check": {"check"},
+    "check_plan": {"check", "check_plan"},
+    "running": {"", "check", "check_plan", "running"},
+    "inspecting": {"", "check", "check_plan", "inspecting"},
+}
+"""The same inside `collc/msccl`; "" are the files of the folder itself. What checks files shares nothing with what
+writes them."""
+
+SHARED_BY_SYNTHESIZERS = {"bounds", "reductions"}
+"""Folders of `collc/synthesis` that hold no synthesizer; files of the folder itself are shared too."""
 
 
 def modules() -> dict[str, Path]:
@@ -56,71 +69,53 @@ def imports(path: Path, known: set[str]) -> set[str]:
     return {name for name in found if name.split(".")[0] == "collc"}
 
 
-def room(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+def folder(module: str, depth: int = 1) -> str:
+    """The folder (or file) of the package that a module is in: "msccl" for `collc.msccl.lowering.fuse`; with depth 2
+    the folder inside that, "lowering", or "" for a file that is in no folder."""
+    parts = module.split(".")
+    if depth == 1:
+        return parts[1] if len(parts) > 1 else ""
+    inside = len(parts) > depth + 1 or module in PACKAGES
+    return parts[depth] if inside and len(parts) > depth else ""
 
 
+PACKAGES = {name for name, path in modules().items() if path.name == "__init__.py"}
 KNOWN = modules()
 IMPORTS = {name: imports(path, set(KNOWN)) for name, path in KNOWN.items()}
 
 
 @pytest.mark.parametrize("module", KNOWN)
 def test_imports_run_one_way(module: str) -> None:
-    allowed = MAY_IMPORT.get(room(module))
+    allowed = MAY_IMPORT.get(folder(module))
     if allowed is None:
+        assert folder(module) in (*ABOVE, "__main__", ""), f"{module} is in a folder without a rule"
         return
-    strangers = {name for name in IMPORTS[module] if room(name) and room(name) not in allowed}
+    strangers = {name for name in IMPORTS[module] if folder(name) and folder(name) not in allowed}
     assert not strangers, f"{module} imports {strangers}"
 
 
-def test_the_rooms_below_import_nothing_from_above() -> None:
-    above = {
-        "cli",
-        "commands",
-        "driver",
-        "building",
-        "interrupts",
-        "verifying",
-        "named",
-        "outputs",
-        "proofs",
-        "requests",
-        "report",
-        "terminal",
-    }
+def test_the_command_line_is_above_the_application() -> None:
     for module, found in IMPORTS.items():
-        if room(module) in above or module in ("collc", "collc.__main__"):
-            continue
-        assert not {name for name in found if room(name) in above}, module
+        if folder(module) == "application":
+            assert not {name for name in found if folder(name) == "command"}, module
 
 
-def way_of(module: str) -> str:
-    """`collc.synthesis.pccl.steps` belongs to `pccl`, `collc.synthesis.auto_ways` to `auto`."""
-    return module.split(".")[2].split("_", maxsplit=1)[0]
-
-
-def test_one_way_of_synthesis_imports_no_other() -> None:
-    shared = {"task", "bounds", "invert", "compose", "routing", "conditions", "dimensions"}
-    together = {"auto"}
+def test_one_synthesizer_imports_no_other() -> None:
     for module, found in IMPORTS.items():
-        if room(module) != "synthesis" or module.count(".") < 2:
+        own = folder(module, 2)
+        if folder(module) != "synthesis" or own == "auto":
             continue
-        way = way_of(module)
-        if way in together:
-            continue
-        others = {way_of(name) for name in found if name.startswith("collc.synthesis.")}
-        strangers = others - shared - {way}
+        others = {folder(name, 2) for name in found if folder(name) == "synthesis"}
+        strangers = others - SHARED_BY_SYNTHESIZERS - {own, ""}
         assert not strangers, f"{module} imports {strangers}"
 
 
 def test_the_file_checker_shares_nothing_with_the_writer() -> None:
     for module, found in IMPORTS.items():
-        if module.startswith("collc.msccl.check"):
-            assert not {n for n in found if n.startswith("collc.msccl") and not n.startswith("collc.msccl.check")}, (
-                module
-            )
-        elif room(module) == "msccl":
-            assert not {n for n in found if n.startswith("collc.msccl.check")} or "run" in module or "inspect" in module
+        if folder(module) == "msccl":
+            others = {folder(name, 2) for name in found if folder(name) == "msccl"}
+            strangers = others - MAY_IMPORT_INSIDE_MSCCL[folder(module, 2)]
+            assert not strangers, f"{module} imports {strangers}"
 
 
 def test_there_are_no_circles() -> None:
@@ -151,5 +146,5 @@ def test_functions_fit_on_a_screen_and_files_in_a_head() -> None:
 def test_a_broken_rule_is_seen(tmp_path: Path) -> None:
     """The reader of imports finds late ones and those of names, so that the tests above can fail."""
     file = tmp_path / "x.py"
-    file.write_text("def f():\n    from collc.synthesis import task\n    import collc.cli\n")
-    assert imports(file, set(KNOWN) | {"collc.cli"}) == {"collc.synthesis.task", "collc.cli"}
+    file.write_text("def f():\n    from collc.synthesis import task\n    import collc.command.cli\n")
+    assert imports(file, set(KNOWN) | {"collc.command.cli"}) == {"collc.synthesis.task", "collc.command.cli"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textwrap import indent
 
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.wording import near
 from collc.codes import catalogue
-from collc.diagnostics import Diagnostic, UsageError
-from collc.wording import near
 
 
 def explain(code: str) -> str:

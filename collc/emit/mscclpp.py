@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from collc.msccl.options import MscclOptions
-from collc.msccl.plan import plan_of, remarks_of
-from collc.msccl.plan_ops import Json
+from collc.msccl.plans.operations import Json
+from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.ten.module import Module
 
 

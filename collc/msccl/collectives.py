@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.options import Profile
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 from collc.ten.network import Network

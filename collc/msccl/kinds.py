@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.base.diagnostics import Diagnostic, UsageError
 
 FileKind = Literal["msccl", "mscclpp", "ten"]
 

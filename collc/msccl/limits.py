@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.options import Profile
 from collc.msccl.program import Gpu, Program
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from collc.diagnostics import Diagnostic, SourceError
-from collc.options import OptionValue
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.option_values import OptionValue
 
 
 class Protocol(StrEnum):

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import CheckFailed, Diagnostic
+from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers

@@ -6,15 +6,15 @@ import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.diagnostics import Note, Span
-from collc.reading import read_text
-from collc.resources import standard_library
+from collc.base.diagnostics import Note, Span
+from collc.base.reading import read_text
+from collc.base.resources import standard_library
+from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_DEPTH, too_deep
-from collc.source.parse import MAX_BYTES, parse
+from collc.source.parsing.parse import MAX_BYTES, parse
+from collc.source.parsing.syntax import Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
-from collc.source.syntax import Import
-from collc.wording import did_you_mean
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from collc.diagnostics import SourceError, Span
+from collc.base.diagnostics import SourceError, Span
 from collc.source.problems import fail
 
 MAX_LINKS: Final = 10_000_000

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from collc.diagnostics import Diagnostic, Note, SourceError, Span
+from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
 
 MAX_PROBLEMS = 200
 """Messages kept of one program."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collc.diagnostics import Span
-from collc.options import OptionValue
+from collc.base.diagnostics import Span
+from collc.base.option_values import OptionValue
 from collc.ten.demand import Demand
 from collc.ten.moves import Moves
 from collc.ten.network import Network

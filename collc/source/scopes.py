@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from collc.diagnostics import Note, SourceError, SourceFile, Span
-from collc.source.builtins import BUILTINS
-from collc.source.expressions import Identifier
-from collc.source.problems import Problems, fail
-from collc.source.syntax import (
+from collc.base.diagnostics import Note, SourceError, SourceFile, Span
+from collc.base.wording import did_you_mean
+from collc.source.elaboration.builtins import BUILTINS
+from collc.source.parsing.expressions import Identifier
+from collc.source.parsing.syntax import (
     Algorithm,
     Collective,
     Design,
@@ -23,7 +23,7 @@ from collc.source.syntax import (
     TopologyTemplate,
     Workload,
 )
-from collc.wording import did_you_mean
+from collc.source.problems import Problems, fail
 
 Declaration = (
     Algorithm

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collc.diagnostics import Diagnostic, SourceFile, UsageError
-from collc.resources import standard_library
-from collc.source.parse import parse
-from collc.source.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate
-from collc.wording import did_you_mean
+from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
+from collc.base.resources import standard_library
+from collc.base.wording import did_you_mean
+from collc.source.parsing.parse import parse
+from collc.source.parsing.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate
 
 Declaration = TopologyTemplate | Collective | Algorithm
 

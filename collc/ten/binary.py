@@ -14,11 +14,11 @@ from typing import Any, Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, SourceError, SourceFile
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
-from collc.ten.text_read import parse_module
-from collc.ten.text_write import format_module
+from collc.ten.text.read import parse_module
+from collc.ten.text.write import format_module
 
 VERSION: Final = 1
 _MOST_TEXT: Final = 1 << 30

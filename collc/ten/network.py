@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.units import serialization_time
+from collc.base.units import serialization_time
 
 Ints = NDArray[np.int32]
 Times = NDArray[np.int64]

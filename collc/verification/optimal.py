@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Literal
 
+from collc.base.units import format_time
 from collc.ten.module import Module
-from collc.units import format_time
 from collc.verification.question.answer import schedule_of
 from collc.verification.question.encoding import Encoding
 from collc.verification.question.problem import Problem, problem_of

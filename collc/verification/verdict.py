@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic, Note
+from collc.base.diagnostics import Diagnostic, Note
+from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
-from collc.units import format_time
 
 Outcome = Literal["ok", "failed", "skipped"]
 CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collc import building
-from collc.cli import main
-from collc.diagnostics import Diagnostic, Note, UsageError
-from collc.rendering import folded
+from collc.application import building
+from collc.base.diagnostics import Diagnostic, Note, UsageError
+from collc.command.cli import main
+from collc.command.rendering import folded
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
@@ -76,7 +76,7 @@ def test_in_text_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 def test_every_command_answers_in_json_where_collc_is_at_fault(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc import commands
+    from collc.command import commands
 
     def broken(_chosen: object) -> None:
         raise RuntimeError("no")

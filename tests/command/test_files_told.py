@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 
 HEAD = """
 import std.topologies

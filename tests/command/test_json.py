@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 from tests.command.test_compile import DIRECT, LOOP
 
 PLACE = ["file", "line", "column", "end_line", "end_column"]

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import CheckFailed, UsageError
-from collc.named import check_named
+from collc.application.named import check_named
+from collc.base.diagnostics import CheckFailed, UsageError
 from collc.ten.module import Module
 from tests import support
 
@@ -57,7 +57,7 @@ def test_an_unknown_name_is_told() -> None:
 
 
 def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from collc.cli import main
+    from collc.command.cli import main
     from collc.ten.text import write_module
 
     with (tmp_path / "a.ten").open("w") as file:
@@ -71,8 +71,8 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path, capsys) -> None:
     from dataclasses import replace
 
-    from collc.cli import main
-    from collc.passes import Context, Invert, Tacos
+    from collc.command.cli import main
+    from collc.passes.registry import Context, Invert, Tacos
     from collc.ten.module import Bound
     from collc.ten.text import write_module
 

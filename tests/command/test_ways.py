@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
-from collc.interrupts import stopping_at_interrupt
-from collc.passes import PASSES, WAYS
-from collc.source.options import STRATEGIES
+from collc.base.interrupts import stopping_at_interrupt
+from collc.command.cli import main
+from collc.passes.registry import PASSES, WAYS
+from collc.source.elaboration.options import STRATEGIES
 
 HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
@@ -112,8 +112,8 @@ schedule s on t { run %s synthesize %s emit ten }
 
 COMPILE = """
 from pathlib import Path
-from collc.driver import compile_file
-from collc.settings import Settings
+from collc.application.driver import compile_file
+from collc.application.settings import Settings
 report = compile_file(Path("p.coll"), Settings(output=Path("out")), lambda _share, _words: print("works", flush=True))
 raise SystemExit(int(report.schedules[0].exit))
 """

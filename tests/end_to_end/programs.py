@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import collc
+from collc.application.report import STRUCTURAL, ScheduleReport
 from collc.msccl.check import check_file
-from collc.msccl.run import run_file
-from collc.passes import PASSES
-from collc.report import STRUCTURAL, ScheduleReport
+from collc.msccl.running.run_file import run_file
+from collc.passes.registry import PASSES
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\nimport std.clusters\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 from tests.end_to_end.programs import HEAD, LINK, build
 
 PROGRAM = (

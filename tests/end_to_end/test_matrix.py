@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.msccl.run import run_file
+from collc.msccl.running.run_file import run_file
 from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, STEP, USUAL, WAYS, all_ok, build, stands
 
 COLLECTIVES = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 
 Step = tuple[str, str, int, str, int, int] | tuple[str, str, int, str, int, int, int, int, int]
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.diagnostics import CollcError
+from collc.base.diagnostics import CollcError
 from collc.emit.msccl import write_xml
 from collc.msccl.check import check_file, expected_of
-from collc.msccl.lower import lower
+from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile
-from collc.passes import Context, Invert, Pccl, Tacos
+from collc.passes.registry import Context, Invert, Pccl, Tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
+from collc.command.cli import main
 from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, all_ok, build, stands
 
 TACOS = "synthesize tacos(seed: 1)"

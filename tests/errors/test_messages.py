@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import CollcError, SourceFile
-from collc.rendering import render
-from collc.source.parse import parse
+from collc.base.diagnostics import CollcError, SourceFile
+from collc.command.rendering import render
+from collc.source.parsing.parse import parse
 
 HERE = Path(__file__).parent
 SYNTAX = sorted((HERE / "syntax").glob("*.coll"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from collc.base.diagnostics import CollcError
 from collc.codes import catalogue
-from collc.diagnostics import CollcError
-from collc.rendering import render
+from collc.command.rendering import render
 from collc.source import load_program
 
 HERE = Path(__file__).parent / "semantic"

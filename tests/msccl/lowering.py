@@ -12,7 +12,7 @@ import numpy as np
 from collc.emit.msccl import write_xml
 from collc.msccl.check import FileVerdict, check_file
 from collc.msccl.program import Program, Step
-from collc.synthesis.compose import join, solve
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

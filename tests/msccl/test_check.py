@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collc.diagnostics import UsageError
+from collc.base.diagnostics import UsageError
 from collc.msccl.check import Expected, Want, check_file
 
 from .programs import (

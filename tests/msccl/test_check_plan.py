@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from collc.diagnostics import UsageError
+from collc.base.diagnostics import UsageError
 from collc.msccl.check_plan import check_plan
 
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collc.diagnostics import SourceError
-from collc.driver import Settings, compile_file
+from collc.application.driver import Settings, compile_file
+from collc.application.verifying import Against, verify_file
+from collc.base.diagnostics import SourceError
 from collc.msccl.check import Expected, Want, check_file, expected_of
 from collc.msccl.check_plan import check_plan
-from collc.msccl.lower import lower
+from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile
-from collc.msccl.plan import plan_of
+from collc.msccl.plans.plan import plan_of
 from collc.ten.demand import Op
 from collc.ten.module import Module
-from collc.verifying import Against, verify_file
 from tests import support
 
 from .lowering import scheduled, xml_of

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from collc.diagnostics import SourceError, SourceFile, Span
-from collc.msccl.lower import lower
+from collc.base.diagnostics import SourceError, SourceFile, Span
+from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol, options_of
 from collc.source.program import OptionValue
 from tests import support

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import SourceError, SourceFile, Span
+from collc.base.diagnostics import SourceError, SourceFile, Span
+from collc.base.option_values import OptionValue
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement, plan_options_of
-from collc.msccl.plan import plan_of, remarks_of
-from collc.options import OptionValue
+from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.ten.module import Module
 from tests import support
 from tests.msccl.lowering import COLLECTIVES, by_hand, direct_all_to_all, ring_all_reduce, scheduled

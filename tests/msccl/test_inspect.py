@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from collc.diagnostics import CheckFailed, UsageError
-from collc.msccl.inspect import inspect_file, inspection_of
-from collc.msccl.inspect_plan import PlanInspection
-from collc.msccl.lower import lower
-from collc.msccl.picture import ranges
-from collc.msccl.plan import plan_of
+from collc.base.diagnostics import CheckFailed, UsageError
+from collc.msccl.inspecting.inspect_file import inspect_file, inspection_of
+from collc.msccl.inspecting.inspect_plan import PlanInspection
+from collc.msccl.inspecting.picture import ranges
+from collc.msccl.lowering.lower import lower
+from collc.msccl.plans.plan import plan_of
 from tests import support
 
 from .lowering import ring_all_reduce as ring_module

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.diagnostics import SourceError
-from collc.msccl.dependencies import depend
-from collc.msccl.foresee import foresee
+from collc.base.diagnostics import SourceError
 from collc.msccl.limits import foreseen
-from collc.msccl.lower import lower
+from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.foresee import foresee
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
-from collc.msccl.quality import quality
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from tests import support

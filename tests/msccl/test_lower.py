@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.diagnostics import CheckFailed, CollcError, SourceError
-from collc.msccl import lower as lowering
-from collc.msccl.assign import Policy
-from collc.msccl.attempts import Attempt
+from collc.base.diagnostics import CheckFailed, CollcError, SourceError
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.lower import lower
+from collc.msccl.lowering import lower as lowering
+from collc.msccl.lowering.assign import Policy
+from collc.msccl.lowering.attempts import Attempt
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.quality import quality, slowness
+from collc.msccl.lowering.replay import fullest_pair
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
-from collc.msccl.quality import quality, slowness
-from collc.msccl.replay import fullest_pair
 from collc.ten.demand import Op as Reduction
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from collc.msccl.assign import Policy, assign
-from collc.msccl.dependencies import depend
 from collc.msccl.limits import MOST_CHUNKS, Excess, excesses
-from collc.msccl.lower import lower
+from collc.msccl.lowering.assign import Policy, assign
+from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.place import place
+from collc.msccl.lowering.progress import blocked_sizes, chunks_per_message, ends, largest_size
+from collc.msccl.lowering.quality import longest_chain, quality
+from collc.msccl.lowering.replay import replay_time
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
-from collc.msccl.place import place
 from collc.msccl.program import FUSED, Gpu, Op, Point, Program, Slot, Step, Threadblock
-from collc.msccl.progress import blocked_sizes, chunks_per_message, ends, largest_size
-from collc.msccl.quality import longest_chain, quality
-from collc.msccl.replay import replay_time
 from collc.ten.schedule import LinkModel
 from tests import support
 from tests.msccl.lowering import (

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from collc.msccl.check_plan import check_plan
-from collc.msccl.plan import plan_of
+from collc.msccl.plans.plan import plan_of
 from tests import support
 
 from . import test_check_plan as by_hand

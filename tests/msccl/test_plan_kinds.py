@@ -11,7 +11,7 @@ import pytest
 
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
-from collc.msccl.plan import plan_of
+from collc.msccl.plans.plan import plan_of
 from tests import support
 
 from .lowering import ring_all_reduce, scheduled

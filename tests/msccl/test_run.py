@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from collc.diagnostics import CheckFailed, UsageError
-from collc.msccl.run import run_file
-from collc.msccl.run_data import DTYPES
+from collc.base.diagnostics import CheckFailed, UsageError
+from collc.msccl.running.data import DTYPES
+from collc.msccl.running.run_file import run_file
 
 from .programs import GOOD, all_to_all, direct_all_reduce, exchange, ring_all_gather, ring_all_reduce, write
 

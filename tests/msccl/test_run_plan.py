@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from collc.cli import main
-from collc.diagnostics import CheckFailed, UsageError
+from collc.base.diagnostics import CheckFailed, UsageError
+from collc.command.cli import main
 from collc.msccl.check_plan import check_plan
-from collc.msccl.plan import plan_of
-from collc.msccl.run_data import DTYPES, OPS
-from collc.msccl.run_plan import run_plan_file
+from collc.msccl.plans.plan import plan_of
+from collc.msccl.running.data import DTYPES, OPS
+from collc.msccl.running.run_plan import run_plan_file
 from tests import support
 
 from . import test_check_plan as by_hand

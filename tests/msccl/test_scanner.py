@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.diagnostics import UsageError
+from collc.base.diagnostics import UsageError
 from collc.msccl.check import check_file
 from collc.msccl.check import scanner as scanner_module
 from collc.msccl.check.reader import c_integer

@@ -15,10 +15,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from collc.diagnostics import SourceFile
-from collc.source import expressions as ex
-from collc.source import syntax as s
-from collc.source.parse import parse
+from collc.base.diagnostics import SourceFile
+from collc.source.parsing import expressions as ex
+from collc.source.parsing import syntax as s
+from collc.source.parsing.parse import parse
 from tests.reference.values import (
     BadProgramError,
     Device,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import CheckFailed
+from collc.base.diagnostics import CheckFailed
 from collc.simulation import replay
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task

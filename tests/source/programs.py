@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from collc.resources import standard_library
-from collc.source import expressions as ex
+from collc.base.resources import standard_library
+from collc.source.parsing import expressions as ex
 
 EVERYTHING = """
 import std.topologies import "pod.coll"

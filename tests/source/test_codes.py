@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from collc.base.diagnostics import CollcError, SourceFile, UsageError
 from collc.codes import catalogue
 from collc.codes.explain import explain
-from collc.diagnostics import CollcError, SourceFile, UsageError
-from collc.source.format import format_source
-from collc.source.parse import parse
+from collc.source.formatting.format import format_source
+from collc.source.parsing.parse import parse
 
 SYNTAX = [code for code in catalogue() if code.startswith("E01")]
 

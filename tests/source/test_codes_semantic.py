@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from collc.base.diagnostics import CollcError
 from collc.codes import catalogue
-from collc.diagnostics import CollcError
 from collc.source import load_program
 
 SHOWN = [c for c, entry in catalogue().items() if entry.wrong and c.startswith("E") and not c.startswith("E01")]

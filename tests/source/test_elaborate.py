@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.diagnostics import CollcError
+from collc.base.diagnostics import CollcError
 from collc.source import load_program
 from collc.source.program import Program
 from collc.ten.demand import Op

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.source.elaborate import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
 from collc.ten.demand import Op
 from tests.reference.evaluator import Schedule, evaluate

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import SourceError, SourceFile
-from collc.source.format import format_source
-from collc.source.parse import parse
-from collc.source.table import load_table
+from collc.base.diagnostics import SourceError, SourceFile
+from collc.source.formatting.format import format_source
+from collc.source.parsing.parse import parse
+from collc.source.parsing.table import load_table
 from tests.source.programs import EVERYTHING, plain, samples
 
 SAMPLES = samples()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import Diagnostic, SourceError
-from collc.rendering import render
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.command.rendering import render
 from collc.source import check_program
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark.exceptions import UnexpectedInput
 
-from collc.diagnostics import Diagnostic, SourceError, SourceFile, Span
-from collc.resources import grammar_file
-from collc.source import expressions as ex
-from collc.source import syntax as s
-from collc.source.build import MAX_NESTING
-from collc.source.literals import quantity
-from collc.source.parse import MAX_BYTES, parse
-from collc.source.table import built_table, lark_parser, load_table, stored_table
-from collc.units import UNITS, Dimension
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.base.resources import grammar_file
+from collc.base.units import UNITS, Dimension
+from collc.source.parsing import expressions as ex
+from collc.source.parsing import syntax as s
+from collc.source.parsing.build import MAX_NESTING
+from collc.source.parsing.literals import quantity
+from collc.source.parsing.parse import MAX_BYTES, parse
+from collc.source.parsing.table import built_table, lark_parser, load_table, stored_table
 from tests.source.programs import EVERYTHING, plain, samples
 
 SAMPLES = samples()
@@ -85,7 +85,7 @@ def lark_accepts(text: str) -> bool:
 
 def test_the_stored_table_is_that_of_the_grammar() -> None:
     stored, built = stored_table(), built_table()
-    assert stored is not None, "run `python -m collc.source.table` after a change of the grammar"
+    assert stored is not None, "run `python -m collc.source.parsing.table` after a change of the grammar"
     assert len(stored.actions) == len(built.actions)
     assert stored.keywords == built.keywords
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from collc.diagnostics import Diagnostic, Note, SourceFile, Span
-from collc.rendering import as_json, render
+from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
+from collc.command.rendering import as_json, render
 
 
 def message(text: str, start: int, end: int, **more: object) -> Diagnostic:

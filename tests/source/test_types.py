@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.source.arithmetic import compute, log2_of
+from collc.base.wording import near
+from collc.source.elaboration.arithmetic import compute, log2_of
 from collc.source.types import ANY, BYTES, FLOAT, GROUP, INT, NPU, RATE, STRING, TIME, binary_type, fits, join, list_of
-from collc.wording import near
 
 QUANTITIES = (INT, FLOAT, BYTES, TIME, RATE)
 UNITS = {INT: (0, 0), FLOAT: (0, 0), BYTES: (1, 0), TIME: (0, 1), RATE: (1, -1)}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import SourceFile
-from collc.source.format import format_source
+from collc.base.diagnostics import SourceFile
+from collc.source.formatting.format import format_source
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted([*ROOT.glob("stdlib/*.coll"), *ROOT.glob("examples/**/*.coll")])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from collc.diagnostics import SourceFile, UsageError
-from collc.source.parse import parse
+from collc.base.diagnostics import SourceFile, UsageError
+from collc.source.parsing.parse import parse
 from collc.source.std_listing import std_entries, std_source
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.diagnostics import SourceError, SourceFile
+from collc.base.diagnostics import SourceError, SourceFile
 from collc.source import load_program
-from collc.source import syntax as s
-from collc.source.parse import parse
+from collc.source.parsing import syntax as s
+from collc.source.parsing.parse import parse
 from tests.reference.evaluator import Evaluator, evaluate
 from tests.reference.values import BadProgramError
 from tests.stdlib.pages import ROOT, Example, examples

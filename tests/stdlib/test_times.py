@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collc.synthesis.fixed import lay_out
+from collc.synthesis.fixed.layout import lay_out
 from collc.ten.demand import Op
 from collc.ten.moves import Moves
 from collc.ten.network import LinkKind

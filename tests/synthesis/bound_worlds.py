@@ -11,11 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.diagnostics import CollcError
-from collc.passes import WAYS, Context, Fixed, Hand, Invert, Unwind
-from collc.pipeline import make_pass
-from collc.synthesis.compose import join, solve
+from collc.base.diagnostics import CollcError
+from collc.passes.pipeline import make_pass
+from collc.passes.registry import WAYS, Context, Fixed, Hand, Invert, Unwind
 from collc.synthesis.exact import exact
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.diagnostics import CollcError, NoSchedule, SourceError
-from collc.synthesis.auto import auto
+from collc.base.diagnostics import CollcError, NoSchedule, SourceError
+from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.compose import join, solve
-from collc.synthesis.in_network import in_network
+from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.retiming import retimed
 from collc.synthesis.swarm import swarm
 from collc.synthesis.task import Effort

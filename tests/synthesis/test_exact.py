@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collc.diagnostics import NoSchedule, SourceError
+from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.exact import exact
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand

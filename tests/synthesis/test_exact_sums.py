@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
-from collc.diagnostics import NoSchedule
-from collc.passes import Context, Exact, Invert
+from collc.base.diagnostics import NoSchedule
+from collc.passes.registry import Context, Exact, Invert
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op

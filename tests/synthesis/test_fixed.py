@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from collc.diagnostics import SourceError
-from collc.synthesis.fixed import lay_out
+from collc.base.diagnostics import SourceError
+from collc.synthesis.fixed.layout import lay_out
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.moves import Moves

@@ -7,13 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.diagnostics import NoSchedule, SourceError
-from collc.passes import Context, Hierarchical, Invert, Themis, Way
+from collc.base.diagnostics import NoSchedule, SourceError
+from collc.passes.registry import Context, Hierarchical, Invert, Themis, Way
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.by_dimension.dimensions import find_dimensions
+from collc.synthesis.by_dimension.themis import choose_orders
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.dimensions import find_dimensions
 from collc.synthesis.task import Effort, Task
-from collc.synthesis.themis import choose_orders
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network

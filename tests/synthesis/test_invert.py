@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import Diagnostic, NoSchedule
+from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.compose import has_reductions, join, solve, split
-from collc.synthesis.invert import invert_schedule
+from collc.synthesis.reductions.compose import has_reductions, join, solve, split
+from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op

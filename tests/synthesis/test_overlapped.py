@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import collc.synthesis.overlapped.lists as lists
 import collc.synthesis.overlapped.trees as trees
-from collc.diagnostics import NoSchedule, SourceError
+from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.task import Effort

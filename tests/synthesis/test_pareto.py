@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collc.cli import main
-from collc.diagnostics import NoSchedule, SourceError
-from collc.passes import Context, Exact
+from collc.base.diagnostics import NoSchedule, SourceError
+from collc.command.cli import main
+from collc.passes.registry import Context, Exact
 from collc.synthesis.exact.pareto import pareto_points
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import NoSchedule, SourceError
+from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.pccl import pccl
-from collc.synthesis.pccl import way as module
+from collc.synthesis.pccl import synthesizer as module
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network

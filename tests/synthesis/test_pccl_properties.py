@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import SourceError
+from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.compose import join, solve
 from collc.synthesis.pccl import pccl
-from collc.synthesis.pccl import way as module
+from collc.synthesis.pccl import synthesizer as module
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import NoSchedule, SourceError
-from collc.synthesis.auto import auto
+from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.compose import join, solve
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import lanes, swarm
 from collc.synthesis.swarm.rounds import matched
 from collc.synthesis.task import Effort, Task

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import SourceError
+from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
 from collc.synthesis.symmetric import exchange as symmetric_exchange

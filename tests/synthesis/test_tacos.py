@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import NoSchedule, SourceError
+from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.tacos import compiled as matching_compiled
 from collc.synthesis.tacos import tacos

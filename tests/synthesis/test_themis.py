@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.passes import Context, Hierarchical, Invert, Themis
-from collc.synthesis.themis import MOST, balanced_orders, greedy_orders, order_load
+from collc.passes.registry import Context, Hierarchical, Invert, Themis
+from collc.synthesis.by_dimension.themis import MOST, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
 from collc.verification import verify_schedule

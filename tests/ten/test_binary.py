@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collc.diagnostics import SourceError
+from collc.base.diagnostics import SourceError
 from collc.ten.binary import load_module, save_module
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collc.diagnostics import SourceError, SourceFile
+from collc.base.diagnostics import SourceError, SourceFile
 from collc.ten.module import Bound, Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.ten.text import format_module, parse_module, write_module

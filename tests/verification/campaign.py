@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from collc.diagnostics import Diagnostic
+from collc.base.diagnostics import Diagnostic
 from collc.ten.module import Module
 from collc.verification import verify_schedule
 from tests.verification.interpreter import interpret

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
+from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import CheckFailed
+from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import Finding, Findings, Place, mistakes, unreadable
 from collc.msccl.check.model import BUFFERS, CAPACITY, KINDS, FileProgram, Kind, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.diagnostics import Diagnostic, UsageError
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,

@@ -15,12 +15,12 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, NoSchedule, Note, SourceError
+from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.compose import split
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.exact.encoding import Encoding
-from collc.synthesis.exact.way import allowed, hop_table, need_steps
+from collc.synthesis.exact.synthesizer import allowed, hop_table, need_steps
+from collc.synthesis.reductions.compose import split
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from collc.diagnostics import Diagnostic, NoSchedule
+from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.compose import join
 from collc.synthesis.exact.encoding import ask, edges_of
-from collc.synthesis.exact.way import allowed
+from collc.synthesis.exact.synthesizer import allowed
+from collc.synthesis.reductions.compose import join
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
 from collc.ten.module import Module

@@ -1,5 +1,5 @@
 """Reductions over balanced spanning trees, up and down at once."""
 
-from collc.synthesis.overlapped.way import overlap, overlapped
+from collc.synthesis.overlapped.synthesizer import overlap, overlapped
 
 __all__ = ["overlap", "overlapped"]

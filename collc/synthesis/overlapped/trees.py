@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.overlapped.lists import Tasks
 from collc.synthesis.routing import distances
 from collc.ten.demand import Demand, Op

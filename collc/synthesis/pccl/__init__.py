@@ -1,5 +1,5 @@
 """Earliest-arrival pathfinding on the TEN."""
 
-from collc.synthesis.pccl.way import pccl
+from collc.synthesis.pccl.synthesizer import pccl
 
 __all__ = ["pccl"]

@@ -1,5 +1,5 @@
 """Chunks of few holders, spread rarest first."""
 
-from collc.synthesis.swarm.way import swarm
+from collc.synthesis.swarm.synthesizer import swarm
 
 __all__ = ["swarm"]

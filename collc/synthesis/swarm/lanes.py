@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, NoSchedule
+from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.routing import FAR
 from collc.synthesis.task import Task
 from collc.ten.network import Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, replace
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.swarm.lanes import Lanes, lanes_of
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.task import Task
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network

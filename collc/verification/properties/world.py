@@ -7,10 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
+from collc.base.units import serialization_time
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
-from collc.units import serialization_time
 from collc.verification.smt import Script, Unclear
 
 

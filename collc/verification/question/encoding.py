@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from collc.units import format_time
+from collc.base.units import format_time
 from collc.verification.question.context import Context
 from collc.verification.question.copies import Copy
 from collc.verification.question.problem import Goal, Problem

@@ -1,0 +1,198 @@
+"""The kinds of files a schedule can be written to, each checked before it gets its final name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from collc.application.report import Outcome
+from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
+from collc.base.files import Draft, inside
+from collc.base.wording import did_you_mean, listed
+from collc.source.program import EmitRequest, ScheduleRequest
+from collc.ten.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came of writing one file: checks of the file that was read back, remarks and messages."""
+
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    notes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _ten(module: Module, _request: EmitRequest, path: Path) -> Output:
+    from collc.ten.text.write import write_module
+
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        write_module(module, file)
+    return Output()
+
+
+def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.emit.msccl import write_xml
+    from collc.msccl.check import check_file, expected_of
+    from collc.msccl.lowering.lower import lower
+    from collc.msccl.lowering.quality import quality, slowness
+    from collc.msccl.options import options_of
+
+    options = options_of(request.options)
+    program = lower(module, options)
+    with path.open("wb") as file:
+        write_xml(program, file)
+    collective, root = _asked(module)
+    custom = program.collective.kind == "custom"
+    verdict = check_file(
+        path,
+        collective=None if custom else collective,
+        root=None if custom else root,
+        profile=options.profile.value,
+        expected=expected_of(module.network, module.demand, options.instances) if custom else None,
+    )
+    measured = quality(program, module)
+    slower = slowness(program, measured)
+    notes = (*program.notes, f"MSCCL: {measured}", *([slower] if slower else ()))
+    return Output({**verdict.checks}, notes, verdict.diagnostics)
+
+
+def _msccl_stages(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.msccl.lowering.stages import stages_of, stages_text
+    from collc.msccl.options import options_of
+
+    stages = stages_of(module, options_of(request.options))
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(stages_text(stages))
+    return Output()
+
+
+def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
+    from collc.emit.mscclpp import write_plan
+    from collc.msccl.check import expected_of
+    from collc.msccl.check_plan import check_plan
+    from collc.msccl.options import plan_options_of
+
+    options = plan_options_of(request.options)
+    with path.open("wb") as file:
+        custom, notes = write_plan(module, options, file)
+    collective, root = _asked(module)
+    if custom:
+        expected = expected_of(module.network, module.demand, options.instances)
+        verdict = check_plan(path, collective="custom", expected=expected)
+    else:
+        verdict = check_plan(path, collective=collective, root=root)
+    return Output({**verdict.checks}, tuple(notes), verdict.diagnostics)
+
+
+def _asked(module: Module) -> tuple[str | None, int | None]:
+    """The collective and the root that a program asks for, if it is one of the standard library."""
+    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    if standard is None:
+        return None, None
+    return standard.kind, standard.root if standard.root >= 0 else None
+
+
+CHECKED: Final = ("msccl", "mscclpp")
+"""Kinds whose files are read back and checked."""
+
+FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages")
+"""Kinds whose runtimes send from NPU to NPU: a switch passes each message on once."""
+
+WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
+    "ten": _ten,
+    "msccl": _msccl,
+    "msccl_stages": _msccl_stages,
+    "mscclpp": _mscclpp,
+}
+"""By the kind that `emit` names."""
+
+
+def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
+    """Raise SourceError for a file that no schedule of the request fits into, before one is sought."""
+    for emit in emits:
+        if emit.kind not in ("msccl", "msccl_stages"):
+            continue
+        from collc.msccl.lowering import foresee as limits
+        from collc.msccl.options import options_of
+
+        try:
+            limits.foresee(request.network, request.demand, options_of(emit.options))
+        except SourceError as error:
+            raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
+
+
+WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
+"""How the same check of several files sums up: none hides what another one lacks."""
+
+
+def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path, draft: Draft) -> Output:
+    """Write all files of a schedule under temporary names, and read back those that can be.
+
+    Raises CollcError where one cannot be written.
+    """
+    checks: dict[str, Outcome] = {}
+    notes: list[str] = []
+    diagnostics: list[Diagnostic] = []
+    for request in requests:
+        path = inside(folder, request.path or f"{module.name}.{request.kind}", request.span)
+        temporary = draft.new(path)
+        try:
+            written = WRITERS[request.kind](module, request, temporary)
+        except CollcError as error:
+            named = [_of_final(told, temporary, path) for told in error.diagnostics]
+            raise type(error)(*(d if d.span else replace(d, span=request.span) for d in named)) from error
+        for name, outcome in written.checks.items():
+            found = (outcome, checks.get(name, outcome))
+            checks[name] = next(worst for worst in WORST_FIRST if worst in found)
+        notes += written.notes
+        found_there = [_of_final(told, temporary, path) for told in written.diagnostics]
+        if "failed" in written.checks.values():
+            found_there = [_unwritten(found_there[0], path), *found_there[1:]] if found_there else []
+        diagnostics += found_there
+    return Output(checks, tuple(notes), tuple(diagnostics))
+
+
+def _of_final(told: Diagnostic, temporary: Path, path: Path) -> Diagnostic:
+    """A message about a file under the name that it was to get."""
+
+    def words(text: str) -> str:
+        return text.replace(str(temporary), str(path))
+
+    def place(span: Span | None) -> Span | None:
+        return span and replace(span, file=replace(span.file, name=words(span.file.name)))
+
+    notes = tuple(Note(words(note.message), place(note.span)) for note in told.notes)
+    return replace(told, message=words(told.message), span=place(told.span), notes=notes, hint=words(told.hint))
+
+
+def _unwritten(told: Diagnostic, path: Path) -> Diagnostic:
+    """The first of the messages about a file of ours that is wrong."""
+    note = Note(f"collc made this file and does not keep it: {path} was not written; please report the program")
+    return replace(told, notes=(*told.notes, note))
+
+
+def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
+    """The files that a program asks for, and those of the kinds that the command line adds.
+
+    The stages of an MSCCL file have the options of the file that the program asks for, unless they have their own.
+    Raises SourceError for kinds of the program that collc cannot write.
+    """
+    for emit in request.emits:
+        if emit.kind not in WRITERS:
+            raise SourceError(unknown_kind(emit.kind, emit.span))
+    named = {emit.kind for emit in request.emits}
+    added = [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
+    emits = (*request.emits, *added)
+    msccl = [emit.options for emit in request.emits if emit.kind == "msccl"]
+    if not msccl:
+        return emits
+    alike = [emit.kind == "msccl_stages" and not emit.options for emit in emits]
+    return tuple(replace(emit, options=msccl[0]) if same else emit for emit, same in zip(emits, alike, strict=True))
+
+
+def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:
+    """The message for a kind of file that there is not."""
+    hint = did_you_mean(kind, WRITERS, f"there are {listed(WRITERS)}")
+    return Diagnostic("U0205", f"collc cannot write files of kind '{kind}'", span, hint=hint)

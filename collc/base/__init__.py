@@ -1,0 +1,1 @@
+"""What every other package may import: units, messages, names in messages, reading and writing files."""

@@ -1,0 +1,1 @@
+"""The command line: arguments in, messages and exit codes out."""

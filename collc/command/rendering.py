@@ -1,0 +1,158 @@
+"""Messages as text for people and as JSON for editors."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from collc.base.diagnostics import Diagnostic, Note, Span, line_starts
+
+TAB: Final = 4
+"""Columns from one tab stop to the next."""
+
+WIDTH: Final = 160
+"""Columns of a source line that are shown; of a longer one, those around the place."""
+
+_NUMBER: Final = re.compile(r"\d+")
+_MORE: Final = re.compile(r"and (\d+) more ")
+"""The note of a check that tells only its first offenders."""
+
+_RED, _YELLOW, _BLUE, _CYAN, _BOLD, _END = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1;36m", "\x1b[1m", "\x1b[0m"
+
+
+def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
+    """The messages one below the other, each with its source line and the place underlined."""
+    return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
+
+
+def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The messages, of warnings that are alike but for their numbers and places the first one, with how many follow."""
+    kept: dict[object, Diagnostic] = {}
+    more: dict[object, int] = {}
+    for number, diagnostic in enumerate(diagnostics):
+        alike = (diagnostic.code, _NUMBER.sub("0", diagnostic.message))
+        key: object = alike if diagnostic.warning else number
+        counted = [int(found[1]) for note in diagnostic.notes if (found := _MORE.match(note.message))]
+        if key in kept:
+            more[key] = more.get(key, 0) + 1 + sum(counted)
+        else:
+            kept[key] = diagnostic
+    return [
+        replace(first, notes=(*first.notes, Note(f"and {more[key]} more like this"))) if key in more else first
+        for key, first in kept.items()
+    ]
+
+
+def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+    """One object a message: code, severity, message, the place (null where there is none), notes and hint.
+
+    A note has a message and a place. Lines and columns count from 1; the end is the first column after the place.
+    """
+    return [
+        {"code": d.code, "severity": _severity(d), "message": d.message}
+        | _json_place(d.span)
+        | {"notes": [{"message": note.message} | _json_place(note.span) for note in d.notes], "hint": d.hint or None}
+        for d in diagnostics
+    ]
+
+
+def _severity(diagnostic: Diagnostic) -> str:
+    return "warning" if diagnostic.warning else "error"
+
+
+def _json_place(span: Span | None) -> dict[str, object]:
+    if span is None:
+        return {"file": None, "line": None, "column": None, "end_line": None, "end_column": None}
+    end = Span(span.file, span.end, span.end)
+    return {
+        "file": span.file.name,
+        "line": span.line,
+        "column": span.column,
+        "end_line": end.line,
+        "end_column": end.column,
+    }
+
+
+def _paint(text: str, colour: str, wanted: bool) -> str:
+    return f"{colour}{text}{_END}" if wanted and text else text
+
+
+def _message(diagnostic: Diagnostic, colour: bool) -> str:
+    tint = _YELLOW if diagnostic.warning else _RED
+    head = _paint(f"{_severity(diagnostic)}[{diagnostic.code}]", tint, colour)
+    lines = [head + _paint(f": {_printable(diagnostic.message)}", _BOLD, colour)]
+    if diagnostic.span is not None:
+        lines += _excerpt(diagnostic.span, "^", tint, colour)
+    for note in diagnostic.notes:
+        lines += _note(note, colour)
+    if diagnostic.hint:
+        lines.append(f"{_paint('help:', _CYAN, colour)} {_printable(diagnostic.hint)}")
+    return "\n".join(lines)
+
+
+def _note(note: Note, colour: bool) -> list[str]:
+    lines = [f"{_paint('note:', _BLUE, colour)} {_printable(note.message)}"]
+    return lines + (_excerpt(note.span, "-", _BLUE, colour) if note.span is not None else [])
+
+
+def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
+    """The place, the first line of what stands there, and the marks below it."""
+    text = span.file.text
+    starts = line_starts(text)
+    number = span.line
+    begin = starts[number - 1]
+    end = starts[number] - 1 if number < len(starts) else len(text)
+    line = text[begin:end].rstrip("\r")
+    first = min(span.start - begin, len(line))
+    last = min(max(span.end - begin, first + 1), max(len(line), first + 1))
+    line, first, last = _clipped(line, first, last)
+    before = _wide(line[:first], 0)
+    marked = _wide(line[first:last], len(before))
+    shown = before + marked + _wide(line[last:], len(before) + len(marked))
+    below = " " * _columns(before) + _paint(mark * max(1, _columns(marked)), tint, colour)
+    gutter = str(number)
+    bar = _paint("|", _BLUE, colour)
+    pad = " " * len(gutter)
+    more = f" {_paint('...', tint, colour)}" if span.end > end + 1 else ""
+    return [
+        f"{pad}{_paint('-->', _BLUE, colour)} {span.file.name}:{number}:{span.column}",
+        f"{pad} {bar}",
+        f"{_paint(gutter, _BLUE, colour)} {bar} {shown}".rstrip(),
+        f"{pad} {bar} {below}{more}",
+    ]
+
+
+def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
+    if len(line) <= WIDTH:
+        return line, first, last
+    start = max(0, min(first - WIDTH // 4, len(line) - WIDTH))
+    lead = "..." if start else ""
+    clipped = line[start : start + WIDTH]
+    tail = "..." if start + WIDTH < len(line) else ""
+    shift = len(lead) - start
+    return f"{lead}{clipped}{tail}", first + shift, min(last + shift, len(lead) + len(clipped))
+
+
+def _printable(text: str) -> str:
+    """Without characters that a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def _wide(text: str, column: int) -> str:
+    """Tabs as spaces, from a column on, and every other control character as one sign."""
+    out: list[str] = []
+    for character in text:
+        piece = " " * (TAB - column % TAB) if character == "\t" else _printable(character.replace("\n", "\ufffd"))
+        out.append(piece)
+        column += _columns(piece)
+    return "".join(out)
+
+
+def _columns(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

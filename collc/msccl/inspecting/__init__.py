@@ -1,0 +1,1 @@
+"""What is in an MSCCL file or MSCCL++ plan, for people."""

@@ -1,0 +1,238 @@
+"""What is in an MSCCL file, for people: a row per GPU, totals, and a picture of its threadblocks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from collc.msccl.check.connections import connect
+from collc.msccl.check.findings import Findings
+from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
+from collc.msccl.check.reader import Profile, read_file
+from collc.msccl.check.replay import UNLIMITED, replay, waits
+from collc.msccl.inspecting.inspect_plan import PlanInspection, inspect_plan
+from collc.msccl.inspecting.picture import DRAWN_GPUS, Box, Group, draw, ranges
+from collc.msccl.kinds import check_program
+
+COLORS: Final = {
+    "s": "#8fb4dc",
+    "r": "#9fd5d0",
+    "rcs": "#98cf8f",
+    "rrs": "#fbbf77",
+    "rrc": "#f5e08a",
+    "rrcs": "#f0989a",
+    "cpy": "#cfcfcf",
+    "re": "#d3a9cb",
+    "nop": "#f2f2f2",
+}
+"""Light enough for black letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU: its threadblocks, the peers that it sends to and receives from, its channels and steps.
+
+    longest: most steps of one threadblock. kinds: how many steps of each operation. chunks: i, o, s.
+    """
+
+    gpu: int
+    threadblocks: int
+    sends_to: tuple[int, ...]
+    receives_from: tuple[int, ...]
+    channels: tuple[int, ...]
+    steps: int
+    longest: int
+    kinds: dict[str, int]
+    dependencies: int
+    chunks: tuple[int, int, int]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table with `COLUMNS`."""
+        peers = ranges(self.sends_to), ranges(self.receives_from)
+        counts = str(self.steps), str(self.longest), "/".join(map(str, self.chunks))
+        return str(self.gpu), str(self.threadblocks), *peers, ranges(self.channels), *counts
+
+
+_TOTALS: Final = (
+    *("name", "coll", "proto", "nchunksperloop", "connections", "channels"),
+    *("threadblocks", "steps", "messages", "scratch", "fused", "chain"),
+)
+COLUMNS: Final = ("gpu", "tbs", "to", "from", "channels", "steps", "longest", "i/o/s")
+"""Headings of the table of GPUs: threadblocks, peers, channels, steps in all and in the longest threadblock, chunks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A file's rows and totals.
+
+    messages: chunks sent over all connections. fused: share of the moving steps that receive and send at
+    once (rcs, rrs, rrcs), in percent. chain: steps on the longest chain of program order, messages and
+    dependencies, 0 if the program never ends.
+    """
+
+    name: str
+    coll: str
+    proto: str
+    nchunksperloop: int
+    gpus: tuple[GpuRow, ...]
+    connections: int
+    channels: int
+    threadblocks: int
+    steps: int
+    messages: int
+    scratch: int
+    fused: int
+    chain: int
+    program: FileProgram
+
+    def totals(self) -> dict[str, object]:
+        """What holds for the whole file."""
+        return {name: getattr(self, name) for name in _TOTALS}
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, for `inspect --json`."""
+        return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Headings and rows."""
+        return COLUMNS, [row.cells() for row in self.gpus]
+
+    def svg(self) -> str:
+        """The threadblocks as rows of steps, coloured by operation; the first 16 GPUs of large files."""
+        program, ranks = self.program, self.program.ngpus
+        drawn = min(ranks, DRAWN_GPUS)
+        some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
+        what = f"{self.coll}, {ranks} GPUs, {self.threadblocks} threadblocks"
+        name = self.name or "MSCCL program"
+        return draw(f"{name}: {what}{some}", COLORS, [_group(program, gpu) for gpu in range(drawn)])
+
+
+def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | PlanInspection:
+    """Inspect an MSCCL file or an MSCCL++ plan, whichever it is, told by how it begins.
+
+    Raises UsageError where it can't be opened or is a schedule, CheckFailed where it can't be read.
+    """
+    return inspect_plan(path) if check_program(path) == "mscclpp" else inspect_file(path, profile)
+
+
+def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
+    """Read a file and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
+    program = read_file(path, profile, Findings())
+    connections, kinds = connect(program), program.steps.kind
+    moving = SENDS[kinds] | RECEIVES[kinds]
+    both = SENDS[kinds] & RECEIVES[kinds]
+    return Inspection(
+        name=program.name,
+        coll=program.coll,
+        proto=program.proto,
+        nchunksperloop=program.nchunksperloop,
+        gpus=tuple(_row(program, gpu) for gpu in range(program.ngpus)),
+        connections=len(connections),
+        channels=len(np.unique(program.tbs.chan)),
+        threadblocks=len(program.tbs),
+        steps=len(program.steps),
+        messages=int(program.steps.cnt[SENDS[kinds]].sum()),
+        scratch=int(program.chunks[:, 2].sum()),
+        fused=int(100 * both.sum() // max(1, int(moving.sum()))),
+        chain=_longest_chain(program),
+        program=program,
+    )
+
+
+def _row(program: FileProgram, gpu: int) -> GpuRow:
+    tbs = program.tbs
+    rows = slice(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1]))
+    steps = slice(int(tbs.first[rows.start]), int(tbs.first[rows.stop]))
+    kinds = np.bincount(program.steps.kind[steps], minlength=len(Kind))
+    chunks = program.chunks[gpu].tolist()
+    return GpuRow(
+        gpu,
+        rows.stop - rows.start,
+        tuple(np.unique(tbs.send[rows][tbs.send[rows] >= 0]).tolist()),
+        tuple(np.unique(tbs.recv[rows][tbs.recv[rows] >= 0]).tolist()),
+        tuple(np.unique(tbs.chan[rows]).tolist()),
+        steps.stop - steps.start,
+        int(np.diff(tbs.first[rows.start : rows.stop + 1]).max(initial=0)),
+        {kind.name.lower(): int(kinds[kind]) for kind in Kind if kinds[kind]},
+        int((program.steps.depid[steps] >= 0).sum()),
+        (chunks[0], chunks[1], chunks[2]),
+    )
+
+
+def _longest_chain(program: FileProgram) -> int:
+    """Longest path over steps; 0 where a run with endless FIFOs does not end."""
+    program_waits = waits(program, connect(program))
+    if -1 in program_waits.sender or -1 in program_waits.receiver or not _sound(program):
+        return 0
+    order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
+    if halted:
+        return 0
+    depth = [0] * len(program.steps)
+    sent: dict[int, deque[int]] = {}
+    for step in order:
+        first = program_waits.first[program_waits.tb[step]]
+        before = depth[step - 1] if step > first else 0
+        on = program_waits.needs_tb[step]
+        if on >= 0:
+            source = program_waits.sets.index(True, program_waits.first[on] + program_waits.needs_step[step])
+            before = max(before, depth[source])
+        if program_waits.receives[step] >= 0:
+            before = max(before, sent[program_waits.receives[step]].popleft())
+        depth[step] = before + 1
+        if program_waits.sends[step] >= 0:
+            sent.setdefault(program_waits.sends[step], deque()).append(depth[step])
+    return max(depth, default=0)
+
+
+def _sound(program: FileProgram) -> bool:
+    """Whether dependencies name threadblocks that exist, and moving steps stand where there is a peer."""
+    steps, tbs = program.steps, program.tbs
+    count = np.diff(program.gpu_first)[program.step_gpu]
+    peers = (~SENDS[steps.kind] | (tbs.send[steps.tb] >= 0)) & (~RECEIVES[steps.kind] | (tbs.recv[steps.tb] >= 0))
+    return bool((steps.depid < count).all() and peers.all())
+
+
+def _group(program: FileProgram, gpu: int) -> Group:
+    chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, program.chunks[gpu].tolist(), strict=True))
+    tbs, rows = program.tbs, list[tuple[str, list[Box]]]()
+    for row in range(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1])):
+        ends = (("\u2192", tbs.send[row]), ("\u2190", tbs.recv[row]))
+        peers = " ".join(f"{arrow} {peer}" for arrow, peer in ends if peer >= 0)
+        steps = range(int(tbs.first[row]), int(tbs.first[row + 1]))
+        rows.append((f"tb {tbs.id[row]}, channel {tbs.chan[row]}  {peers}", [_box(program, step) for step in steps]))
+    return Group(f"GPU {gpu} ({chunks})", rows)
+
+
+def _box(program: FileProgram, step: int) -> Box:
+    kind = Kind(int(program.steps.kind[step]))
+    awaited = bool(program.steps.hasdep[step])
+    return Box(_short(program, step, kind), kind.name.lower(), awaited, _describe(program, step))
+
+
+def _short(program: FileProgram, step: int, kind: Kind) -> str:
+    steps = program.steps
+    if kind is Kind.NOP:
+        return "nop"
+    buffer, offset = (steps.dstbuf, steps.dstoff) if WRITES[kind] else (steps.srcbuf, steps.srcoff)
+    count = f"\u00d7{steps.cnt[step]}" if steps.cnt[step] > 1 else ""
+    return f"{BUFFERS[buffer[step]]}{offset[step]}{count}"
+
+
+def _describe(program: FileProgram, step: int) -> str:
+    """A step in words, for the tooltip."""
+    steps = program.steps
+    kind = Kind(int(steps.kind[step]))
+    parts = [f"step {program.position[step]}: {kind.name.lower()}"]
+    if READS_SOURCE[kind]:
+        parts.append(f"reads {BUFFERS[steps.srcbuf[step]]}[{steps.srcoff[step]}]")
+    if WRITES[kind]:
+        parts.append(f"writes {BUFFERS[steps.dstbuf[step]]}[{steps.dstoff[step]}]")
+    if kind is not Kind.NOP:
+        parts.append(f"cnt {steps.cnt[step]}")
+    if steps.depid[step] >= 0:
+        parts.append(f"waits for tb {steps.depid[step]} step {steps.deps[step]}")
+    return ", ".join(parts)

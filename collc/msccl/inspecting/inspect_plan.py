@@ -1,0 +1,167 @@
+"""What is in an MSCCL++ plan, for people: a row per GPU, totals, and a picture of its threadblocks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from collc.base.diagnostics import CheckFailed
+from collc.msccl.check.findings import Findings, diagnostics, unreadable
+from collc.msccl.check.model import BUFFERS
+from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, Slots
+from collc.msccl.check_plan.reader import read_plan
+from collc.msccl.check_plan.text import locate
+from collc.msccl.inspecting.picture import DRAWN_GPUS, Box, Group, draw, ranges
+
+COLORS: Final = {
+    **dict.fromkeys(("put", "pws", "get"), "#8fb4dc"),
+    **dict.fromkeys(("re", "rre"), "#f5e08a"),
+    **dict.fromkeys(("res", "rres"), "#f0989a"),
+    "copy": "#cfcfcf",
+    **dict.fromkeys(("signal", "rlxsignal"), "#98cf8f"),
+    **dict.fromkeys(("wait", "rlxwait"), "#9fd5d0"),
+    **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), "#d3a9cb"),
+    "nop": "#f2f2f2",
+}
+"""Light enough for black letters."""
+
+COLUMNS: Final = ("gpu", "tbs", "signals", "waits", "channels", "ops", "longest", "sems", "i/o/s")
+_SHORT: Final = {
+    "signal": "sig",
+    "rlxsignal": "rsig",
+    "rlxwait": "rwait",
+    "sem_acquire": "acq",
+    "sem_release": "rel",
+    "barrier": "bar",
+    "flush": "flush",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One GPU: threadblocks, peers that it signals and that it waits for, channels, operations.
+
+    longest: most operations of one threadblock. chunks: input, output, scratch.
+    """
+
+    gpu: int
+    threadblocks: int
+    signals: tuple[int, ...]
+    waits_for: tuple[int, ...]
+    channels: int
+    operations: int
+    longest: int
+    semaphores: int
+    chunks: tuple[int, int, int]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table with `COLUMNS`."""
+        counts = (self.channels, self.operations, self.longest, self.semaphores)
+        chunks = "/".join(map(str, self.chunks))
+        peers = ranges(self.signals), ranges(self.waits_for)
+        return str(self.gpu), str(self.threadblocks), *peers, *map(str, counts), chunks
+
+
+@dataclass(frozen=True, eq=False)
+class PlanInspection:
+    """A plan's rows."""
+
+    plan: Plan
+    gpus: tuple[PlanRow, ...]
+
+    def totals(self) -> dict[str, object]:
+        """What holds for the whole plan."""
+        plan = self.plan
+        return {
+            "name": plan.name,
+            "coll": plan.collective,
+            "protocol": plan.protocol,
+            "inplace": plan.inplace,
+            "threadblocks": len(plan.threadblocks),
+            "operations": sum(map(len, plan.threadblocks)),
+            "signals": sum(len(op.signals) for ops in plan.threadblocks for op in ops),
+            "scratch": sum(chunks[2] for chunks in plan.chunks),
+        }
+
+    def as_json(self) -> dict[str, object]:
+        """All of it, for `inspect --json`."""
+        return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Headings and rows."""
+        return COLUMNS, [row.cells() for row in self.gpus]
+
+    def svg(self) -> str:
+        """The threadblocks as rows of operations; the first 16 GPUs of large plans."""
+        plan, ranks = self.plan, len(self.plan.chunks)
+        drawn = min(ranks, DRAWN_GPUS)
+        some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
+        what = f"{plan.collective}, {ranks} GPUs, {len(plan.threadblocks)} threadblocks"
+        return draw(f"{plan.name}: {what}{some}", COLORS, [_group(plan, gpu) for gpu in range(drawn)])
+
+
+def inspect_plan(path: Path) -> PlanInspection:
+    """Read a plan and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
+    findings = Findings()
+    try:
+        plan = read_plan(path, findings)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if plan is None:
+        locate(findings, path)
+        raise CheckFailed(*diagnostics(findings, path))
+    return PlanInspection(plan, tuple(_row(plan, gpu) for gpu in range(len(plan.chunks))))
+
+
+def _row(plan: Plan, gpu: int) -> PlanRow:
+    blocks = [ops for ops, owner in zip(plan.threadblocks, plan.gpu_of, strict=True) if owner == gpu]
+    ops = [op for block in blocks for op in block]
+    return PlanRow(
+        gpu=gpu,
+        threadblocks=len(blocks),
+        signals=tuple(sorted({channel[2] for op in ops for channel in op.signals})),
+        waits_for=tuple(sorted({channel[1] for op in ops for channel in op.waits})),
+        channels=len({channel for op in ops for channel in op.over}),
+        operations=len(ops),
+        longest=max(map(len, blocks), default=0),
+        semaphores=len(plan.semaphores[gpu]),
+        chunks=plan.chunks[gpu],
+    )
+
+
+def _group(plan: Plan, gpu: int) -> Group:
+    rows: list[tuple[str, list[Box]]] = []
+    for ops, owner in zip(plan.threadblocks, plan.gpu_of, strict=True):
+        if owner == gpu:
+            to = sorted({channel[2] for op in ops for channel in op.over})
+            peers = f"  channels to {ranges(to)}" if to else ""
+            rows.append((f"tb {len(rows)}{peers}", [_box(op) for op in ops]))
+    chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, plan.chunks[gpu], strict=True))
+    return Group(f"GPU {gpu} ({chunks})", rows)
+
+
+def _box(op: Operation) -> Box:
+    moves = [f"{_slots(op, *move.sources)} to {_slots(op, *move.targets)}" for move in op.moves]
+    peers = [f"with GPU {ranges(sorted({channel[2] for channel in op.over}))}"] if op.over else []
+    numbers = [f"semaphores {ranges(sorted(op.semaphores))}"] if op.semaphores else []
+    tip = ", ".join([f"{op.place.step}: {op.name}", *moves, *peers, *numbers])
+    return Box(_short(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
+
+
+def _short(op: Operation) -> str:
+    if op.moves:
+        target = op.moves[0].targets[-1]
+        count = f"\u00d7{target.size}" if target.size > 1 else ""
+        return f"{op.name} {BUFFERS[target.buffer]}{target.index}{count}"
+    if op.semaphores:
+        return f"{_SHORT[op.name]} {ranges(sorted(op.semaphores))}"
+    peers = ranges(sorted({channel[2] for channel in op.over}))
+    return f"{_SHORT.get(op.name, op.name)} {peers}".rstrip()
+
+
+def _slots(op: Operation, *slots: Slots) -> str:
+    """Slots in words; those of another GPU say so."""
+    return " + ".join(
+        f"{BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.place.gpu else "") for s in slots
+    )

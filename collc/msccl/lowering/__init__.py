@@ -1,0 +1,1 @@
+"""From a scheduled module to an MSCCL program that fits its runtime."""

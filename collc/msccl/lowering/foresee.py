@@ -1,0 +1,39 @@
+"""What an MSCCL file cannot hold whatever the schedule, told before one is sought."""
+
+from __future__ import annotations
+
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.msccl.collectives import chunk_bytes, collective_of, layout_of
+from collc.msccl.limits import LIMITS, MOST_RANKS, last_offset
+from collc.msccl.options import MscclOptions
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+
+
+def foresee(network: Network, demand: Demand, options: MscclOptions) -> None:
+    """Raise what `lower` would raise for the collective, the GPUs, the size of the buffers or the channels.
+
+    Raises SourceError M0104 .. M0106, M0110, M0111.
+    """
+    ranks = len(network.npus)
+    if ranks > MOST_RANKS:
+        message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {network.name} has {ranks}"
+        raise SourceError(Diagnostic("M0111", message, hint="use fewer NPUs"))
+    layout = layout_of(network, demand)
+    collective_of(network, demand, layout, options.profile)
+    chunk_bytes(demand)
+    channels_of(options)
+    longest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
+    excess = last_offset(longest * options.instances - 1)
+    if excess.needed > excess.limit:
+        raise excess.error()
+
+
+def channels_of(options: MscclOptions) -> int:
+    """Channels that an instance may use. Raises SourceError M0110 where there are none."""
+    limit = LIMITS[options.profile].channels
+    channels = min(options.channels or limit, limit) // options.instances
+    if not channels:
+        message = f"{options.instances} instances need as many channels, and may use {options.channels or limit}"
+        raise SourceError(Diagnostic("M0110", message, hint="allow more 'channels', or ask for fewer 'instances'"))
+    return channels

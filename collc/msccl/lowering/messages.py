@@ -1,0 +1,213 @@
+"""From a schedule to messages from GPU to GPU: hops over switches become one message, useless ones go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NoReturn
+
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError
+from collc.msccl.collectives import ranks_of_sets
+from collc.msccl.program import Message
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, Schedule, Transfers
+
+
+@dataclass(slots=True)
+class _Hop:
+    """A chunk in a switch: the way it came. gone: where it has gone from there, as (NPU, arrival)."""
+
+    source: int
+    path: tuple[int, ...]
+    start: int
+    leave: int
+    arrival: int
+    gone: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])
+
+
+def messages_of(module: Module) -> tuple[list[Message], int]:
+    """The messages of a module's schedule, in order of start, one chunk each, and how many had to be sent again.
+
+    A switch passes each message on once. Where it sends a chunk that it has kept once more, a GPU that
+    has the chunk by then sends it again, over a link that is idle if there is one.
+    Raises SourceError M0107 where a switch multicasts or reduces, CheckFailed M0108 where a chunk is sent too early.
+    """
+    schedule = module.schedule
+    if schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    collapse = _Collapse(module, schedule)
+    found = collapse.messages()
+    return _needed(module, _useful(module, found)), collapse.again
+
+
+class _Collapse:
+    """Hops over switches become messages from GPU to GPU."""
+
+    def __init__(self, module: Module, schedule: Schedule) -> None:
+        self._module, self._network = module, module.network
+        self._clock = Clock.of(module.network, module.demand, schedule.model)
+        self._rows: list[_Row] = list(_rows(schedule, self._clock))
+        self._inside: dict[tuple[int, int], list[_Hop]] = {}
+        self._busy: dict[int, list[tuple[int, int]]] = {}
+        self.again = 0
+        if module.network.switch_count:
+            for row in self._rows:
+                self._busy.setdefault(row[1], []).append((row[2], row[3]))
+
+    def messages(self) -> list[Message]:
+        """All messages, in order of start."""
+        network = self._network
+        rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
+        found: list[Message] = []
+        for chunk, link, start, leave, arrival, reduce in self._rows:
+            source, target = int(network.source[link]), int(network.target[link])
+            hop = _Hop(source, (link,), start, leave, arrival)
+            if network.is_switch(source):
+                hop = self._onward(chunk, link, start, arrival)
+            if network.is_switch(target):
+                self._enter(target, chunk, hop, reduce)
+                continue
+            ends = (rank_of[hop.source], rank_of[target])
+            found.append(Message(*ends, chunk, 1, hop.path, hop.start, hop.leave, hop.arrival, reduce))
+        found.sort(key=lambda m: (m.start, m.path, m.chunk))
+        return found
+
+    def _enter(self, switch: int, chunk: int, hop: _Hop, reduce: bool) -> None:
+        waiting = self._inside.setdefault((switch, chunk), [])
+        if reduce and self._network.reduces[switch - self._network.npu_count] and any(not h.gone for h in waiting):
+            _stuck(self._module, switch, chunk)
+        waiting.append(hop)
+
+    def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _Hop:
+        """The way of a chunk that leaves a switch."""
+        network = self._network
+        switch, target = int(network.source[link]), int(network.target[link])
+        there = [hop for hop in self._inside.get((switch, chunk), []) if hop.arrival <= start]
+        fresh = next((hop for hop in there if not hop.gone), None)
+        if fresh is None and (not there or network.multicast[switch - network.npu_count]):
+            _stuck(self._module, switch, chunk)
+        hop = fresh or self._resent(chunk, there[-1], switch, start)
+        (fresh or there[-1]).gone.append((target, arrival))
+        return _Hop(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
+
+    def _resent(self, chunk: int, first: _Hop, switch: int, start: int) -> _Hop:
+        """A second way of a chunk into a switch, such that it can leave at `start`."""
+        self.again += 1
+        network = self._network
+        ways = [first.path]
+        holders = {npu: time for npu, time in first.gone if not network.is_switch(npu)}
+        offsets, links = network.in_links
+        ways += [
+            (int(link),)
+            for link in links[offsets[switch] : offsets[switch + 1]]
+            if int(network.source[link]) in holders
+        ]
+        best: tuple[tuple[bool, int], _Hop] | None = None
+        for path in ways:
+            kinds = [int(network.kind[link]) for link in path]
+            column = self._clock.size_of[chunk]
+            begin = start - sum(int(self._clock.total[kind, column]) for kind in kinds)
+            source = int(network.source[path[0]])
+            leave = begin + int(self._clock.busy[kinds[0], column])
+            if begin < holders.get(source, first.start):
+                continue
+            busy = self._busy.setdefault(path[0], [])
+            taken = any(a < leave and begin < b for a, b in busy)
+            hop = _Hop(source, path, begin, leave, start)
+            if best is None or (taken, len(busy)) < best[0]:
+                best = ((taken, len(busy)), hop)
+        chosen = best[1] if best else first
+        self._busy.setdefault(chosen.path[0], []).append((chosen.start, chosen.leave))
+        return chosen
+
+
+_Row = tuple[int, int, int, int, int, bool]
+"""Chunk, link, start, until when the link is taken, arrival, whether it is combined."""
+
+
+def _rows(schedule: Schedule, clock: Clock) -> chain[_Row]:
+    def block(rows: Transfers) -> zip[_Row]:
+        start = rows.start
+        return zip(
+            rows.chunk.tolist(),
+            rows.link.tolist(),
+            start.tolist(),
+            (start + clock.busy_of(rows)).tolist(),
+            (start + clock.total_of(rows)).tolist(),
+            rows.reduce.tolist(),
+            strict=True,
+        )
+
+    return chain.from_iterable(map(block, schedule.blocks()))
+
+
+def _stuck(module: Module, switch: int, chunk: int) -> NoReturn:
+    name, network = module.demand.chunk_name(chunk), module.network
+    message = f"{network.device_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot say"
+    note = Note("MSCCL moves data from GPU to GPU; a switch can only pass each message on once")
+    hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
+    raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
+
+
+def _useful(module: Module, messages: list[Message]) -> list[Message]:
+    """Without the copies that bring a GPU what it holds already."""
+    held = _initial(module)
+    carried: dict[int, int] = {}
+    useful = [True] * len(messages)
+    for _, arrives, number in _events(messages):
+        message = messages[number]
+        if not arrives:
+            value = held.get((message.source, message.chunk), 0)
+            if not value:
+                _early(module, message)
+            carried[number] = value
+            continue
+        key = (message.target, message.chunk)
+        before, value = held.get(key, 0), carried.pop(number)
+        after = before | value if message.reduce else value
+        useful[number] = after != before
+        held[key] = after
+    return [m for m, keep in zip(messages, useful, strict=True) if keep]
+
+
+def _initial(module: Module) -> dict[tuple[int, int], int]:
+    """What each (rank, chunk) holds at first, as bits: whose contributions; copies count as one."""
+    chunks = module.demand.chunks
+    members = ranks_of_sets(module.network, chunks)
+    held: dict[tuple[int, int], int] = {}
+    for chunk, (number, op) in enumerate(zip(chunks.pre, chunks.op, strict=True)):
+        for rank in members[int(number)]:
+            held[rank, chunk] = 1 if op == Op.COPY else 1 << rank
+    return held
+
+
+def _early(module: Module, message: Message) -> NoReturn:
+    name, network = module.demand.chunk_name(message.chunk), module.network
+    sender = network.device_name(int(network.npus[message.source]))
+    told = f"{sender} sends chunk {name} at {message.start} ps before it holds it"
+    raise CheckFailed(Diagnostic("M0108", told, hint="verify the schedule first"))
+
+
+def _events(messages: list[Message]) -> list[tuple[int, bool, int]]:
+    """(time, whether it arrives, message) in order; what arrives at a time can leave at that time."""
+    events = [(m.start, 1, n) for n, m in enumerate(messages)] + [(m.arrival, 0, n) for n, m in enumerate(messages)]
+    return [(time, phase == 0, number) for time, phase, number in sorted(events)]
+
+
+def _needed(module: Module, messages: list[Message]) -> list[Message]:
+    """Without the messages that nobody uses."""
+    chunks = module.demand.chunks
+    members = ranks_of_sets(module.network, chunks)
+    wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post) for rank in members[int(number)]}
+    keep = [False] * len(messages)
+    for _, arrives, number in reversed(_events(messages)):
+        message = messages[number]
+        if not arrives:
+            if keep[number]:
+                wanted.add((message.source, message.chunk))
+        elif (message.target, message.chunk) in wanted:
+            keep[number] = True
+            if not message.reduce:
+                wanted.discard((message.target, message.chunk))
+    return [m for m, kept in zip(messages, keep, strict=True) if kept]

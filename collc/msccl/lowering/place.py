@@ -1,0 +1,83 @@
+"""Scratch by liveness: chunks that pass through a GPU at different times share slots.
+
+A block of neighbouring slots is busy from the moment it is written until its last reader is done;
+blocks are placed first-fit in order of time (linear scan, Poletto and Sarkar 1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
+
+
+@dataclass(slots=True)
+class _Block:
+    """Scratch slots first .. first + count - 1, written and read together. free: picoseconds."""
+
+    first: int
+    count: int
+    begin: Moment
+    free: int
+
+
+def place(program: Program) -> Program:
+    """The program with as few scratch slots as the order of its steps allows."""
+    return replace(program, gpus=tuple(_placed(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
+
+
+def _placed(program: Program, gpu: Gpu) -> Gpu:
+    blocks = _blocks(program, gpu)
+    where: dict[int, int] = {}
+    busy: list[int] = []
+    for block in blocks:
+        start = _first_fit(busy, block)
+        busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
+        where.update({block.first + k: start + k for k in range(block.count)})
+    threadblocks = tuple(replace(tb, steps=tuple(_moved(step, where) for step in tb.steps)) for tb in gpu.threadblocks)
+    return replace(gpu, scratch_chunks=len(busy), threadblocks=threadblocks)
+
+
+def _blocks(program: Program, gpu: Gpu) -> list[_Block]:
+    """All blocks in order of their first write. Raises CheckFailed where one is read that nobody wrote."""
+    found: dict[int, _Block] = {}
+    for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
+        if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
+            block = _Block(step.dst.offset, step.count, step.when, 0)
+            found.update({step.dst.offset + k: block for k in range(step.count)})
+        done = program.messages[step.send].leave if step.send >= 0 else step.when[0]
+        for slot in (step.src, step.dst):
+            if slot is not None and slot.buffer == "s":
+                block = found.get(slot.offset)
+                if block is None:
+                    told = f"rank {gpu.rank} sends on or adds up what never came to it"
+                    raise CheckFailed(Diagnostic("M0108", told, hint="verify the schedule first"))
+                block.free = max(block.free, done, step.when[0])
+    unique = {id(block): block for block in found.values()}
+    return sorted(unique.values(), key=lambda block: block.begin)
+
+
+def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
+    return [step for tb in threadblocks for step in tb.steps]
+
+
+def _first_fit(busy: list[int], block: _Block) -> int:
+    """The lowest run of slots that are free when the block begins; the list grows where there is none."""
+    run = 0
+    for slot, until in enumerate(busy):
+        run = run + 1 if until <= block.begin[0] else 0
+        if run == block.count:
+            return slot + 1 - run
+    start = len(busy) - run
+    busy.extend([0] * (block.count - run))
+    return start
+
+
+def _moved(step: Step, where: dict[int, int]) -> Step:
+    src, dst = step.src, step.dst
+    if src is not None and src.buffer == "s":
+        src = Slot("s", where[src.offset])
+    if dst is not None and dst.buffer == "s":
+        dst = Slot("s", where[dst.offset])
+    return step if src == step.src and dst == step.dst else replace(step, src=src, dst=dst)

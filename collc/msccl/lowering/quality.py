@@ -1,0 +1,129 @@
+"""How well a program uses the machine, in numbers that can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from collc.base.units import decimal, format_time
+from collc.msccl.lowering.fuse import relays
+from collc.msccl.lowering.progress import CAPACITY
+from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
+from collc.msccl.options import Protocol
+from collc.msccl.program import FUSED, Point, Program
+from collc.ten.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Measures of a final program.
+
+    steps, threadblocks: of the longest threadblock, of the fullest GPU. scratch: chunks of the GPU that
+    needs most. scratch_saved: chunks of all GPUs that sharing saves. fused: share of the sends of received
+    chunks, in thousandths, that happen in one step with the receive. chain: steps of which each needs
+    the one before. replay, schedule: picoseconds; the program's own time and the schedule's. busiest_link,
+    fullest_pair: picoseconds; how long a link is occupied, and the connections of two GPUs at the least are.
+    """
+
+    steps: int
+    threadblocks: int
+    channels: int
+    scratch: int
+    scratch_saved: int
+    fused: int
+    chain: int
+    replay: int
+    schedule: int
+    busiest_link: int
+    fullest_pair: int
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.threadblocks} threadblocks per GPU, {self.steps} steps each at most, {self.channels} channels",
+            f"{self.scratch} scratch chunks ({self.scratch_saved} saved)",
+            f"{decimal(Fraction(self.fused, 10))} % of relays fused",
+            f"longest chain {self.chain} steps",
+            f"replayed {format_time(self.replay)} for {format_time(self.schedule)}",
+        ]
+        return ", ".join(parts)
+
+
+TOLERATED: Final = Fraction(105, 100)
+"""A program's time over its schedule's up to which nothing is said."""
+
+
+def slowness(program: Program, found: Quality) -> str:
+    """What to say where the program's own time is more than 5 % above its schedule's, with the likely cause; or ""."""
+    if found.replay <= TOLERATED * found.schedule:
+        return ""
+    more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
+    in_flight, enough = CAPACITY[program.protocol], TOLERATED * found.schedule
+    if program.instances > 1 and found.busiest_link > enough:
+        cause = (
+            f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "
+            "instances pays the latency; use fewer 'instances' or larger chunks"
+        )
+    elif found.fullest_pair > enough:
+        cause = (
+            f"a connection holds {in_flight} messages, and even on all channels those of two GPUs take "
+            f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{_more_in_flight(program)}"
+        )
+    elif any(len(message.path) > 1 for message in program.messages):
+        cause = "a connection over switches takes turns that the schedule does not need; try larger chunks"
+    else:
+        cause = (
+            f"messages wait for each other's threadblocks, and a connection holds {in_flight}; "
+            "allow more 'channels', or use larger chunks"
+        )
+    return f"MSCCL: the program takes {more} % longer than its schedule: {cause}"
+
+
+def _more_in_flight(program: Program) -> str:
+    return " or 'protocol: \"LL\"', whose connections hold 8" if program.protocol is Protocol.SIMPLE else ""
+
+
+def quality(program: Program, module: Module) -> Quality:
+    """Measure a final program of a module with a schedule.
+
+    Raises ValueError where the module has no schedule.
+    """
+    if module.schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    blocks = [tb for gpu in program.gpus for tb in gpu.threadblocks]
+    steps = [step for tb in blocks for step in tb.steps]
+    fused = sum(step.op in FUSED for step in steps)
+    used = sum(gpu.scratch_chunks for gpu in program.gpus)
+    return Quality(
+        steps=max((len(tb.steps) for tb in blocks), default=0),
+        threadblocks=max((len(gpu.threadblocks) for gpu in program.gpus), default=0),
+        channels=program.channels,
+        scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
+        scratch_saved=program.scratch_needed * program.instances - used,
+        fused=1000 * fused // max(1, fused + relays(program)),
+        chain=longest_chain(program),
+        replay=replay_time(program, module.network, module.schedule.model),
+        schedule=module.schedule.collective_time(module.network, module.demand),
+        busiest_link=busiest_link(program, module.network, module.schedule.model),
+        fullest_pair=fullest_pair(program, module.network, module.schedule.model),
+    )
+
+
+def longest_chain(program: Program) -> int:
+    """The most steps in a row of which each needs the one before: by order, dependency or message."""
+    rows = sorted(
+        (step.when, position, gpu.rank, number)
+        for gpu in program.gpus
+        for number, tb in enumerate(gpu.threadblocks)
+        for position, step in enumerate(tb.steps)
+    )
+    depth: dict[tuple[int, Point], int] = {}
+    sent: dict[int, int] = {}
+    for _, position, rank, number in rows:
+        step = program.gpus[rank].threadblocks[number].steps[position]
+        before = [depth.get((rank, point), 0) for point in (Point(number, position - 1), *step.waits)]
+        deepest = 1 + max(*before, sent.get(step.receive, 0))
+        depth[rank, Point(number, position)] = deepest
+        if step.send >= 0:
+            sent[step.send] = deepest
+    return max(depth.values(), default=0)

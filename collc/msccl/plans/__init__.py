@@ -1,0 +1,1 @@
+"""From a scheduled module to an MSCCL++ execution plan."""

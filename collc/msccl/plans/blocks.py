@@ -1,0 +1,253 @@
+"""Threadblocks of a plan by chunk: hardly any two touch the same memory, so that they need few semaphores.
+
+Threadblocks of an MSCCL file serve one lane each, and wait for one another wherever a chunk goes from lane
+to lane. A threadblock of a plan may have many channels: here it does all that its GPU does with some of
+the chunks. Only where a chunk has more peers than a threadblock has channels do several share it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from collc.msccl.lowering.fuse import Pair, fusable
+from collc.msccl.options import Placement
+from collc.msccl.program import COPIES, Gpu, Op, Program, Slot, Step, Threadblock
+
+_PEERS: Final = 8
+"""Peers that always fit a threadblock: two buffers of each are 16 remote buffers."""
+
+_MOST_PEERS: Final = 16
+"""Peers that fit where only one buffer of each is written."""
+
+_LONG: Final = 12
+"""Steps that fit a threadblock however they are."""
+
+_FUSED: Final = {True: Op.RECEIVE_REDUCE_COPY_SEND, False: Op.RECEIVE_REDUCE_SEND}
+"""By whether the sum is used again."""
+
+_Place = tuple[int, Slot]
+"""A slot of a GPU."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Messages and copies that touch the same memory, as disjoint sets. Copies are numbered after the messages."""
+
+    parent: list[int]
+
+    def root(self, item: int) -> int:
+        """The item that stands for all of its part."""
+        while self.parent[item] != item:
+            self.parent[item] = self.parent[self.parent[item]]
+            item = self.parent[item]
+        return item
+
+    def join(self, items: list[int]) -> None:
+        """Put items into one part, which its lowest stands for."""
+        roots = sorted({self.root(item) for item in items})
+        for other in roots[1:]:
+            self.parent[other] = roots[0]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one part is to the GPUs: steps of each, and the times at which it sends from each."""
+
+    steps: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
+    sends: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+
+class ByChunk:
+    """Forms threadblocks that each do all of their GPU's steps with some of the chunks.
+
+    most: shares that differ. largest: most steps that a GPU has with what must stay together.
+    """
+
+    def __init__(self, program: Program) -> None:
+        """Find out which loose steps of a program touch the same memory."""
+        self._program: Program = program
+        self._items: list[list[int]] = _items(program)
+        self._parts: _Parts = _parts(program, self._items)
+        self._work: dict[int, _Work] = _work(program, self._items, self._parts)
+        self._fusable: list[dict[int, Pair]] = [
+            {id(p.receive): p for p in fusable(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
+            for gpu in program.gpus
+        ]
+        self.most: int = len(self._work)
+        self.largest: int = max((n for work in self._work.values() for n in work.steps.values()), default=0)
+
+    def divided(self, shares: int, pieces: int = 1) -> Program:
+        """The program with threadblocks for so many shares of the chunks. pieces: into which long ones are cut."""
+        share, root = _shares(self._work, min(shares, self.most)), self._parts.root
+        gpus = tuple(
+            self._gpu(gpu, [share[root(item)] for item in items], pieces)
+            for gpu, items in zip(self._program.gpus, self._items, strict=True)
+        )
+        return replace(self._program, gpus=gpus)
+
+    def _gpu(self, gpu: Gpu, share: list[int], pieces: int) -> Gpu:
+        """The GPU with its steps in threadblocks, by share and, where there are many peers, by peer."""
+        program = self._program
+        steps: dict[int, list[Step]] = defaultdict(list)
+        for step, number in zip(gpu.steps, share, strict=True):
+            steps[number].append(step)
+        blocks: list[list[Step]] = []
+        for number in sorted(steps):
+            group = _groups(program, steps[number])
+            made: dict[int, list[Step]] = defaultdict(list)
+            for step in steps[number]:
+                made[group.get(_peer(program, step), 0)].append(step)
+            for block in (_fused(made[k], self._fusable[gpu.rank]) for k in sorted(made)):
+                size = -(-len(block) // (pieces if len(block) > _LONG else 1))
+                blocks += [block[k : k + size] for k in range(0, len(block), size)]
+        threadblocks = tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks or [[]])
+        return replace(gpu, steps=(), threadblocks=threadblocks)
+
+
+def most_peers(program: Program) -> int:
+    """Most GPUs that one GPU sends to."""
+    peers: dict[int, set[int]] = defaultdict(set)
+    for message in program.messages:
+        peers[message.source].add(message.target)
+    return max((len(found) for found in peers.values()), default=1)
+
+
+def in_place(program: Program) -> Program:
+    """An All-to-All of loose steps out of place as one in place.
+
+    What belongs into the output waits in scratch until the block that it replaces has left for the last time.
+    """
+    return replace(program, placement=Placement.IN, gpus=tuple(map(_in_place, program.gpus)))
+
+
+def _in_place(gpu: Gpu) -> Gpu:
+    waiting: dict[Slot, Slot] = {}
+    ready: dict[Slot, int] = {}
+    steps: list[Step] = []
+    for step in gpu.steps:
+        if step.op is Op.COPY:
+            continue
+        src, dst = step.src, step.dst
+        if src is not None:
+            if src.buffer == "i":
+                replaced = Slot("o", src.offset)
+                ready[replaced] = max(ready.get(replaced, 0), step.when[0])
+            src = waiting.get(src, src)
+        if dst is not None and dst.buffer == "o":
+            waiting[dst] = Slot("s", gpu.scratch_chunks + len(waiting))
+            ready[dst] = max(ready.get(dst, 0), step.when[0])
+            dst = waiting[dst]
+        steps.append(replace(step, src=src, dst=dst))
+    steps += [
+        Step(Op.COPY, (ready[target], COPIES, target.offset, 0), 1, src=held, dst=target)
+        for target, held in waiting.items()
+    ]
+    steps.sort(key=lambda step: step.when)
+    return replace(gpu, scratch_chunks=gpu.scratch_chunks + len(waiting), steps=tuple(steps))
+
+
+def _items(program: Program) -> list[list[int]]:
+    """For each step of each GPU its message, or a number of its own for a copy."""
+    copies = len(program.messages)
+    found: list[list[int]] = []
+    for gpu in program.gpus:
+        found.append([])
+        for step in gpu.steps:
+            if step.op is Op.COPY:
+                found[-1].append(copies)
+                copies += 1
+            else:
+                found[-1].append(max(step.receive, step.send))
+    return found
+
+
+def _parts(program: Program, items: list[list[int]]) -> _Parts:
+    """Join what touches a slot that is written; what is only read may be read by all."""
+    parts = _Parts(list(range(len(program.messages) + sum(map(len, items)))))
+    for gpu in program.gpus:
+        touching: dict[Slot, list[int]] = defaultdict(list)
+        written: set[Slot] = set()
+        for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
+            writes = {_alias(program, gpu, slot) for slot in step.writes()}
+            written |= writes
+            for slot in writes | {_alias(program, gpu, slot) for slot in step.reads()}:
+                touching[slot].append(item)
+        for slot in sorted(written):
+            parts.join(touching[slot])
+    return parts
+
+
+def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
+    """The slot by the one name that it has in place."""
+    if slot.buffer == "s" or not program.placement.inside:
+        return slot
+    bases = program.collective.bases(gpu.rank)
+    return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
+
+
+def _work(program: Program, items: list[list[int]], parts: _Parts) -> dict[int, _Work]:
+    work: dict[int, _Work] = defaultdict(_Work)
+    for gpu in program.gpus:
+        for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
+            mine = work[parts.root(item)]
+            mine.steps[gpu.rank] += 1
+            if step.send >= 0:
+                mine.sends.add((gpu.rank, step.when[0]))
+    return work
+
+
+def _shares(work: dict[int, _Work], shares: int) -> dict[int, int]:
+    """A share for each part: the one that its GPUs have least to do in, and send least at the same times."""
+    load = [dict[int, int]() for _ in range(shares)]
+    busy = [set[tuple[int, int]]() for _ in range(shares)]
+    found: dict[int, int] = {}
+    for part in sorted(work, key=lambda part: (-max(work[part].steps.values()), part)):
+        mine = work[part]
+        costs = (
+            (max(load[k].get(gpu, 0) + n for gpu, n in mine.steps.items()), len(mine.sends & busy[k]), k)
+            for k in range(shares)
+        )
+        chosen = min(costs)[2]
+        found[part] = chosen
+        busy[chosen] |= mine.sends
+        for gpu, n in mine.steps.items():
+            load[chosen][gpu] = load[chosen].get(gpu, 0) + n
+    return found
+
+
+def _peer(program: Program, step: Step) -> int:
+    """The GPU that a step communicates with, or -1."""
+    if step.receive >= 0:
+        return program.messages[step.receive].source
+    return program.messages[step.send].target if step.send >= 0 else -1
+
+
+def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
+    """For each peer of these steps, which threadblock serves it."""
+    peers = sorted({peer for step in steps if (peer := _peer(program, step)) >= 0})
+    sends = defaultdict[int, int](int)
+    for step in steps:
+        if step.send >= 0:
+            sends[_peer(program, step)] += 1
+    size = _MOST_PEERS if max(sends.values(), default=0) < 2 else _PEERS
+    count = -(-len(peers) // size)
+    return {peer: k * count // len(peers) for k, peer in enumerate(peers)}
+
+
+def _fused(block: list[Step], pairs: dict[int, Pair]) -> list[Step]:
+    """Sums and the sends that follow them at once become one step. pairs: by id of the receive."""
+    made: list[Step] = []
+    gone = False
+    for step, after in zip(block, [*block[1:], None], strict=True):
+        pair = pairs.get(id(step))
+        if gone:
+            gone = False
+        elif pair is not None and after is pair.send:
+            dst = step.dst if pair.kept else None
+            made.append(replace(step, op=_FUSED[pair.kept], dst=dst, send=pair.send.send))
+            gone = True
+        else:
+            made.append(step)
+    return made

@@ -1,0 +1,232 @@
+"""From a scheduled module to an MSCCL++ execution plan: one-sided puts, signals and waits instead of connections.
+
+A message lands where its receiver wants it; what is to be reduced lands where the sum will be, or in a scratch
+slot of its own. No slot is landed in twice in a run, and each receiver tells its sender once that it has begun, so
+that no run of the plan writes into the one before: no further credits are needed. Threadblocks of a GPU wait for
+one another with semaphores, one for each pair, of which a GPU has few: where lanes as in an MSCCL file need too
+many, a threadblock does all that its GPU does with some of the chunks (`ByChunk`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from collc.base.diagnostics import SourceError
+from collc.msccl.limits import MOST_CHUNKS, Excess
+from collc.msccl.lowering.assign import Policy, assign
+from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.lower import selected
+from collc.msccl.lowering.merge import merge
+from collc.msccl.lowering.repeat import repeat
+from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.plans.blocks import ByChunk, in_place, most_peers
+from collc.msccl.plans.operations import Json, gpu_plans
+from collc.msccl.program import Program
+from collc.ten.module import Module
+
+_NAME: Final = "MSCCL++ plan"
+_OPERATIONS: Final = 64
+_SEMAPHORES: Final = 16
+_CHANNELS: Final = 16
+_BUFFERS: Final = 16
+_OFFSETS: Final = 2**32 - 1
+"""Bytes that an offset in a buffer can say."""
+
+_PROCESSORS: Final = 132
+"""Multiprocessors of an H100 SXM (NVIDIA H100 whitepaper); all threadblocks must be on the GPU at once."""
+
+_PER_STEP: Final = Fraction(5, 2)
+"""Operations of a step, on average (of All-Reduce and All-to-All on meshes)."""
+
+_MOST_LANES: Final = 32
+_MOST_COLORS: Final = 4
+"""Peers for each of which there are threadblocks, and threadblocks of a lane: more would keep too many waiting."""
+
+_LONGEST: Final = "operations in one threadblock"
+
+_MOST_PIECES: Final = 8
+"""Threadblocks that one after the other do what a GPU does with one chunk."""
+
+_MOST_SHARES: Final = 256
+"""Shares of the chunks, each with threadblocks of its own: more of them need fewer operations each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A way to form threadblocks from steps.
+
+    least, most: shares to begin with, and beyond which nothing changes. fewer: it makes threadblocks longer.
+    """
+
+    divide: Callable[[int], Program]
+    least: int
+    most: int
+    fewer: bool = False
+
+
+def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
+    """The execution plan of a module's schedule, as JSON values. In place if asked for, else out of place.
+
+    Raises SourceError M0104 .. M0107, M0109 as `lower` does, M0111 where a limit of MSCCL++ is broken.
+    """
+    options = options or MscclOptions()
+    inside = options.placement is Placement.IN
+    options = replace(options, placement=Placement.IN if inside else Placement.OUT)
+    start = _start(module, options)
+    closest: Excess | None = None
+    last: Excess | None = None
+    for form in _forms(start):
+        if form.fewer and last is not None and last.what == _LONGEST:
+            continue
+        plan, last = _fitted(form, options)
+        if plan is not None:
+            return plan
+        closest = _closer(closest, last)
+    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+
+
+def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
+    """What a user should know of a plan."""
+    most = max((len(gpu["threadblocks"]) for gpu in plan["gpus"]), default=0)
+    scratch = max((gpu["scratch_chunks"] for gpu in plan["gpus"]), default=0)
+    notes = [
+        f"MSCCL++: at most {most} threadblocks, {_semaphores(plan)} semaphores and {scratch} scratch chunks on a GPU, "
+        f"{_longest(plan)} operations in a threadblock"
+    ]
+    if most > _PROCESSORS:
+        notes.append(
+            f"{most} threadblocks must run on a GPU at once: more than the {_PROCESSORS} multiprocessors of an H100"
+        )
+    if plan["max_message_size"] != (options.sizes[1] or 0) and options.sizes[1] is not None:
+        notes.append(f"for buffers up to {plan['max_message_size']} bytes only: the runtime's offsets have 32 bits")
+    return notes
+
+
+def _start(module: Module, options: MscclOptions) -> Program:
+    """Loose steps; what the runtime has no name for is custom: the caller runs the plan itself."""
+    inside = options.placement is Placement.IN
+    outside = replace(options, placement=Placement.OUT)
+    try:
+        program = selected(module, outside if inside and _is_all_to_all(module) else options)
+    except SourceError as error:
+        if {told.code for told in error.diagnostics} & {"M0105", "M0106"}:
+            return selected(module, replace(options, profile=Profile.OLD))
+        raise
+    return in_place(program) if inside and not program.placement.inside else program
+
+
+def _is_all_to_all(module: Module) -> bool:
+    runs = module.demand.runs
+    standard = runs[0].standard if len(runs) == 1 else None
+    return standard is not None and standard.kind == "all_to_all"
+
+
+def _forms(start: Program) -> Iterator[_Form]:
+    """A threadblock a lane, or else for some of the chunks; steps of many chunks, or else of one."""
+    merged = merge(start, MOST_CHUNKS if start.instances == 1 else 1)
+
+    def by_lane(shares: int) -> Program:
+        return assign(merged, Policy(colors=shares), 1 << 20, 1 << 20)
+
+    lanes = min(_MOST_LANES, most_peers(start))
+    if _usual_operations(merged) <= _OPERATIONS * _MOST_COLORS * lanes:
+        yield _Form(by_lane, 1, len(merged.messages))
+    shorter = len(merged.messages) < len(start.messages)
+    for program in (merged, start) if shorter else (start,):
+        by_chunk = ByChunk(program)
+        if program is not start and by_chunk.largest * _PER_STEP > _OPERATIONS:
+            continue
+        least = max(lanes, int(_usual_operations(program) // _OPERATIONS))
+        yield _Form(by_chunk.divided, least, by_chunk.most)
+        yield _Form(by_chunk.divided, 1, least - 1, fewer=True)
+    yield _Form(partial(ByChunk(start).divided, len(start.messages)), 2, _MOST_PIECES)
+
+
+def _usual_operations(program: Program) -> Fraction:
+    """About as many operations as the busiest GPU will have."""
+    return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
+
+
+def _fitted(form: _Form, options: MscclOptions) -> tuple[Json | None, Excess | None]:
+    """The plan with as few shares as it fits with, or what stands against it with the shares that come closest."""
+    closest: Excess | None = None
+    shares, shortest, idle = form.least, 1 << 62, 0
+    while True:
+        plan = _plan(depend(repeat(form.divide(shares))), options)
+        broken = _excesses(plan)
+        if not broken:
+            return plan, None
+        closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
+        longest, semaphores = _longest(plan), _semaphores(plan)
+        idle = 0 if longest < shortest else idle + 1
+        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // _OPERATIONS)), form.most, _MOST_SHARES)
+        if longest <= _OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * _SEMAPHORES:
+            return None, closest
+        shares, shortest = more, min(shortest, longest)
+
+
+def _closer(one: Excess | None, other: Excess | None) -> Excess | None:
+    """Which of two breaks of limits is the smaller."""
+    if one is None or other is None:
+        return one or other
+    return other if other.needed * one.limit < one.needed * other.limit else one
+
+
+def _longest(plan: Json) -> int:
+    return max((len(tb["ops"]) for gpu in plan["gpus"] for tb in gpu["threadblocks"]), default=0)
+
+
+def _semaphores(plan: Json) -> int:
+    return max((len(gpu["semaphores"]) for gpu in plan["gpus"]), default=0)
+
+
+def _excesses(plan: Json) -> list[Excess]:
+    threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
+    channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
+    refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
+    hint = "emit msccl, or use fewer chunks where a block has several"
+    found = [
+        Excess(_LONGEST, _longest(plan), _OPERATIONS, hint),
+        Excess("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
+        Excess("channels of one threadblock", channels, _CHANNELS, hint),
+        Excess("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
+    ]
+    return [excess for excess in found if excess.needed > excess.limit]
+
+
+def _plan(program: Program, options: MscclOptions) -> Json:
+    inputs = max((gpu.input_chunks for gpu in program.gpus), default=0)
+    outputs = max((gpu.output_chunks for gpu in program.gpus), default=0)
+    gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program)]
+    low, high = _sizes(program, options, [inputs, outputs, *(gpu["scratch_chunks"] for gpu in gpus)])
+    return {
+        "name": program.name.replace(" ", "_"),
+        "collective": program.collective.coll,
+        "inplace": options.placement is Placement.IN,
+        "protocol": "Simple",
+        "buffer_alignment": 16,
+        "min_message_size": low,
+        "max_message_size": high,
+        "gpus": gpus,
+    }
+
+
+def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[int, int]:
+    """Bytes of the buffer that the runtime looks at: of the input, or the output of an All-Gather.
+
+    Offsets have 32 bits; so the longest buffer must be shorter than 4 GiB.
+    """
+    kind = program.collective.kind
+    times = len(program.gpus) if kind == "scatter" else 1
+    low, high = options.sizes
+    counted = max(1, chunks[1] if kind == "all_gather" else chunks[0])
+    largest = _OFFSETS * counted // max(1, *chunks)
+    if low * times > largest:
+        hint = "use fewer chunks, smaller 'sizes', or emit msccl"
+        longest = low * times * max(chunks) // counted
+        raise Excess("bytes in its longest buffer", longest, _OFFSETS, hint).error(_NAME)
+    return low * times, largest if high is None else min(high * times, largest)

@@ -1,0 +1,1 @@
+"""Runs of MSCCL files and MSCCL++ plans on real data, in NumPy."""

@@ -1,0 +1,85 @@
+"""Data of runs: what ranks put in, what they must end with by NumPy, and where the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.msccl.check.collectives import KNOWN, canonical
+
+Array = NDArray[Any]
+DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
+OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def check_choices(dtype: str, op: str | None) -> None:
+    """Raise UsageError (X0200) for a type or a reduction that there is not; op None: that of the file."""
+    if dtype not in DTYPES or (op is not None and op not in OPS):
+        known = DTYPES if dtype not in DTYPES else tuple(OPS)
+        what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
+        raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+
+
+def op_of(redop: str, path: Path) -> str:
+    """The reduction that a file says, "sum" where it says none. Raises UsageError (X0200) for one that is not run."""
+    op = redop.lower() or "sum"
+    if op not in OPS:
+        hint = f"say with --op what to reduce with: {', '.join(OPS)}"
+        raise UsageError(Diagnostic("X0200", f"{path} says redop '{redop}', which is not run", hint=hint))
+    return op
+
+
+def unknown_result(told: str) -> UsageError:
+    """The error for a file of a collective that has no name or that nobody knows."""
+    hint = f"name the collective: {', '.join(KNOWN)}"
+    if canonical(told) == "custom":
+        hint = "--collective names one; 'collc verify FILE --program FILE.coll --schedule NAME' checks what has no name"
+    return UsageError(Diagnostic("X0202", f"the result of collective '{told}' is not known", hint=hint))
+
+
+def random_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Numbers that do not overflow, chunks by elements."""
+    if dtype.kind == "f":
+        return generator.uniform(0.5, 1.5, shape).astype(dtype)
+    return generator.integers(0, 100, shape, dtype=dtype)
+
+
+def undefined_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """NaN, or random numbers for integers."""
+    return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
+
+
+def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> list[Array | None]:
+    """What every rank's output must be, chunks by elements; None: free. coll: one of `KNOWN`."""
+    ranks = len(inputs)
+    if coll in ("allreduce", "reducescatter", "reduce"):
+        total: Array = OPS[op].reduce(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
+        if coll == "allreduce":
+            return [total] * ranks
+        if coll == "reduce":
+            return [total if rank == root else None for rank in range(ranks)]
+        return list(np.split(total, ranks))
+    if coll == "alltoall":
+        parts = [np.split(data, ranks) for data in inputs]
+        return [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]
+    if coll == "scatter":
+        return list(np.split(inputs[root], ranks))
+    if coll == "broadcast":
+        return [inputs[root]] * ranks
+    gathered = np.concatenate(inputs)
+    return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
+
+
+def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[NDArray[np.bool_], float]:
+    """Where two arrays differ by more than rounding in another order explains, and the largest relative error."""
+    if got.dtype.kind != "f" or op in ("max", "min"):
+        return got != expected, 0.0
+    wide, target = got.astype(np.float64), expected.astype(np.float64)
+    off = np.abs(wide - target) / np.abs(target)
+    limit = 2 * ranks * float(np.finfo(got.dtype).eps)
+    return ~(off <= limit), float(np.max(off, initial=0.0))

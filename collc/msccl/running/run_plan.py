@@ -1,0 +1,303 @@
+"""A run of an MSCCL++ plan on real data: NumPy buffers, channels that count signals, threadblocks of any speed.
+
+Every gpu launches its program twice, as runtimes do, with other data the second time: what a launch leaves in
+flight meets the next. Threads of a threadblock run the moves between two nops in any order, here each in
+two parts; what a launch puts out is looked at when it is over. Outputs and scratch begin as in `run`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, buffer_sizes, canonical
+from collc.msccl.check.findings import Findings, mistakes, unreadable
+from collc.msccl.check_plan import check_plan
+from collc.msccl.check_plan.memory import check_counts, memory_of, place, total_chunks
+from collc.msccl.check_plan.model import SIGNALS, WAITS, Move, Operation, Plan, Slots
+from collc.msccl.check_plan.reader import read_plan
+from collc.msccl.check_plan.text import locate
+from collc.msccl.running.data import (
+    OPS,
+    Array,
+    check_choices,
+    differences,
+    expected_data,
+    random_data,
+    undefined_data,
+    unknown_result,
+)
+from collc.msccl.running.limits import check_size
+from collc.msccl.running.run_file import RunReport, Wrong
+
+LAUNCHES: Final = 2
+SHOWN: Final = 8
+
+
+def run_plan_file(
+    path: Path,
+    *,
+    dtype: str = "float32",
+    count: int | None = None,
+    seed: int = 0,
+    runs: int = 1,
+    op: str | None = None,
+    collective: str | None = None,
+    root: int | None = None,
+    threads: bool = False,
+) -> list[RunReport]:
+    """Run a plan `runs` times, twice in a row each; run k uses seed + k for data and order.
+
+    count: elements as NCCL counts them; default: two a chunk. op: plans say none; default: "sum". threads: refused,
+    plans have no real ones. Raises UsageError for an unknown dtype or op, a count that the plan can't be used for,
+    plans of packets and collectives whose result is not known; CheckFailed where the plan's structure is broken.
+    """
+    check_choices(dtype, op)
+    if threads:
+        text = "plans run in a random order, not in real threads"
+        raise UsageError(
+            Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
+        )
+    plan, coll = _load(path, collective, root)
+    elements = _chunk_elements(plan, coll, count)
+    found = _root(path, plan, coll, root)
+    return [_Machine(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
+
+
+def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, str]:
+    findings = Findings()
+    try:
+        plan = read_plan(path, findings)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    locate(findings, path)
+    if plan is None or findings.failed:
+        raise CheckFailed(*mistakes(findings, path))
+    if plan.protocol != "Simple":
+        text = "a plan of packets (protocol LL) cannot be run here"
+        raise UsageError(Diagnostic("X0207", text, hint="run one with the protocol Simple"))
+    coll = canonical(collective or plan.collective)
+    if coll not in KNOWN:
+        raise unknown_result(collective or plan.collective)
+    if not check_counts(plan, coll, root, findings):
+        locate(findings, path)
+        raise CheckFailed(*mistakes(findings, path))
+    return plan, coll
+
+
+def _root(path: Path, plan: Plan, coll: str, root: int | None) -> int:
+    if coll not in ROOTED:
+        return -1
+    if root is None:
+        summary = check_plan(path, collective=coll).summary
+        return 0 if summary is None else max(0, summary.root)
+    if not 0 <= root < len(plan.chunks):
+        raise UsageError(Diagnostic("X0203", f"root {root} is no rank: the plan has {len(plan.chunks)}"))
+    return root
+
+
+def _chunk_elements(plan: Plan, coll: str, count: int | None) -> int:
+    if count is None:
+        return 2
+    factor = len(plan.chunks) if coll in TOTAL else 1
+    total = total_chunks(plan, coll)
+    elements, rest = divmod(count * factor, max(1, total))
+    if rest or elements < 1:
+        text = f"a count of {count} cannot be cut into the plan's chunks"
+        rule = f"count * {factor} must be a multiple of its {total} chunks"
+        raise UsageError(Diagnostic("X0204", text, hint=rule))
+    return elements
+
+
+class _Part(NamedTuple):
+    """A move for some of the elements of its chunks."""
+
+    move: Move
+    elements: slice
+
+
+@dataclass(slots=True)
+class _Threadblock:
+    """Where one stands: its next operation that synchronises, and the moves since the last nop that are to be done."""
+
+    ops: list[Operation]
+    rank: int
+    at: int = 0
+    parts: list[_Part] = field(default_factory=list[_Part])
+
+
+class _Machine:
+    """State of a run: memory of all gpus, signals, semaphores, and where every threadblock stands."""
+
+    def __init__(
+        self, plan: Plan, coll: str, root: int, dtype: np.dtype[Any], elements: int, op: str, seed: int
+    ) -> None:
+        ranks = range(len(plan.chunks))
+        self.plan: Plan = plan
+        self.coll: str = coll
+        self.root: int = root
+        self.op: str = op
+        self.seed: int = seed
+        self.random: random.Random = random.Random(seed)
+        self.generator: np.random.Generator = np.random.default_rng(seed)
+        self.where: Layout = memory_of(plan, coll, root)[0]
+        self.sizes: tuple[int, int] = buffer_sizes(coll, len(plan.chunks), total_chunks(plan, coll)) or (0, 0)
+        factor = len(plan.chunks) if coll in TOTAL else 1
+        self.count: int = elements * total_chunks(plan, coll) // factor
+        slots = self.where.size + LAUNCHES * sum(map(self._inputs, ranks))
+        check_size(slots, elements, dtype.itemsize, total_chunks(plan, coll) // factor)
+        self.parts: list[slice] = [slice(0, elements // 2), slice(elements // 2, elements)][elements < 2 :]
+        self.memory: Array = undefined_data(self.generator, (self.where.size, elements), dtype)
+        self.inputs: list[list[Array]] = [
+            [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
+            for _ in range(LAUNCHES)
+        ]
+        self.blocks: list[_Threadblock] = [
+            _Threadblock(ops, rank) for ops, rank in zip(plan.threadblocks, plan.gpu_of, strict=True)
+        ]
+        self.counts: Counter[object] = Counter()
+        for rank, values in enumerate(plan.semaphores):
+            self.counts.update({(rank, number): value for number, value in enumerate(values)})
+        self.launched: list[int] = [0] * len(plan.chunks)
+        self.finished: list[int] = [0] * len(plan.chunks)
+        self.mine: list[list[_Threadblock]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
+        self.messages: int = 0
+        self.wrong: list[Wrong] = []
+        self.error: float = 0.0
+
+    def _inputs(self, rank: int) -> int:
+        """Input chunks of a rank: those that the collective has, of roots and others alike."""
+        return max(self.plan.chunks[rank][0], self.sizes[0])
+
+    def run(self) -> RunReport:
+        """Both launches, in random order."""
+        expected = [
+            expected_data(self.coll, self.root, self.op, [data[: self.sizes[0]] for data in inputs])
+            for inputs in self.inputs
+        ]
+        for rank in range(len(self.launched)):
+            self._launch(rank)
+            self._settle(rank, expected)
+        active = self._unfinished()
+        moved = False
+        while active:
+            pick = self.random.randrange(len(active))
+            number = active[pick]
+            if self._step(number):
+                moved = True
+                self._settle(self.blocks[number].rank, expected)
+                continue
+            active[pick] = active[-1]
+            active.pop()
+            if not active and moved:
+                active, moved = self._unfinished(), False
+        hung = [self.blocks[number] for number in self._unfinished()]
+        places = tuple(_where(tb) for tb in hung)
+        op = self.op if self.coll in REDUCING else None
+        told = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
+        return RunReport(*told, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
+
+    def _unfinished(self) -> list[int]:
+        return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
+
+    def _over(self, tb: _Threadblock) -> bool:
+        return tb.at == len(tb.ops) and not tb.parts
+
+    def _launch(self, rank: int) -> None:
+        """A caller clears the output, fills the input, and starts the program."""
+        launch, (begin_in, begin_out) = self.launched[rank], self.where.base[rank, :2].tolist()
+        outputs = max(self.plan.chunks[rank][1], self.sizes[1])
+        rows = self.memory[begin_out : begin_out + outputs]
+        rows[:] = undefined_data(self.generator, (len(rows), rows.shape[1]), rows.dtype)
+        data = self.inputs[launch][rank]
+        self.memory[begin_in : begin_in + len(data)] = data
+        self.launched[rank] += 1
+        for tb in self.mine[rank]:
+            tb.at = 0
+
+    def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
+        """Finish what is over: the caller of a program looks at its output, and launches it again."""
+        while self.finished[rank] < LAUNCHES and all(map(self._over, self.mine[rank])):
+            self.finished[rank] += 1
+            self._look(rank, expected[self.launched[rank] - 1][rank])
+            if self.launched[rank] < LAUNCHES:
+                self._launch(rank)
+
+    def _look(self, rank: int, wanted: Array | None) -> None:
+        if wanted is not None:
+            begin = int(self.where.base[rank, 1])
+            got = self.memory[begin : begin + len(wanted)]
+            bad, off = differences(got, wanted, len(self.launched), self.op)
+            self.error = max(self.error, off)
+            for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
+                at = int(np.argmax(bad[chunk]))
+                self.wrong.append(Wrong(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
+
+    def _step(self, number: int) -> bool:
+        """One part of a move, or one operation that synchronises, if it can be."""
+        tb = self.blocks[number]
+        op = tb.ops[tb.at] if tb.at < len(tb.ops) else None
+        if tb.parts and (op is None or self.random.random() < 0.5 or op.name == "nop" or op.barrier is not None):
+            self._do(tb.parts.pop(self.random.randrange(len(tb.parts))))
+            return True
+        if op is None or (op.barrier is not None and not self._meet(op)):
+            return False
+        if op.barrier is None and not self._synchronised(op):
+            return False
+        if op.barrier is None:
+            parts = [_Part(move, elements) for move in op.moves for elements in self.parts]
+            tb.at += 1
+            tb.parts += parts if op.via != "port" else []
+            for part in parts if op.via == "port" else ():
+                self._do(part)
+        return True
+
+    def _meet(self, op: Operation) -> bool:
+        """Whether enough threadblocks stand at a barrier; lets them all go on."""
+        there = [
+            tb
+            for tb in self.blocks
+            if tb.rank == op.place.gpu and not tb.parts and tb.at < len(tb.ops) and tb.ops[tb.at].barrier == op.barrier
+        ]
+        if op.barrier is None or len(there) < op.barrier[1]:
+            return False
+        for tb in there:
+            tb.at += 1
+        return True
+
+    def _synchronised(self, op: Operation) -> bool:
+        """Signal, release, wait or acquire, if it can be done now."""
+        keys = Counter[object](op.signals if op.name in SIGNALS else op.waits)
+        keys.update((op.place.gpu, number) for number in op.semaphores)
+        if op.name in (*WAITS, "sem_acquire"):
+            if any(self.counts[key] < times for key, times in keys.items()):
+                return False
+            self.counts.subtract(keys)
+        else:
+            self.counts.update(keys)
+            self.messages += len(op.signals)
+        return True
+
+    def _do(self, part: _Part) -> None:
+        memory, columns = self.memory, part.elements
+        rows = [self._rows(slots) for slots in part.move.sources]
+        data = memory[rows[0], columns].copy()
+        for more in rows[1:]:
+            data = OPS[self.op](data, memory[more, columns])
+        for target in part.move.targets:
+            memory[self._rows(target), columns] = data
+
+    def _rows(self, slots: Slots) -> slice:
+        begin = place(self.where, slots)
+        return slice(begin, begin + slots.size)
+
+
+def _where(tb: _Threadblock) -> tuple[int, int, int]:
+    stuck = tb.ops[min(tb.at, len(tb.ops) - 1)].place
+    return stuck.gpu, stuck.tb, stuck.step

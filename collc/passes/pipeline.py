@@ -1,0 +1,88 @@
+"""Passes by name, with options, and pipelines of them as strings: `fixed,tacos{seed=7 trials=8},invert,verify`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
+
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.wording import did_you_mean, listed
+from collc.passes.registry import PASSES, Pass
+
+Value = int | float | str | bool
+
+_PASS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+_OPTION: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([^\s,]+)\s*,?")
+
+
+def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
+    """A pass by name, with those of the options that are not None.
+
+    Raises UsageError for names and options that there are not.
+    """
+    kind = PASSES.get(name)
+    if kind is None:
+        raise UsageError(_unknown("pass", name, tuple(PASSES)))
+    known = {option.name: str(option.type) for option in fields(kind)}  # pyright: ignore[reportArgumentType]
+    given = {option: value for option, value in options.items() if value is not None}
+    for option, value in given.items():
+        if option not in known:
+            raise UsageError(_unknown(f"option of '{name}'", option, tuple(known)))
+        if type(value).__name__ not in known[option].split(" | "):
+            message = f"option '{option}' of '{name}' is {known[option].removesuffix(' | None')}, not {value!r}"
+            raise UsageError(Diagnostic("U0103", message))
+        least = 0 if option == "seed" else 1
+        if type(value) is int and value < least:
+            raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is at least {least}, not {value}"))
+    return kind(**given)
+
+
+def parse_pipeline(text: str) -> tuple[Pass, ...]:
+    """Passes from `tacos{seed=7},invert,verify`.
+
+    Raises UsageError where the text is no pipeline.
+    """
+    passes: list[Pass] = []
+    position = 0
+    while True:
+        found = _PASS.match(text, position)
+        if found is None:
+            message = f"this is no pipeline from here on: {text[position:]!r}"
+            raise UsageError(
+                Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
+            )
+        passes.append(make_pass(found[1], _options(found[1], found[2] or "")))
+        position = found.end()
+        if not found[3]:
+            return tuple(passes)
+
+
+def _options(name: str, text: str) -> dict[str, Value | None]:
+    options: dict[str, Value | None] = {}
+    position = 0
+    while text[position:].strip():
+        found = _OPTION.match(text, position)
+        if found is None:
+            message = f"options of '{name}' read name=value, not {text[position:].strip()!r}"
+            raise UsageError(Diagnostic("U0101", message, hint=f"as in {name}{{seed=7 trials=8}}"))
+        options[found[1]] = _value(found[2])
+        position = found.end()
+    return options
+
+
+def _value(text: str) -> Value:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
+    hint = did_you_mean(name, known, f"there are {listed(known)}" if known else "it takes none")
+    return Diagnostic("U0102", f"there is no {what} named '{name}'", hint=hint)

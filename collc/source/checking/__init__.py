@@ -1,0 +1,1 @@
+"""The static check: names and types, before anything is evaluated."""

@@ -1,0 +1,166 @@
+"""The static check of whole files: every declaration, templates, collectives and algorithms included."""
+
+from __future__ import annotations
+
+from collc.base.diagnostics import Span
+from collc.base.wording import did_you_mean
+from collc.source.checking.check_bodies import BodyChecker
+from collc.source.checking.check_expressions import Env, ExpressionChecker, wrong_type
+from collc.source.elaboration.binding import parameter_type
+from collc.source.elaboration.options import Catalogue
+from collc.source.parsing.syntax import (
+    Algorithm,
+    Collective,
+    Group,
+    If,
+    Let,
+    Param,
+    Parameter,
+    ScheduleDeclaration,
+    Statement,
+    TopologyInstance,
+    TopologyTemplate,
+)
+from collc.source.problems import Problems, fail
+from collc.source.scopes import FileScope, Found
+from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
+
+
+class Checks:
+    """The static check of a program's files."""
+
+    def __init__(self, problems: Problems, catalogue: Catalogue) -> None:
+        self.problems = problems
+        self.catalogue = catalogue
+        self.checkers: dict[int, FileChecker] = {}
+
+    def of(self, file: FileScope) -> FileChecker:
+        """The checker of a file."""
+        if id(file) not in self.checkers:
+            self.checkers[id(file)] = FileChecker(file, self)
+        return self.checkers[id(file)]
+
+
+class FileChecker:
+    """The static check of one file."""
+
+    def __init__(self, file: FileScope, checks: Checks) -> None:
+        self.file = file
+        self.checks = checks
+        self.problems = checks.problems
+        self.expressions = ExpressionChecker(file, checks.problems, self.global_type)
+        self.bodies = BodyChecker(file, self.expressions, checks.catalogue)
+        self.types: dict[int, Type] = {}
+        self.top = Env()
+
+    def global_type(self, name: str, span: Span) -> Type | None:
+        """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
+        found = self.file.find("value", name, span)
+        return None if found is None else self.checks.of(found.file).declared_type(found)
+
+    def declared_type(self, found: Found) -> Type:
+        """The type of a declared value; ANY while it is being found."""
+        node = found.node
+        if id(node) not in self.types:
+            self.types[id(node)] = ANY
+            self.types[id(node)] = self._declared(found)
+        return self.types[id(node)]
+
+    def _declared(self, found: Found) -> Type:
+        match found.node:
+            case Let(value=value):
+                return self.expressions.type_of(value, self.top)
+            case Param() as node:
+                kind = ANY if node.type is None else NAMED.get(node.type.name, ANY)
+                if kind == ANY and node.default is not None:
+                    return self.expressions.type_of(node.default, self.top)
+                return kind
+            case Group(clauses=()):
+                return GROUP
+            case Group():
+                return FAMILY
+            case _:
+                return ANY
+
+    def check(self) -> None:
+        """Check every declaration; mistakes go to the problems."""
+        for node in (*self.file.statements, *self.file.chosen):
+            with self.problems.collect():
+                self.statement(node)
+
+    def statement(self, node: Statement) -> None:
+        """One declaration. Raises SourceError."""
+        match node:
+            case Let():
+                self.declared_type(Found(node, self.file))
+            case Param():
+                self.param(node)
+            case TopologyInstance():
+                self.expressions.expect(node.value, self.top, TOPOLOGY, "a topology")
+            case Group():
+                env = self.expressions.loop(node.clauses, None, self.top)
+                self.expressions.expect(node.value, env, GROUP, "a group")
+            case TopologyTemplate():
+                self.bodies.topology(node.body, self.parameters(node.parameters or ()))
+            case Collective():
+                self.bodies.collective(node.body, self.parameters(node.parameters))
+            case Algorithm():
+                self.algorithm(node)
+            case ScheduleDeclaration():
+                self.expressions.expect(node.topology, self.top, TOPOLOGY, "a schedule")
+                self.bodies.schedule(node.body, Env(self.top))
+            case If():
+                self.expressions.expect(node.condition, self.top, BOOL, "a condition")
+            case _:
+                self.bodies.other(node, Env(self.top))
+
+    def param(self, node: Param) -> None:
+        """`param nodes: int = 2`."""
+        if node.type is not None:
+            self.known_type(Parameter(node.span, node.name, node.type, node.default))
+        if node.type is None and node.default is None:
+            hint = f"write param {node.name.name}: int"
+            raise fail("E0208", f"param '{node.name.name}' has no type", node.name.span, hint=hint)
+        wanted = parameter_type(Parameter(node.span, node.name, node.type, node.default))
+        if node.default is not None:
+            self.expressions.expect(node.default, self.top, wanted, f"'{node.name.name}'")
+
+    def known_type(self, node: Parameter) -> None:
+        """Tell where a parameter's type does not exist."""
+        if node.type is not None and node.type.name not in NAMED:
+            hint = did_you_mean(node.type.name, NAMED, f"there are {', '.join(NAMED)}")
+            error = fail("E0208", f"no type is called '{node.type.name}'", node.type.span, hint=hint)
+            self.problems.add(*error.diagnostics)
+
+    def parameters(self, nodes: tuple[Parameter, ...]) -> Env:
+        """The names of parameters; defaults see those before them."""
+        env = Env(self.top)
+        for node in nodes:
+            self.known_type(node)
+            wanted = parameter_type(node)
+            if node.default is not None:
+                given = self.expressions.type_of(node.default, env)
+                if not fits(given, wanted):
+                    error = wrong_type(given, wanted, f"'{node.name.name}'", node.default)
+                    self.problems.add(*error.diagnostics)
+                wanted = given if node.type is None else wanted
+            with self.problems.collect():
+                env.declare(node.name, wanted)
+        return env
+
+    def algorithm(self, node: Algorithm) -> None:
+        """`algorithm a(...) implements c(...) { ... }`."""
+        env = self.parameters(node.parameters)
+        found = self.file.get("collective", node.implements.function)
+        if not isinstance(found.node, Collective):
+            return
+        what = f"collective '{found.node.name.name}'"
+        self.expressions.arguments(found.node.parameters, node.implements.arguments, what, node.implements.span, env)
+        self.bodies.algorithm(node.body, env, found.node)
+
+
+def check_files(files: list[FileScope], problems: Problems, catalogue: Catalogue) -> None:
+    """Check the names and types of files; mistakes go to the problems."""
+    checks = Checks(problems, catalogue)
+    for file in files:
+        checks.of(file).check()

@@ -1,0 +1,274 @@
+"""The static check of bodies: topologies, collectives, algorithms and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from collc.base.diagnostics import Note
+from collc.base.wording import did_you_mean, listed, plural
+from collc.source.checking.check_expressions import Env, ExpressionChecker, wrong_type
+from collc.source.elaboration.collectives import OPS, statements
+from collc.source.elaboration.options import Catalogue, Options
+from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
+from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
+from collc.source.parsing.syntax import (
+    ChunkDeclaration,
+    ChunkReference,
+    Collective,
+    DeviceDeclaration,
+    Emit,
+    For,
+    If,
+    Let,
+    LinkDeclaration,
+    LinkMatrix,
+    Move,
+    Postcondition,
+    Precondition,
+    RunStatement,
+    Statement,
+    Synthesize,
+    Use,
+)
+from collc.source.problems import fail
+from collc.source.scopes import FileScope
+from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, RANGE, STRING, TOPOLOGY, Kind, Type, fits, list_of
+
+Families = Mapping[str, ChunkReference]
+Handler = Callable[[Statement, Env], None]
+
+
+class BodyChecker:
+    """Checks the bodies of one file's declarations."""
+
+    def __init__(self, file: FileScope, expressions: ExpressionChecker, catalogue: Catalogue) -> None:
+        self.file = file
+        self.expressions = expressions
+        self.problems = expressions.problems
+        self.catalogue = catalogue
+
+    def body(self, nodes: Sequence[Statement], env: Env, handle: Handler) -> None:
+        """Statements one after another; each mistake is told, and the next statement looked at."""
+        for node in nodes:
+            with self.problems.collect():
+                match node:
+                    case Let():
+                        env.declare(node.name, self.expressions.type_of(node.value, env))
+                    case For():
+                        inner = self.expressions.loop(node.clauses, node.condition, env)
+                        self.body(node.body, Env(inner), handle)
+                    case If():
+                        self.expressions.expect(node.condition, env, BOOL, "a condition")
+                        self.body(node.then, Env(env), handle)
+                        self.body(node.otherwise, Env(env), handle)
+                    case _:
+                        handle(node, env)
+
+    # Topologies
+
+    def topology(self, nodes: Sequence[Statement], env: Env) -> None:
+        """The body of a template."""
+        places = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
+
+        def handle(node: Statement, inner: Env) -> None:
+            match node:
+                case DeviceDeclaration():
+                    self.ints(node.shape, inner, "a size")
+                    known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
+                    self.attributes(node.attributes, known, inner)
+                case LinkDeclaration():
+                    self.end(node.source, inner, places)
+                    self.end(node.target, inner, places)
+                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                case LinkMatrix():
+                    self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "links")
+                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                case Use():
+                    self.ints(node.shape, inner, "a size")
+                    self.expressions.expect(node.topology, inner, TOPOLOGY, "use")
+                case _:
+                    raise fail("E0302", "this does not stand in a topology", node.span)
+
+        self.body(nodes, Env(env), handle)
+
+    def ints(self, nodes: Sequence[Expr], env: Env, what: str) -> None:
+        """Whole numbers."""
+        for node in nodes:
+            self.expressions.expect(node, env, INT, what)
+
+    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: Env) -> None:
+        """`(bandwidth: 50GiB/s, latency: 0.5us)`."""
+        seen: dict[str, Argument] = {}
+        for argument in arguments:
+            name = "" if argument.name is None else argument.name.name
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {listed(known)}")
+                message = f"no attribute '{name}' here" if name else "an attribute has a name"
+                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
+                continue
+            if name in seen:
+                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
+                self.problems.add(*error.diagnostics)
+            seen[name] = argument
+            self.expressions.expect(argument.value, env, known[name], f"'{name}'")
+
+    def end(self, node: Expr, env: Env, places: Mapping[str, DeviceDeclaration | Use]) -> None:
+        """The end of a link: a device of the body."""
+        root, indices = node, 0
+        if isinstance(node, Index):
+            self.expressions.indices(node.indices, env)
+            root, indices = node.base, len(node.indices)
+        if isinstance(root, Member | Index):
+            self.expressions.place_indices(root, env)
+            while isinstance(root, Member | Index):
+                root = root.base
+            indices = -1
+        if not isinstance(root, Name):
+            raise fail("E0301", "an end of a link is a device", node.span)
+        place = places.get(root.name)
+        if place is None:
+            hint = did_you_mean(root.name, places)
+            raise fail("E0309", f"no NPU, switch or copy is called '{root.name}'", root.span, hint=hint)
+        rank = len(place.shape)
+        if isinstance(place, DeviceDeclaration) and indices not in (-1, rank):
+            has = f"takes {_indices(rank)}" if rank else "takes no index"
+            raise fail(
+                "E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", place.name.span)
+            )
+
+    # Collectives and algorithms
+
+    def collective(self, nodes: Sequence[Statement], env: Env) -> None:
+        """The body of a collective."""
+        families = chunk_families(nodes)
+
+        def handle(node: Statement, inner: Env) -> None:
+            match node:
+                case ChunkDeclaration():
+                    self.chunk(node.chunk, inner, families)
+                    self.expressions.expect(node.size, inner, BYTES, "the size of a chunk")
+                case Precondition() | Postcondition():
+                    self.chunk(node.chunk, inner, families)
+                    self.place(node.place, inner)
+                    if isinstance(node, Postcondition) and node.reduction is not None:
+                        self.reduction(node.reduction, inner)
+                case _:
+                    raise fail("E0405", "this does not stand in a collective", node.span)
+
+        self.body(nodes, Env(env), handle)
+
+    def reduction(self, node: Expr, env: Env) -> None:
+        """`sum`, or the op of reduce(x, op)."""
+        self.expressions.expect(node, env, STRING, "a reduction")
+        if isinstance(node, StringLiteral) and node.value not in OPS:
+            hint = did_you_mean(node.value, OPS, f"there are {listed(OPS)}")
+            raise fail("E0409", f"no reduction is called '{node.value}'", node.span, hint=hint)
+
+    def place(self, node: Expr, env: Env) -> None:
+        """Where a chunk is."""
+        given = self.expressions.type_of(node, env)
+        if not fits(given, DEVICES) and not fits(given, GROUP):
+            message = f"a chunk is at an npu, a group or a set of NPUs, this is {given}"
+            raise fail("E0211", message, node.span)
+
+    def chunk(self, node: ChunkReference, env: Env, families: Families) -> None:
+        """A chunk that is named."""
+        self.ints(node.indices, env, "an index")
+        known = families.get(node.name.name)
+        if known is None:
+            hint = did_you_mean(node.name.name, families)
+            raise fail("E0415", f"no chunk is called '{node.name.name}'", node.name.span, hint=hint)
+        if len(known.indices) != len(node.indices):
+            takes = _indices(len(known.indices))
+            message = f"chunk '{node.name.name}' has {takes}, not {len(node.indices)}"
+            raise fail("E0406", message, node.span, Note("declared here", known.span))
+
+    def algorithm(self, nodes: Sequence[Statement], env: Env, collective: Collective) -> None:
+        """The body of an algorithm."""
+        families = chunk_families(collective.body)
+
+        def handle(node: Statement, inner: Env) -> None:
+            if not isinstance(node, Move):
+                raise fail("E0501", "this does not stand in an algorithm", node.span)
+            self.expressions.expect(node.source, inner, NPU, "from")
+            self.expressions.expect(node.target, inner, NPU, "to")
+            if node.step is not None:
+                self.expressions.expect(node.step, inner, INT, "a step")
+            self.chunk(node.chunk, inner, families)
+
+        self.body(nodes, Env(env), handle)
+
+    # Schedules
+
+    def schedule(self, nodes: Sequence[Statement], env: Env) -> None:
+        """The body of a schedule."""
+        self.body(nodes, env, self._schedule_statement)
+
+    def _schedule_statement(self, node: Statement, env: Env) -> None:
+        match node:
+            case RunStatement():
+                self.run(node, env)
+            case Synthesize():
+                known = self.catalogue.strategies.get(node.strategy.name)
+                self.options(node.arguments, known, env)
+            case Emit():
+                arguments = node.arguments
+                if arguments and arguments[0].name is None:
+                    self.expressions.expect(arguments[0].value, env, STRING, "a file name")
+                    arguments = arguments[1:]
+                self.options(arguments, self.catalogue.kinds.get(node.kind.name), env)
+            case _:
+                pass
+
+    def run(self, node: RunStatement, env: Env) -> None:
+        """`run all_reduce(dp, size: 1GiB) using ring`."""
+        call = node.collective
+        found = self.file.get("collective", call.function)
+        if isinstance(found.node, Collective):
+            what = f"collective '{call.function.name}'"
+            self.expressions.arguments(found.node.parameters, call.arguments, what, call.span, env)
+        if node.using is not None and not self.file.candidates("algorithm", node.using.name):
+            raise self.file.unknown("algorithm", node.using.name, node.using.span)
+        for argument in node.arguments:
+            self.expressions.type_of(argument.value, env)
+
+    def options(self, arguments: Sequence[Argument], known: Options | None, env: Env) -> None:
+        """Types of options; their names are looked at when the schedule is made."""
+        for argument in arguments:
+            option = known.get(argument.name.name) if known is not None and argument.name is not None else None
+            if option is None:
+                self.expressions.type_of(argument.value, env)
+            elif option.type == RANGE:
+                given = self.expressions.type_of(argument.value, env)
+                if given.kind is not Kind.RANGE or given.item != BYTES:
+                    hint = f"write {argument.name.name if argument.name else ''}: 64MiB .. 4GiB"
+                    error = fail("E0605", f"this wants a range of bytes, not {given}", argument.value.span, hint=hint)
+                    self.problems.add(*error.diagnostics)
+            else:
+                given = self.expressions.type_of(argument.value, env)
+                if not fits(given, option.type):
+                    name = argument.name.name if argument.name else ""
+                    self.problems.add(*wrong_type(given, option.type, f"'{name}'", argument.value).diagnostics)
+
+    def other(self, node: Statement, env: Env) -> None:
+        """A statement at the top that is no declaration."""
+        if isinstance(node, For):
+            hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
+            raise fail("E0225", "declarations do not stand in a loop", node.span, hint=hint)
+        del env
+
+
+def chunk_families(nodes: Sequence[Statement]) -> dict[str, ChunkReference]:
+    """The chunks that a body declares, each name with its first declaration."""
+    found: dict[str, ChunkReference] = {}
+    for node in _chunks(nodes):
+        found.setdefault(node.chunk.name.name, node.chunk)
+    return found
+
+
+def _chunks(nodes: Sequence[Statement]) -> Iterator[ChunkDeclaration]:
+    return (n for n in statements(tuple(nodes)) if isinstance(n, ChunkDeclaration))
+
+
+def _indices(count: int) -> str:
+    return "1 index" if count == 1 else plural(count, "indice")

@@ -1,0 +1,433 @@
+"""The static check of expressions: names and types, before anything is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from collc.base.diagnostics import Note, SourceError, Span
+from collc.base.wording import did_you_mean
+from collc.source.elaboration.binding import match, parameter_type
+from collc.source.elaboration.builtins import BUILTINS, check_arguments
+from collc.source.elaboration.context import transform_arguments
+from collc.source.parsing.expressions import (
+    Argument,
+    Binary,
+    BoolLiteral,
+    Call,
+    Collection,
+    Comparison,
+    Comprehension,
+    Expr,
+    FloatLiteral,
+    ForClause,
+    Identifier,
+    Index,
+    IntLiteral,
+    Member,
+    Name,
+    QuantityLiteral,
+    Range,
+    RemovedNpu,
+    Star,
+    StringLiteral,
+    Unary,
+    Without,
+)
+from collc.source.parsing.syntax import Parameter, TopologyTemplate
+from collc.source.parsing.visit import ExpressionVisitor
+from collc.source.problems import Problems, fail
+from collc.source.scopes import TRANSFORMS, FileScope
+from collc.source.types import (
+    ANY,
+    BOOL,
+    BYTES,
+    DEVICES,
+    FLOAT,
+    GROUP,
+    INT,
+    NAMED,
+    NPU,
+    NUMBER,
+    NUMBERS,
+    QUANTITIES,
+    RANGE,
+    STRING,
+    TOPOLOGY,
+    Kind,
+    Type,
+    binary_type,
+    comparable,
+    fits,
+    holds,
+    item_type,
+    join,
+    unary_type,
+)
+
+VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
+
+
+@dataclass(eq=False)
+class Env:
+    """Types of the names that a body declares, innermost first."""
+
+    outer: Env | None = None
+    types: dict[str, Type] = field(default_factory=dict[str, Type])
+    places: dict[str, Span] = field(default_factory=dict[str, Span])
+
+    def find(self, name: str) -> Type | None:
+        """The type of a name, None where no body declares it."""
+        if name in self.types:
+            return self.types[name]
+        return self.outer.find(name) if self.outer is not None else None
+
+    def known(self) -> set[str]:
+        """All names."""
+        return set(self.types) | (self.outer.known() if self.outer is not None else set())
+
+    def declare(self, name: Identifier, kind: Type) -> None:
+        """Enter a name. Raises SourceError where this body declares it already."""
+        if name.name in self.places:
+            first = Note("first here", self.places[name.name])
+            raise fail("E0205", f"'{name.name}' is declared twice", name.span, first)
+        self.types[name.name] = kind
+        self.places[name.name] = name.span
+
+
+class ExpressionChecker(ExpressionVisitor[Env, Type]):
+    """Finds the type of expressions of one file; mistakes go to `problems`, and the type is then ANY."""
+
+    def __init__(self, file: FileScope, problems: Problems, global_type: Callable[[str, Span], Type | None]) -> None:
+        self.file = file
+        self.problems = problems
+        self.global_type = global_type
+
+    def type_of(self, node: Expr, env: Env) -> Type:
+        """The type of an expression."""
+        try:
+            return self._visit(node, env)
+        except SourceError as error:
+            self.problems.add(*error.diagnostics)
+            return ANY
+
+    def expect(self, node: Expr, env: Env, wanted: Type, what: str) -> None:
+        """Tell where an expression is not of the type that is wanted."""
+        given = self.type_of(node, env)
+        if not fits(given, wanted):
+            self.problems.add(*wrong_type(given, wanted, what, node).diagnostics)
+
+    def _literal(self, node: Expr) -> Type:
+        match node:
+            case IntLiteral():
+                return INT
+            case FloatLiteral():
+                return FLOAT
+            case QuantityLiteral():
+                if node.dimension == "bytes" and node.value.denominator != 1:
+                    raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
+                return NAMED[str(node.dimension)]
+            case StringLiteral():
+                return STRING
+            case BoolLiteral():
+                return BOOL
+            case _:
+                raise fail("E0211", "'*' stands only in indices", node.span)
+
+    def _collection(self, node: Collection, env: Env) -> Type:
+        return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
+
+    def _comprehension(self, node: Comprehension, env: Env) -> Type:
+        inner = self.loop(node.clauses, node.condition, env)
+        return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
+
+    def _without(self, node: Without, env: Env) -> Type:
+        self.expect(node.base, env, TOPOLOGY, "without")
+        for part in node.parts:
+            for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
+                self.place_indices(end, env)
+        return TOPOLOGY
+
+    def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
+        item: Type = ANY
+        for given, span in found:
+            joint = join(item, given)
+            if joint is None or not holds(Kind(kind), given):
+                message = f"{item} and {given} in one {kind}" if joint is None else f"a {kind} does not hold {given}"
+                raise fail("E0216", message, span)
+            item = joint
+        return Type(Kind(kind), item)
+
+    def _name(self, node: Name, env: Env) -> Type:
+        found = env.find(node.name)
+        if found is None:
+            found = self.global_type(node.name, node.span)
+        if found is not None:
+            return found
+        topology = self.file.find("topology", node.name, node.span)
+        if topology is not None:
+            if isinstance(topology.node, TopologyTemplate) and topology.node.parameters is not None:
+                hint = f"write {node.name}(...)"
+                raise fail("E0313", f"topology '{node.name}' wants its arguments", node.span, hint=hint)
+            return TOPOLOGY
+        known = env.known() | self.file.known("value") | self.file.known("topology")
+        hint = did_you_mean(node.name, known)
+        if node.name in BUILTINS:
+            hint = f"'{node.name}' is a function: write {node.name}(...)"
+        raise fail("E0201", f"nothing is called '{node.name}' here", node.span, hint=hint)
+
+    def _binary(self, node: Binary, env: Env) -> Type:
+        left, right = self.type_of(node.left, env), self.type_of(node.right, env)
+        kind = binary_type(node.operator, left, right)
+        if kind is not None:
+            return kind
+        verb = VERBS.get(node.operator)
+        if node.operator in ("+", "-") and verb is not None:
+            message = f"this {verb} {left} and {right}" if node.operator == "+" else f"this {verb} {right} from {left}"
+        else:
+            message = f"'{node.operator}' does not go with {left} and {right}"
+        notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
+        raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
+
+    def _unary(self, node: Unary, env: Env) -> Type:
+        operand = self.type_of(node.operand, env)
+        kind = unary_type(node.operator, operand)
+        if kind is None:
+            raise fail("E0210", f"'{node.operator}' does not go with {operand}", node.span)
+        return kind
+
+    def _comparison(self, node: Comparison, env: Env) -> Type:
+        found = [self.type_of(operand, env) for operand in node.operands]
+        for k, operator in enumerate(node.operators):
+            left, right = found[k], found[k + 1]
+            if not comparable(operator, left, right):
+                place = node.operands[k].span.to(node.operands[k + 1].span)
+                notes = [Note(f"this is {found[i]}", node.operands[i].span) for i in (k, k + 1)]
+                message = f"'{operator}' does not go with {left} and {right}"
+                self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
+        return BOOL
+
+    def _range(self, node: Range, env: Env) -> Type:
+        low, high = self.type_of(node.low, env), self.type_of(node.high, env)
+        if low == high == BYTES:
+            return Type(Kind.RANGE, BYTES)
+        for given, end in ((low, node.low), (high, node.high)):
+            if not fits(given, INT):
+                self.problems.add(*wrong_type(given, INT, "an end of a range", end).diagnostics)
+        return RANGE
+
+    def _member(self, node: Member, env: Env) -> Type:
+        base = self._base(node.base, env)
+        copies = isinstance(node.base, Index) and self._base(node.base.base, env).kind is Kind.DEVICES
+        if not copies and base.kind not in (Kind.TOPOLOGY, Kind.DEVICES, Kind.ANY):
+            hint = "its NPUs are there as g[0], g[1], ..." if base == GROUP else ""
+            raise fail("E0215", f"{base} has no members", node.member.span, hint=hint)
+        return GROUP if node.member.name == "npus" else DEVICES
+
+    def _base(self, node: Expr, env: Env) -> Type:
+        """What a member is taken of: a topology before a value of the same name."""
+        if isinstance(node, Name) and env.find(node.name) is None:
+            found = self.file.find("topology", node.name, node.span)
+            if found is not None and not (
+                isinstance(found.node, TopologyTemplate) and found.node.parameters is not None
+            ):
+                return TOPOLOGY
+        return self.type_of(node, env)
+
+    def _index(self, node: Index, env: Env) -> Type:
+        base = self.type_of(node.base, env)
+        several = self.indices(node.indices, env)
+        match base.kind:
+            case Kind.ANY:
+                return ANY
+            case Kind.FAMILY:
+                return GROUP
+            case Kind.DEVICES:
+                return GROUP if several else DEVICES
+            case Kind.TOPOLOGY | Kind.GROUP | Kind.LIST if len(node.indices) == 1:
+                if base.kind is Kind.LIST:
+                    return base if several else base.item or ANY
+                return GROUP if several else NPU
+            case Kind.TOPOLOGY | Kind.GROUP | Kind.LIST:
+                hint = "a list of lists is indexed as a[i][j]" if base.kind is Kind.LIST else ""
+                raise fail("E0214", f"{base} takes one index, not {len(node.indices)}", node.span, hint=hint)
+            case _:
+                raise fail("E0214", f"{base} takes no index", node.span)
+
+    def indices(self, nodes: Sequence[Expr], env: Env) -> bool:
+        """Check indices; whether they choose several."""
+        several = False
+        for node in nodes:
+            if isinstance(node, Star):
+                several = True
+                continue
+            given = self.type_of(node, env)
+            whole = given.kind in (Kind.LIST, Kind.SET, Kind.RANGE)
+            if whole and not fits(item_type(given) or STRING, INT):
+                self.problems.add(*wrong_type(item_type(given) or given, INT, "an index", node).diagnostics)
+            elif not whole and not fits(given, INT):
+                self.problems.add(*wrong_type(given, INT, "an index", node).diagnostics)
+            several |= whole
+        return several
+
+    def place_indices(self, node: Expr, env: Env) -> None:
+        """Check the indices of a device that is named by the topology that it belongs to."""
+        if isinstance(node, Member):
+            self.place_indices(node.base, env)
+        elif isinstance(node, Index):
+            self.place_indices(node.base, env)
+            self.indices(node.indices, env)
+
+    # Calls
+
+    def _call(self, node: Call, env: Env) -> Type:
+        name = node.function.name
+        if name in BUILTINS:
+            return self._builtin(node, env)
+        if name in TRANSFORMS:
+            topology, degree = transform_arguments(name, node)
+            self.expect(topology.value, env, TOPOLOGY, name)
+            if degree is not None:
+                self.expect(degree.value, env, INT, "a degree")
+            return TOPOLOGY
+        found = self.file.find("topology", name, node.function.span)
+        if found is None:
+            raise self.file.unknown("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
+        template = found.node
+        if not isinstance(template, TopologyTemplate) or template.parameters is None:
+            hint = f"write '{name}' without parentheses"
+            raise fail("E0313", f"topology '{name}' takes no arguments", node.span, hint=hint)
+        self.arguments(template.parameters, node.arguments, f"topology '{name}'", node.span, env, shapes=True)
+        return TOPOLOGY
+
+    def arguments(
+        self,
+        parameters: Sequence[Parameter],
+        arguments: Sequence[Argument],
+        what: str,
+        span: Span,
+        env: Env,
+        shapes: bool = False,
+    ) -> Mapping[str, Argument]:
+        """Check arguments against parameters; those that fit by name are returned."""
+        types = {p.name.name: parameter_type(p) for p in parameters}
+        try:
+            matched = match(parameters, arguments, what, span, shapes)
+        except SourceError as error:
+            self.problems.add(*error.diagnostics)
+            for argument in arguments:
+                self.type_of(argument.value, env)
+            return {}
+        places = {p.name.name: p.name.span for p in parameters}
+        for name, argument in matched.items():
+            given = self.type_of(argument.value, env)
+            if not fits(given, types[name]):
+                error = wrong_type(given, types[name], f"'{name}'", argument.value, Note("declared here", places[name]))
+                self.problems.add(*error.diagnostics)
+        return matched
+
+    def _builtin(self, node: Call, env: Env) -> Type:
+        name = node.function.name
+        found = [self.type_of(a.value, env) for a in node.arguments]
+        check_arguments(node)
+        wrong = [k for k, given in enumerate(found) if not _takes(name, k, given, len(found))]
+        if wrong:
+            argument = node.arguments[wrong[0]].value
+            raise fail("E0211", f"{name} wants {_WANTED[name]}, this is {found[wrong[0]]}", argument.span)
+        return self._result(node, name, found)
+
+    def _result(self, node: Call, name: str, found: list[Type]) -> Type:
+        if name in ("len", "ceil", "index"):
+            return INT
+        if name == "is_pow2":
+            return BOOL
+        if name == "log2":
+            return NUMBER
+        items = [item_type(found[0]) or ANY] if len(found) == 1 and item_type(found[0]) is not None else found
+        kind: Type = ANY
+        for given in items:
+            joint = join(kind, given)
+            if joint is None:
+                raise fail("E0210", f"{name} does not go with {kind} and {given}", node.span)
+            kind = joint
+        if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
+            raise fail("E0211", f"{name} wants numbers, these are {kind}", node.span)
+        return kind
+
+    # Loops
+
+    def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: Env) -> Env:
+        """The names of a loop nest."""
+        for clause in clauses:
+            given = self.type_of(clause.iterable, env)
+            item = item_type(given)
+            if item is None:
+                hint = f"write 0..{_text(clause.iterable)}" if given.kind in (Kind.INT, Kind.NUMBER) else ""
+                error = fail("E0213", f"a for can't count through {given}", clause.iterable.span, hint=hint)
+                self.problems.add(*error.diagnostics)
+            env = Env(env)
+            with self.problems.collect():
+                env.declare(clause.name, item or ANY)
+        if condition is not None:
+            self.expect(condition, env, BOOL, "a condition")
+        return env
+
+
+_WANTED: Final = {
+    "len": "a list, set, range or group",
+    "min": "numbers",
+    "max": "numbers",
+    "sum": "a list or set of numbers",
+    "ceil": "a number",
+    "log2": "a number",
+    "is_pow2": "an int",
+    "index": "a group and an npu",
+}
+
+
+def _takes(name: str, place: int, given: Type, count: int) -> bool:
+    """Whether a builtin takes a type at a place."""
+    if given.kind is Kind.ANY:
+        return True
+    match name:
+        case "len" | "sum":
+            return item_type(given) is not None
+        case "min" | "max":
+            return count > 1 or item_type(given) is not None or given.kind in NUMBERS | QUANTITIES
+        case "ceil" | "log2":
+            return given.kind in NUMBERS
+        case "is_pow2":
+            return fits(given, INT)
+        case _:
+            return fits(given, NPU if place else GROUP)
+
+
+def _text(node: Expr) -> str:
+    return node.span.file.text[node.span.start : node.span.end]
+
+
+def _unit_hint(left: Type, right: Type) -> str:
+    kinds = {left.kind, right.kind}
+    if kinds & NUMBERS and kinds & {Kind.BYTES}:
+        return "a size has a unit, as in 1MiB"
+    if kinds & NUMBERS and kinds & {Kind.TIME}:
+        return "a time has a unit, as in 0.5us"
+    return "a rate has a unit, as in 50GiB/s" if kinds & NUMBERS and kinds & {Kind.RATE} else ""
+
+
+def wrong_type(given: Type, wanted: Type, what: str, node: Expr, *notes: Note) -> SourceError:
+    """The error for a value of another type than is wanted."""
+    hint = ""
+    if wanted == INT and given == FLOAT:
+        divided = isinstance(node, Binary) and node.operator == "/"
+        hint = "'//' divides whole numbers" if divided else "ceil(...) rounds up to a whole number"
+    elif wanted.kind in QUANTITIES and given.kind in NUMBERS:
+        hint = _unit_hint(wanted, given)
+    elif wanted == GROUP and given == NPU:
+        hint = "a group of one NPU is [npu]"
+    elif wanted == NPU and given == GROUP:
+        hint = "one NPU of a group is g[0]"
+    elif wanted == GROUP and given == TOPOLOGY:
+        hint = f"all NPUs of it are {_text(node)}.npus"
+    return fail("E0211", f"{what} wants {wanted}, this is {given}", node.span, *notes, hint=hint)

@@ -1,0 +1,145 @@
+"""What was found and what could stand there, in the words of users."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from collc.base.wording import listed
+from collc.source.parsing import tokens as t
+from collc.source.parsing.tokens import Token
+
+BODIES: Final[dict[str, frozenset[str]]] = {
+    "file": frozenset(
+        {"import", "param", "topology", "group", "collective", "algorithm", "schedule", "workload", "design"}
+    ),
+    "topology": frozenset({"npu", "switch", "link", "links", "use"}),
+    "collective": frozenset({"chunk", "pre", "post"}),
+    "algorithm": frozenset({"send", "reduce"}),
+    "schedule": frozenset({"run", "synthesize", "verify", "emit", "allow"}),
+    "workload": frozenset({"repeat", "layer", "loop"}),
+    "layer": frozenset({"forward", "input_gradient", "weight_gradient"}),
+    "design": frozenset({"train", "require", "minimize", "tiers", "emit"}),
+}
+"""Statements of each body; `let`, `for` and `if` stand in all of them."""
+
+ANYWHERE: Final = frozenset({"let", "for", "if"})
+
+STATEMENTS: Final = frozenset[str]().union(ANYWHERE, *BODIES.values())
+"""Every word that begins a statement."""
+
+HEADERS: Final[dict[str, str]] = {
+    "topology": "topology x",
+    "collective": "collective x()",
+    "algorithm": "algorithm x() implements x()",
+    "schedule": "schedule x on x",
+    "workload": "workload x",
+    "layer": "layer",
+    "design": "design x on x",
+    "repeat": "repeat 0",
+    "for": "for x in 0",
+    "if": "if 0",
+}
+"""A right head of each statement with a body, to read the body where the head is wrong."""
+
+_VALUES: Final = frozenset(
+    {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "true", "false", "(", "[", "{", "-", "+", "~", "not"}
+)
+_OPERATORS: Final = frozenset(
+    {
+        "+",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
+        "**",
+        "|",
+        "&",
+        "^",
+        "<<",
+        ">>",
+        "<",
+        "<=",
+        "==",
+        "!=",
+        ">=",
+        ">",
+        "..",
+        ".",
+        "[",
+        "(",
+    }
+    | {"and", "or", "in", "not", "without"}
+)
+_CLASSES: Final = {t.NAME: "a name", t.INT: "a number", t.STRING: "a string", t.END: "the end of the file"}
+_KINDS: Final = {t.INT: "number", t.FLOAT: "number", t.QUANTITY: "quantity", t.STRING: "string"}
+_LONGEST: Final = 40
+
+
+def found(token: Token, keywords: AbstractSet[str]) -> str:
+    """What a token is called in a message."""
+    if token.kind == t.END:
+        return "the end of the file"
+    text = token.text if len(token.text) <= _LONGEST else token.text[:_LONGEST] + "..."
+    if token.kind == t.STRING:
+        return f"the string {text}"
+    if token.kind == t.NAME and token.text not in keywords:
+        return f"the name '{text}'"
+    kind = _KINDS.get(token.kind)
+    return f"the {kind} '{text}'" if kind else f"'{text}'"
+
+
+def expected(terminals: AbstractSet[str]) -> str:
+    """What could stand at a place, without what is always possible inside an expression."""
+    left = set(terminals)
+    words: list[str] = []
+    if {t.INT, t.STRING, "("} <= left:
+        words.append("a value")
+        left -= _VALUES
+    elif {"*", "+", "and"} <= left:
+        left -= _OPERATORS
+        words += [] if left else ["an operator"]
+    if {"let"} < left:
+        words.append("a new statement")
+        left -= STATEMENTS
+        left -= {t.END, "else"}
+    signs = sorted(left - _CLASSES.keys(), key=lambda sign: (sign.isidentifier(), sign))
+    words += [_CLASSES[kind] for kind in _CLASSES if kind in left]
+    words += [f"'{sign}'" for sign in signs]
+    return listed(words, "or")
+
+
+SIGN_HINTS: Final = {
+    ";": "statements need no ';' after them",
+    "?": "there is no 'a ? b : c'; use 'if' statements",
+    "$": "names are used as they are, without '$'",
+    "\u201c": 'write "..." with straight quotes',
+    "\u201d": 'write "..." with straight quotes',
+    "\u2018": 'write "..." with straight quotes',
+    "\u2019": 'write "..." with straight quotes',
+    "\u2192": "write '->'",
+    "\u2194": "write '<->'",
+    "\u2013": "write '-'",
+    "\u00d7": "write '*'",
+    "\u2264": "write '<='",
+    "\u2265": "write '>='",
+    "\u2260": "write '!='",
+    "\u00a0": "write an ordinary space",
+    "\ufeff": "save the file without a byte order mark",
+}
+"""What to try in place of a sign that means nothing."""
+
+
+def sign(text: str) -> str:
+    """What a sign that means nothing is called."""
+    return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
+
+
+def number_hint(text: str) -> str:
+    """What to try in place of a misshapen number."""
+    if "_" in text:
+        return f"write '{text.replace('_', '')}'" if text.replace("_", "").isdigit() else ""
+    if text[:2].lower() in {"0x", "0b", "0o"}:
+        return "numbers are decimal"
+    return "a number is '42', '0.5' or '1e9', a quantity '9MiB', '0.5us' or '50GiB/s'"

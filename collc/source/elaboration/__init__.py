@@ -1,0 +1,1 @@
+"""Evaluation: from syntax trees to networks, demands and requests."""

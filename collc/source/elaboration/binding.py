@@ -1,0 +1,125 @@
+"""Arguments to parameters: of templates, collectives and algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collc.base.diagnostics import Note, Span
+from collc.base.wording import did_you_mean, listed, plural
+from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.members import check_npus, label
+from collc.source.elaboration.values import Value, members
+from collc.source.parsing.expressions import Argument
+from collc.source.parsing.syntax import Parameter
+from collc.source.problems import fail
+from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """The value of an argument and where it was written."""
+
+    value: Value
+    span: Span
+
+
+def parameter_type(parameter: Parameter) -> Type:
+    """Its declared type; ANY where it has none, or one that does not exist (which is told elsewhere)."""
+    return ANY if parameter.type is None else NAMED.get(parameter.type.name, ANY)
+
+
+def may_be_left_out(parameter: Parameter) -> bool:
+    """Whether it is a bandwidth or latency of a template that may be unknown."""
+    return parameter.default is None and parameter_type(parameter).kind in QUANTITIES - {Kind.BYTES}
+
+
+def match(
+    parameters: Sequence[Parameter], arguments: Sequence[Argument], what: str, span: Span, shapes: bool = False
+) -> dict[str, Argument]:
+    """The argument of each parameter that has one.
+
+    shapes: bandwidths and latencies may be left out. Raises SourceError for an argument too many,
+    unknown, given twice or missing.
+    """
+    found: dict[str, Argument] = {}
+    names = [p.name.name for p in parameters]
+    for place, argument in enumerate(arguments):
+        if argument.name is not None:
+            name = argument.name.name
+            if name not in names:
+                hint = did_you_mean(name, names, f"it takes {listed(names)}" if names else "it takes no arguments")
+                raise fail("E0212", f"{what} has no parameter '{name}'", argument.name.span, hint=hint)
+        elif place < len(names):
+            name = names[place]
+        else:
+            takes = plural(len(names), "argument")
+            raise fail("E0212", f"{what} takes {takes}, this is one more", argument.span)
+        if name in found:
+            first = Note("first here", found[name].span)
+            raise fail("E0212", f"'{name}' is given twice", argument.span, first)
+        found[name] = argument
+    missing = [
+        p.name.name
+        for p in parameters
+        if p.name.name not in found and p.default is None and not (shapes and may_be_left_out(p))
+    ]
+    if missing:
+        raise fail("E0212", f"{what} also needs {listed(missing)}", span)
+    return found
+
+
+def evaluated(
+    parameters: Sequence[Parameter], matched: Mapping[str, Argument], evaluator: Evaluator, frame: Frame
+) -> dict[str, Given]:
+    """The arguments' values, as the types of their parameters. Raises SourceError."""
+    found: dict[str, Given] = {}
+    for parameter in parameters:
+        argument = matched.get(parameter.name.name)
+        if argument is not None:
+            value = evaluator.value(argument.value, frame)
+            found[parameter.name.name] = Given(fitted(value, parameter, argument.value.span), argument.value.span)
+    return found
+
+
+def fitted(value: Value, parameter: Parameter, span: Span) -> Value:
+    """A value as the type of a parameter."""
+    wanted = parameter_type(parameter)
+    if wanted.kind is Kind.ANY:
+        return value
+    value = coerced(value, wanted, span, f"'{parameter.name.name}'")
+    return checked_group(value, span) if wanted == GROUP else value
+
+
+def checked_group(value: Value, span: Span) -> Value:
+    """A uniform group of different NPUs. Raises SourceError where one is in it twice, none at all, or a switch."""
+    numbers = members(value)
+    if len(numbers) == 0:
+        raise fail("E0402", "a group without NPUs", span)
+    check_npus(numbers, value.home, span)
+    different, first = np.unique(numbers, return_index=True)
+    if len(different) < len(numbers):
+        again = next(k for k in range(len(numbers)) if k not in set(first.tolist()))
+        number = int(numbers[again])
+        name = label(value.home, number) if value.home is not None else f"npu {number}"
+        raise fail("E0401", f"{name} is in the group twice", span)
+    return value
+
+
+def frame_of(parameters: Sequence[Parameter], given: Mapping[str, Given], evaluator: Evaluator, root: Frame) -> Frame:
+    """A frame with all parameters; defaults see the parameters before them. evaluator, root: of the declaring file."""
+    frame = root.inner()
+    for parameter in parameters:
+        name = parameter.name.name
+        if name in given:
+            frame.names[name] = given[name].value
+        elif parameter.default is not None:
+            value = evaluator.value(parameter.default, frame)
+            frame.names[name] = fitted(value, parameter, parameter.default.span)
+        else:
+            frame.names[name] = Value(parameter_type(parameter), None)
+    return frame

@@ -1,0 +1,137 @@
+"""Chunks by name, and sets of NPUs by content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.source.elaboration.values import Rows
+from collc.ten.demand import HolderSets
+
+Table = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkIndex:
+    """The chunks of one family by their indices.
+
+    low, size: int64[rank], the box that holds all indices. keys: int64, sorted places in the box;
+    chunk: int64, the chunk at each.
+    """
+
+    low: Rows
+    size: Rows
+    keys: Rows
+    chunk: Rows
+
+    @staticmethod
+    def of(index: Table, chunk: Rows) -> ChunkIndex:
+        """index: int64[chunks, rank]. Raises OverflowError where the box has more than 2^62 places."""
+        low = index.min(axis=0) if len(index) else np.zeros(index.shape[1], np.int64)
+        size = (index.max(axis=0) - low + 1) if len(index) else np.ones(index.shape[1], np.int64)
+        places = 1
+        for extent in size.tolist():
+            places *= extent
+        if places > 2**62:
+            raise OverflowError
+        keys = _keys(index, low, size)
+        if len(keys) < 2 or (keys[1:] > keys[:-1]).all():
+            return ChunkIndex(low, size, keys, chunk)
+        order = np.argsort(keys, kind="stable")
+        return ChunkIndex(low, size, keys[order], chunk[order])
+
+    def find(self, index: Table) -> Rows:
+        """int64: the chunk with each row of indices, -1 where there is none."""
+        inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
+        keys = np.where(inside, _keys(index, self.low, self.size), -1)
+        at = np.searchsorted(self.keys, keys)
+        at[at == len(self.keys)] = 0
+        if not len(self.keys):
+            return np.full(len(index), -1, np.int64)
+        return np.where(self.keys[at] == keys, self.chunk[at], -1)
+
+    def twice(self) -> int:
+        """A chunk that has the indices of another one, -1 where all differ."""
+        same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
+        return int(self.chunk[same[0] + 1]) if len(same) else -1
+
+
+def _keys(index: Table, low: Rows, size: Rows) -> Rows:
+    keys = np.zeros(len(index), np.int64)
+    for column in range(index.shape[1]):
+        keys = keys * size[column] + (index[:, column] - low[column])
+    return keys
+
+
+class SetPool:
+    """Sets of NPUs, added by rows, equal ones not yet found."""
+
+    def __init__(self) -> None:
+        self.members: list[Rows] = [np.empty(0, np.int64)]
+        self.lengths: list[Rows] = [np.zeros(1, np.int64)]
+        self.count = 1
+
+    def add(self, members: Rows, lengths: Rows) -> int:
+        """Sets one after another, each ascending; the number of the first. Set 0 is empty."""
+        first = self.count
+        self.members.append(members)
+        self.lengths.append(lengths)
+        self.count += len(lengths)
+        return first
+
+    def arrays(self) -> tuple[Rows, Rows]:
+        """All members, and where each set starts (int64[sets + 1])."""
+        lengths = np.concatenate(self.lengths)
+        return np.concatenate(self.members), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+    def united(self, chunk: Rows, number: Rows, count: int) -> Rows:
+        """int64[count]: the set of each chunk, from pairs (chunk, set): the union where there are several."""
+        result = np.zeros(count, np.int64)
+        seen = np.bincount(chunk, minlength=count)
+        result[chunk] = number
+        if len(chunk) == 0 or seen.max() <= 1:
+            return result
+        several = np.flatnonzero(seen > 1)
+        rows = np.flatnonzero(seen[chunk] > 1)
+        members, starts = self.arrays()
+        owner = np.searchsorted(several, chunk[rows])
+        lengths = starts[number[rows] + 1] - starts[number[rows]]
+        within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        items = members[np.repeat(starts[number[rows]], lengths) + within]
+        span = int(items.max()) + 1 if len(items) else 1
+        keys = np.unique(np.repeat(owner, lengths) * span + items)
+        first = self.add(keys % span, np.bincount(keys // span, minlength=len(several)).astype(np.int64))
+        result[several] = first + np.arange(len(several), dtype=np.int64)
+        return result
+
+    def shared(self, columns: Sequence[Rows]) -> tuple[HolderSets, list[NDArray[np.int32]]]:
+        """The sets that columns use, each content once, in order of first use, and the columns in their numbers."""
+        members, starts = self.arrays()
+        used, place = np.unique(np.concatenate(columns), return_inverse=True)
+        lengths = starts[used + 1] - starts[used]
+        canonical = np.empty(len(used), np.int64)
+        classes = 0
+        for length in np.unique(lengths).tolist():
+            rows = np.flatnonzero(lengths == length)
+            content = members[starts[used[rows]][:, None] + np.arange(length, dtype=np.int64)]
+            known, of = (
+                np.unique(content, axis=0, return_inverse=True) if length else (content[:1], np.zeros(len(rows)))
+            )
+            canonical[rows] = classes + of.reshape(-1).astype(np.int64)
+            classes += len(known)
+        every = canonical[place.reshape(-1)]
+        _, first, renamed = np.unique(every, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        numbers = rank[renamed.reshape(-1)]
+        chosen = used[place.reshape(-1)[first[order]]]
+        sizes = starts[chosen + 1] - starts[chosen]
+        content = [members[starts[k] : starts[k + 1]] for k in chosen.tolist()]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        joined = np.concatenate([np.empty(0, np.int64), *content]).astype(np.int32)
+        ends = np.cumsum([len(c) for c in columns])[:-1]
+        return HolderSets(offsets, joined), [c.astype(np.int32) for c in np.split(numbers, ends)]

@@ -1,0 +1,333 @@
+"""Elaboration of collectives: chunks with their pre- and postconditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from collc.base.diagnostics import Note, Span
+from collc.base.wording import did_you_mean
+from collc.source import limits
+from collc.source.elaboration.arithmetic import is_machine
+from collc.source.elaboration.chunks import ChunkIndex, SetPool, Table
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.flow import Emitted, block
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.members import check_npus
+from collc.source.elaboration.sets import flat, made_unique
+from collc.source.elaboration.values import Data, Lists, Rows, Value, is_column
+from collc.source.parsing.expressions import Expr
+from collc.source.parsing.syntax import (
+    ChunkDeclaration,
+    ChunkReference,
+    Collective,
+    For,
+    If,
+    Postcondition,
+    Precondition,
+    Statement,
+)
+from collc.source.problems import fail
+from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
+from collc.ten.demand import ChunkFamily, ChunkTable, Op
+
+OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PROD}
+
+
+@dataclass(frozen=True, eq=False)
+class Expanded:
+    """The chunks of a run and where they are found by name."""
+
+    table: ChunkTable
+    index: dict[str, ChunkIndex]
+
+    def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Rows:
+        """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
+        return found_chunks(reference, frame, evaluator, self.index)
+
+
+@dataclass(eq=False)
+class LazyChunks:
+    """A pattern whose chunks are listed on demand. count: how many there will be. span: the run."""
+
+    count: int
+    build: Callable[[], Expanded]
+    span: Span
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def expanded(self) -> Expanded:
+        """The chunks with their names. Raises SourceError."""
+        limits.check_count("chunks", self.count, self.span)
+        return self.build()
+
+    def expand(self) -> ChunkTable:
+        """See ChunkPattern."""
+        return self.expanded.table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Condition:
+    """One pre or post statement in the iterations of a frame. sets: number of a set, or one an iteration."""
+
+    node: Precondition | Postcondition
+    frame: Frame
+    sets: int | Rows
+
+
+def expand(node: Collective, frame: Frame, evaluator: Evaluator) -> Expanded:
+    """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
+    builder = _Builder(node, evaluator)
+    made = block(node.body, frame.inner(), evaluator, builder.handle)
+    return builder.finished(made)
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements of a body, those in loops and conditions included."""
+    for node in body:
+        yield node
+        if isinstance(node, For):
+            yield from statements(node.body)
+        elif isinstance(node, If):
+            yield from statements(node.then)
+            yield from statements(node.otherwise)
+
+
+def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator) -> Table:
+    """int64[iterations, indices]: the indices of a chunk."""
+    count = 1 if frame.rows is None else frame.rows
+    table = np.empty((count, len(indices)), np.int64)
+    for k, node in enumerate(indices):
+        data = evaluator.wanted(node, frame, INT, "an index").data
+        if (is_column(data) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
+            raise fail("E0219", "an index of a chunk is less than 2^31", node.span)
+        table[:, k] = data
+        if table.shape[0] and max(abs(int(table[:, k].min())), abs(int(table[:, k].max()))) >= 2**31:
+            raise fail("E0219", "an index of a chunk is less than 2^31", node.span)
+    return table
+
+
+def found_chunks(reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]) -> Rows:
+    """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
+    name = reference.name.name
+    known = index.get(name)
+    columns = index_columns(reference.indices, frame, evaluator)
+    if known is None or known.low.shape[0] != columns.shape[1]:
+        found = np.full(len(columns), -1, np.int64)
+    else:
+        found = known.find(columns)
+    if (found < 0).any():
+        row = int(np.argmax(found < 0))
+        wrong = chunk_label(name, columns[row].tolist())
+        raise fail("E0407", f"there is no chunk {wrong}", reference.span, frame.note(row) if frame.rows else None)
+    return found
+
+
+def chunk_label(name: str, indices: list[int]) -> str:
+    """`x[1, 2]`."""
+    return f"{name}[{', '.join(map(str, indices))}]" if indices else name
+
+
+class _Builder:
+    """The chunks of one collective under construction."""
+
+    def __init__(self, node: Collective, evaluator: Evaluator) -> None:
+        self.node = node
+        self.evaluator = evaluator
+        self.pool = SetPool()
+        self.known_sets: dict[tuple[int, int, int], tuple[Rows, int]] = {}
+        self.conditions: list[_Condition] = []
+        self.count = 0
+        self.families: dict[str, int] = {}
+        self.declared: list[ChunkDeclaration] = []
+        self.width = 0
+        for statement in statements(node.body):
+            if isinstance(statement, ChunkDeclaration):
+                self.width = max(self.width, len(statement.chunk.indices))
+
+    def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
+        """One statement in all iterations of a frame."""
+        match statement:
+            case ChunkDeclaration():
+                return self.chunk(statement, frame)
+            case Precondition() | Postcondition():
+                sets = self.place(statement.place, frame)
+                self.conditions.append(_Condition(statement, frame, sets))
+                return None
+            case _:
+                raise fail("E0405", "this does not stand in a collective", statement.span)
+
+    def chunk(self, node: ChunkDeclaration, frame: Frame) -> Emitted:
+        """`chunk x[i, c]: size`; columns are family, bytes, indices."""
+        count = 1 if frame.rows is None else frame.rows
+        self.count += count
+        limits.check_count("chunks", self.count, node.span)
+        name, rank = node.chunk.name.name, len(node.chunk.indices)
+        if name not in self.families:
+            self.families[name] = len(self.declared)
+            self.declared.append(node)
+        first = self.declared[self.families[name]]
+        if len(first.chunk.indices) != rank:
+            note = Note(f"with {len(first.chunk.indices)} here", first.chunk.span)
+            raise fail("E0406", f"chunk '{name}' is declared with {rank} indices", node.chunk.span, note)
+        size = self.evaluator.wanted(node.size, frame, BYTES, "the size of a chunk").data
+        small = np.atleast_1d(np.asarray(size < 1))
+        large = np.atleast_1d(np.asarray(size >= 2**62))
+        if small.any() or large.any():
+            row = int(np.argmax(small | large))
+            wrong = size[row] if is_column(size) else size
+            hint = "leave out chunks that have nothing in them with an if" if wrong == 0 else ""
+            note = frame.note(row) if frame.rows is not None else None
+            raise fail("E0408", f"a chunk of {wrong:,} bytes", node.size.span, note, hint=hint)
+        table = np.zeros((count, 2 + self.width), np.int64)
+        table[:, 0] = self.families[name]
+        table[:, 1] = size
+        table[:, 2 : 2 + rank] = index_columns(node.chunk.indices, frame, self.evaluator)
+        return Emitted(np.arange(count, dtype=np.int64), table)
+
+    def place(self, node: Expr, frame: Frame) -> int | Rows:
+        """The set of NPUs at which a chunk is, or one an iteration."""
+        value = self.evaluator.value(node, frame)
+        if not fits(value.type, DEVICES) and not fits(value.type, GROUP):
+            raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, this is {value.type}", node.span)
+        if is_column(value.data):
+            numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
+            first = self.pooled(numbers, np.ones(len(numbers), np.int64), value, node.span)
+            return first + of.reshape(-1).astype(np.int64)
+        if not isinstance(value.data, Lists):
+            return self.pooled(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
+        return self.lists(value, node.span)
+
+    def lists(self, value: Value, span: Span) -> int | Rows:
+        """Sets of several NPUs; one that is the same in all iterations is added once."""
+        lists: Lists = value.data
+        if lists.uniform and not isinstance(lists.content, Lists):
+            key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
+            if key not in self.known_sets:
+                members = np.unique(np.asarray(lists.only(), np.int64))
+                number = self.pooled(members, np.array([len(members)], np.int64), value, span)
+                self.known_sets[key] = (lists.content, number)
+            return self.known_sets[key][1]
+        sets = made_unique(lists)
+        _, items = flat(sets)
+        first = self.pooled(items.astype(np.int64), sets.lengths, value, span)
+        return first + np.arange(len(sets.start), dtype=np.int64)
+
+    def pooled(self, numbers: Rows, lengths: Rows, value: Value, span: Span) -> int:
+        """The number of the first of several sets. Raises SourceError where a switch is in one."""
+        check_npus(numbers, value.home, span)
+        return self.pool.add(numbers, lengths)
+
+    # The result
+
+    def finished(self, made: Emitted | None) -> Expanded:
+        """The table of all chunks."""
+        table = made.table if made is not None else np.zeros((0, 2 + self.width), np.int64)
+        index = self.indexed(table)
+        pre: list[tuple[Rows, Rows]] = []
+        post: list[tuple[Rows, Rows]] = []
+        op = np.full(len(table), -1, np.int8)
+        for condition in self.conditions:
+            chunk = found_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
+            pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
+            if isinstance(condition.node, Precondition):
+                pre.append(pairs)
+            else:
+                post.append(pairs)
+                self.reduction(condition, chunk, op, table)
+        before, after = (self.united(pairs, len(table)) for pairs in (pre, post))
+        self.check_fed(before, after, table)
+        sets, (pre_of, post_of) = self.pool.shared([before, after])
+        return Expanded(
+            ChunkTable(
+                size=np.ascontiguousarray(table[:, 1]),
+                pre=pre_of,
+                post=post_of,
+                op=np.maximum(op, 0),
+                family=table[:, 0].astype(np.int32),
+                index=table[:, 2:].astype(np.int32),
+                families=tuple(ChunkFamily(d.chunk.name.name, len(d.chunk.indices)) for d in self.declared),
+                sets=sets,
+            ),
+            index,
+        )
+
+    def united(self, pairs: list[tuple[Rows, Rows]], count: int) -> Rows:
+        """int64[count]: the set of each chunk."""
+        if not pairs:
+            return np.zeros(count, np.int64)
+        chunk = np.concatenate([p[0] for p in pairs])
+        number = np.concatenate([p[1] for p in pairs])
+        return self.pool.united(chunk, number, count)
+
+    def indexed(self, table: Table) -> dict[str, ChunkIndex]:
+        """Where the chunks of each family are. Raises SourceError where two have one name."""
+        found: dict[str, ChunkIndex] = {}
+        for name, family in self.families.items():
+            rank = len(self.declared[family].chunk.indices)
+            rows = np.flatnonzero(table[:, 0] == family)
+            try:
+                found[name] = ChunkIndex.of(table[rows, 2 : 2 + rank], rows)
+            except OverflowError:
+                place = self.declared[family].chunk.span
+                raise fail("E0219", f"the indices of chunk '{name}' are too far apart", place) from None
+            twice = found[name].twice()
+            if twice >= 0:
+                label = chunk_label(name, table[twice, 2 : 2 + rank].tolist())
+                raise fail("E0413", f"chunk {label} is declared twice", self.declared[family].chunk.span)
+        return found
+
+    def reduction(self, condition: _Condition, chunk: Rows, op: Data, table: Table) -> None:
+        """Enter what a postcondition makes of its chunks."""
+        node = condition.node
+        if not isinstance(node, Postcondition):
+            return
+        wanted = Op.COPY if node.reduction is None else self.operation(node.reduction, condition.frame)
+        clash = (op[chunk] >= 0) & (op[chunk] != wanted)
+        if clash.any():
+            row = int(np.argmax(clash))
+            was = Op(int(op[chunk[row]])).name.lower()
+            label = self.label(table, int(chunk[row]))
+            message = f"the postconditions of chunk {label} want {_the(was)} and {_the(wanted.name.lower())}"
+            raise fail("E0410", message, node.span, condition.frame.note(row) if condition.frame.rows else None)
+        op[chunk] = wanted
+
+    def operation(self, node: Expr, frame: Frame) -> Op:
+        """`op` of reduce(x, op)."""
+        value = self.evaluator.wanted(node, frame, STRING, "a reduction")
+        names = {value.data} if isinstance(value.data, str) else set(value.data.tolist())
+        if len(names) > 1:
+            raise fail("E0409", "one statement reduces in one way only", node.span)
+        name = names.pop()
+        if name not in OPS:
+            hint = did_you_mean(name, OPS, f"there are {', '.join(OPS)}")
+            raise fail("E0409", f"no reduction is called '{name}'", node.span, hint=hint)
+        return OPS[name]
+
+    def label(self, table: Table, chunk: int) -> str:
+        """`x[1, 2]`."""
+        reference = self.declared[int(table[chunk, 0])].chunk
+        return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
+
+    def check_fed(self, pre: Rows, post: Rows, table: Table) -> None:
+        """Raise SourceError where a chunk is wanted that nobody has."""
+        starts = self.pool.arrays()[1]
+        empty = starts[1:] == starts[:-1]
+        hungry = empty[pre] & ~empty[post]
+        if hungry.any():
+            chunk = int(np.argmax(hungry))
+            reference = self.declared[int(table[chunk, 0])].chunk
+            places = [c.node.span for c in self.conditions if c.node.chunk.name.name == reference.name.name]
+            message = f"chunk {self.label(table, chunk)} has a postcondition, but nobody holds it at the start"
+            note = Note("a postcondition of it is here", places[0]) if places else None
+            hint = f"add a precondition: pre {reference.name.name} at ..."
+            raise fail("E0411", message, reference.span, note, hint=hint)
+
+
+def _the(op: str) -> str:
+    return "a copy" if op == "copy" else f"the {op}"

@@ -1,0 +1,230 @@
+"""A file while it is elaborated: its values, topologies and groups, each made once, when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from collc.base.diagnostics import Note, SourceError, Span
+from collc.base.wording import did_you_mean
+from collc.source import limits
+from collc.source.elaboration.binding import Given, checked_group, evaluated, fitted, frame_of, match
+from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.products import base_of, product_of, removed, reversed_of, unwound_of
+from collc.source.elaboration.shapes import Topology
+from collc.source.elaboration.topologies import build_topology
+from collc.source.elaboration.values import Value
+from collc.source.parsing.expressions import Argument, Call, Index, Without
+from collc.source.parsing.syntax import Group, Let, Param, Parameter, TopologyInstance, TopologyTemplate
+from collc.source.problems import Poisoned, fail, in_place_of
+from collc.source.scopes import Declaration, FileScope, Found
+from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFamily:
+    """`group tp[n in 0..4] = ...`: groups by the values of the clauses."""
+
+    name: str
+    groups: Mapping[tuple[int, ...], Value]
+
+    def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
+        """`tp[2]`. Raises SourceError where there is no such group."""
+        indices = [evaluator.wanted(i, frame, INT, "an index") for i in node.indices]
+        if any(i.varies for i in indices):
+            raise NotVectorised
+        key = tuple(int(i.data) for i in indices)
+        if key not in self.groups:
+            known = list(self.groups)
+            hint = f"there are {self.name}{list(known[0])} .. {self.name}{list(known[-1])}" if known else ""
+            raise fail("E0414", f"the family '{self.name}' has no group {list(key)}", node.span, hint=hint)
+        return self.groups[key]
+
+
+@dataclass(eq=False)
+class Session:
+    """What all files of a program share. depth: templates that are open now."""
+
+    definitions: Mapping[str, Value]
+    contexts: dict[int, Context] = field(default_factory=dict[int, "Context"])
+    depth: int = 0
+
+    def context(self, file: FileScope) -> Context:
+        """The context of a file."""
+        if id(file) not in self.contexts:
+            self.contexts[id(file)] = Context(file, self)
+        return self.contexts[id(file)]
+
+
+@dataclass(eq=False)
+class Context:
+    """One file."""
+
+    file: FileScope
+    session: Session
+    main: bool = False
+    made: dict[int, Value | SourceError] = field(default_factory=dict[int, "Value | SourceError"])
+    open: list[Declaration] = field(default_factory=list[Declaration])
+
+    def __post_init__(self) -> None:
+        self.evaluator = Evaluator(self)
+        self.root = Frame(outer=self.value_named)
+
+    def value_named(self, name: str) -> Value | None:
+        """The value of a let, param or group of the file or its imports."""
+        found = self.file.find("value", name)
+        return None if found is None else self.value_of(found)
+
+    def value_of(self, found: Found) -> Value:
+        """What a declaration makes, once. Raises Poisoned where it was told before that it is wrong."""
+        if found.file is not self.file:
+            return self.session.context(found.file).value_of(found)
+        node = found.node
+        known = self.made.get(id(node))
+        if isinstance(known, Value):
+            return known
+        if isinstance(known, SourceError):
+            raise Poisoned
+        if node in self.open:
+            names = " -> ".join(n.name.name for n in [*self.open[self.open.index(node) :], node])
+            raise fail("E0222", f"'{node.name.name}' is made of itself", node.name.span, Note(names))
+        self.open.append(node)
+        try:
+            value = self._make(node)
+        except SourceError as error:
+            self.made[id(node)] = error
+            raise
+        finally:
+            self.open.pop()
+        self.made[id(node)] = value
+        return value
+
+    def _make(self, node: Declaration) -> Value:
+        match node:
+            case Let():
+                return self.evaluator.value(node.value, self.root)
+            case Param():
+                return self.parameter(node)
+            case Group():
+                return self.group(node)
+            case TopologyInstance():
+                value = self.evaluator.wanted(node.value, self.root, TOPOLOGY, "a topology")
+                return Value(TOPOLOGY, base_of(value.data, node.name))
+            case TopologyTemplate():
+                return Value(TOPOLOGY, self.built(node, self.root, node.name.span))
+            case _:
+                raise fail("E0201", f"'{node.name.name}' is no value", node.name.span)
+
+    def parameter(self, node: Param) -> Value:
+        """The value given from outside, or the default."""
+        given = self.session.definitions.get(node.name.name) if self.main else None
+        if given is not None:
+            return given
+        if node.default is None:
+            hint = f"give it with -D {node.name.name}=..."
+            raise fail("E0223", f"param '{node.name.name}' has no value", node.name.span, hint=hint)
+        value = self.evaluator.value(node.default, self.root)
+        return fitted(value, Parameter(node.span, node.name, node.type, node.default), node.default.span)
+
+    def group(self, node: Group) -> Value:
+        """A process group, or a family of them."""
+        if not node.clauses:
+            value = self.evaluator.wanted(node.value, self.root, GROUP, "a group")
+            return checked_group(Value(GROUP, value.data, value.home), node.value.span)
+        frame = self.evaluator.loop(node.clauses, None, self.root)
+        limits.check_count("statements of a schedule", frame.rows or 0, node.span)
+        groups: dict[tuple[int, ...], Value] = {}
+        for row in range(frame.rows or 0):
+            one = frame.row(row)
+            key: list[int] = []
+            for clause in node.clauses:
+                index = one.find(clause.name.name)
+                key.append(int(coerced(index, INT, clause.span, "an index").data) if index is not None else 0)
+            try:
+                value = self.evaluator.wanted(node.value, one, GROUP, "a group")
+                groups[tuple(key)] = checked_group(Value(GROUP, value.data, value.home), node.value.span)
+            except SourceError as error:
+                raise with_note(error, frame.note(row)) from None
+        return Value(FAMILY, GroupFamily(node.name.name, groups))
+
+    # Topologies (see evaluate.Host)
+
+    def topology_named(self, name: str) -> Topology | None:
+        """An instance, or a template without parameters."""
+        found = self.file.find("topology", name)
+        if found is None or (isinstance(found.node, TopologyTemplate) and found.node.parameters is not None):
+            return None
+        return self.value_of(found).data
+
+    def topology_called(self, call: Call, frame: Frame) -> Topology:
+        """`ring(8)`, `unwound(t, degree: 2)`, `reversed(t)`."""
+        name = call.function.name
+        if name in ("unwound", "reversed"):
+            return self.transformed(name, call, frame)
+        found = self.file.get("topology", call.function)
+        template = found.node
+        if not isinstance(template, TopologyTemplate) or template.parameters is None:
+            hint = f"write '{name}' without parentheses"
+            raise fail("E0313", f"topology '{name}' takes no arguments", call.span, hint=hint)
+        matched = match(template.parameters, call.arguments, f"topology '{name}'", call.span, shapes=True)
+        given = evaluated(template.parameters, matched, self.evaluator, frame)
+        owner = self.session.context(found.file)
+        return self.nested(call.span, found.file.module is not None, lambda: owner.instance(template, given, call.span))
+
+    def nested(self, span: Span, library: bool, make: Callable[[], Topology]) -> Topology:
+        """One level of templates deeper; errors inside say which call led there."""
+        if self.session.depth >= limits.MAX_DEPTH:
+            raise limits.too_deep("the expansion of templates", span)
+        self.session.depth += 1
+        try:
+            return make()
+        except SourceError as error:
+            raise in_place_of(error, library, span, "in the topology made here") from None
+        finally:
+            self.session.depth -= 1
+
+    def instance(self, template: TopologyTemplate, given: Mapping[str, Given], span: Span) -> Topology:
+        """A template of this file with arguments."""
+        frame = frame_of(template.parameters or (), given, self.evaluator, self.root)
+        return self.built(template, frame, span)
+
+    def built(self, template: TopologyTemplate, frame: Frame, span: Span) -> Topology:
+        """A template whose parameters are in a frame."""
+        try:
+            return build_topology(template, template.name.name, frame, self.evaluator)
+        except RecursionError:
+            raise limits.too_deep("the expansion of templates", span) from None
+
+    def transformed(self, name: str, call: Call, frame: Frame) -> Topology:
+        """`unwound(t, degree: 2)` and `reversed(t)`."""
+        first, degree = transform_arguments(name, call)
+        base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, name).data
+        if name == "reversed":
+            return reversed_of(base)
+        distance = 1 if degree is None else self.evaluator.whole(degree.value, frame, "a degree")
+        return unwound_of(base, distance, call.span)
+
+    def product(self, left: Topology, right: Topology, span: Span) -> Topology:
+        """`a * b`."""
+        return product_of(left, right, span)
+
+    def without(self, node: Without, frame: Frame) -> Topology:
+        """`t without { npu 5, link 0 <-> 1 }`."""
+        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "without").data
+        return removed(node, base, frame, self.evaluator)
+
+
+def transform_arguments(name: str, call: Call) -> tuple[Argument, Argument | None]:
+    """The topology and degree of `unwound` and `reversed`. Raises SourceError."""
+    known = ("degree",) if name == "unwound" else ()
+    if not call.arguments or call.arguments[0].name is not None:
+        raise fail("E0212", f"{name} takes a topology", call.span)
+    for place, argument in enumerate(call.arguments[1:]):
+        if argument.name is not None and argument.name.name not in known:
+            hint = did_you_mean(argument.name.name, known)
+            raise fail("E0212", f"{name} has no parameter '{argument.name.name}'", argument.name.span, hint=hint)
+        if place >= len(known):
+            raise fail("E0212", f"{name} takes {1 + len(known)} argument{'s' if known else ''}", argument.span)
+    return call.arguments[0], call.arguments[1] if len(call.arguments) > 1 else None

@@ -1,0 +1,239 @@
+"""Elaboration of designs: which workloads, under which constraints, for which objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from collc.base.diagnostics import Note
+from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.context import Context
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.options import Catalogue
+from collc.source.elaboration.schedules import emit_request
+from collc.source.elaboration.shapes import Topology
+from collc.source.elaboration.training import unroll
+from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
+from collc.source.parsing.syntax import Design, Emit, Minimize, Require, Statement, Tiers, Train
+from collc.source.problems import Poisoned, Problems, fail
+from collc.source.program import DesignRequest, EmitRequest, Trained
+from collc.source.types import FLOAT, NUMBERS, RATE, TOPOLOGY, Kind, Type, binary_type
+from collc.ten.training import TIERS, Constraint, Linear, Workload
+
+OBJECTIVES: Final = ("time", "time * cost")
+
+
+@dataclass(eq=False)
+class _Draft:
+    """A design while its body is read."""
+
+    topology: Topology
+    train: list[Trained] = field(default_factory=list[Trained])
+    constraints: list[Constraint] = field(default_factory=list[Constraint])
+    objective: Minimize | None = None
+    tiers: Tiers | None = None
+    emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
+
+
+class DesignBuilder:
+    """One design."""
+
+    def __init__(
+        self,
+        node: Design,
+        context: Context,
+        catalogue: Catalogue,
+        workloads: dict[str, Workload],
+        problems: Problems,
+    ) -> None:
+        self.node = node
+        self.context = context
+        self.catalogue = catalogue
+        self.workloads = workloads
+        self.problems = problems
+        self.poisoned = False
+
+    def build(self) -> DesignRequest:
+        """The request. Raises SourceError; more than one mistake goes to `problems`."""
+        node = self.node
+        before = len(self.problems.found)
+        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a design")
+        topology: Topology = value.data
+        self.draft = _Draft(topology)
+        self.dimensions = max(1, len(topology.network.axes))
+        unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
+        if len(self.problems.found) > before or self.poisoned:
+            raise Poisoned
+        if not self.draft.train:
+            raise fail("E0909", f"design '{node.name.name}' trains nothing", node.name.span, hint="add: train gpt3")
+        if self.draft.objective is None:
+            raise fail(
+                "E0910", f"design '{node.name.name}' has no objective", node.name.span, hint="add: minimize time"
+            )
+        return DesignRequest(
+            name=node.name.name,
+            span=node.span,
+            network=topology.network,
+            kind=topology.kind,
+            train=tuple(self.draft.train),
+            constraints=tuple(self.draft.constraints),
+            objective=_objective(self.draft.objective.objective),
+            tiers=tuple(n.name for n in self.draft.tiers.names) if self.draft.tiers else (),
+            emits=tuple(self.draft.emits),
+        )
+
+    def statement(self, node: Statement, frame: Frame) -> None:
+        """One statement."""
+        match node:
+            case Train():
+                self.draft.train.append(self.trained(node, frame))
+            case Require():
+                self.draft.constraints += self.constraints(node.constraint, frame)
+            case Minimize():
+                if self.draft.objective is not None:
+                    first = Note("first here", self.draft.objective.span)
+                    raise fail("E0910", "a design has one objective", node.span, first)
+                _objective(node.objective)
+                self.draft.objective = node
+            case Tiers():
+                self.tiers(node)
+            case Emit():
+                self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
+            case _:
+                raise fail("E0911", "this does not stand in a design", node.span)
+
+    def trained(self, node: Train, frame: Frame) -> Trained:
+        """`train gpt3 (weight: 2)`."""
+        self.context.file.get("workload", node.workload)
+        workload = self.workloads.get(node.workload.name)
+        if workload is None:
+            self.poisoned = True
+            raise Poisoned
+        npus = self.draft.topology.network.npu_count
+        if workload.tensor * workload.data != npus:
+            message = f"'{workload.name}' is for {workload.tensor} x {workload.data} NPUs, the network has {npus:,}"
+            raise fail("E0912", message, node.workload.span)
+        weight = Fraction(1)
+        for argument in node.arguments:
+            weight = self.weight(argument, frame)
+        return Trained(workload, weight, node.span)
+
+    def weight(self, argument: Argument, frame: Frame) -> Fraction:
+        """`weight: 2`."""
+        if argument.name is None or argument.name.name != "weight":
+            raise fail("E0909", "train takes weight:", argument.span, hint="train gpt3 (weight: 2)")
+        weight = Fraction(self.context.evaluator.wanted(argument.value, frame, FLOAT, "a weight").data)
+        if weight <= 0:
+            raise fail("E0909", "a weight is more than 0", argument.value.span)
+        return weight
+
+    def tiers(self, node: Tiers) -> None:
+        """`tiers [inter_chiplet, inter_pod]`."""
+        for name in node.names:
+            if name.name not in TIERS:
+                hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
+                raise fail("E0913", f"no tier is called '{name.name}'", name.span, hint=hint)
+        if len(node.names) != self.dimensions:
+            message = f"{len(node.names)} tiers for {self.dimensions} dimensions"
+            raise fail("E0913", message, node.span)
+        self.draft.tiers = node
+
+    # Constraints
+
+    def constraints(self, node: Expr, frame: Frame) -> list[Constraint]:
+        """`bandwidth[3] <= 50GB/s`; a chain gives several."""
+        if not isinstance(node, Comparison):
+            hint = "require bandwidth[0] >= 10GB/s"
+            raise fail("E0914", "a constraint compares bandwidths or the cost", node.span, hint=hint)
+        sides = [self.linear(operand, frame) for operand in node.operands]
+        found: list[Constraint] = []
+        for k, operator in enumerate(node.operators):
+            if operator not in ("<=", "==", ">="):
+                hint = f"write {operator}=" if operator in "<>" else ""
+                raise fail("E0914", f"a constraint has <=, == or >=, not {operator}", node.span, hint=hint)
+            (left_type, left), (right_type, right) = sides[k], sides[k + 1]
+            if left_type.kind is not right_type.kind and not {left_type.kind, right_type.kind} <= NUMBERS:
+                place = node.operands[k].span.to(node.operands[k + 1].span)
+                raise fail("E0210", f"'{operator}' does not go with {left_type} and {right_type}", place)
+            difference = _sum(left, _scaled(right, Fraction(-1)))
+            if not any(difference.bandwidth) and not difference.cost:
+                raise fail("E0914", "nothing in this constraint is a bandwidth or the cost", node.span)
+            found.append(Constraint(difference, operator))
+        return found
+
+    def linear(self, node: Expr, frame: Frame) -> tuple[Type, Linear]:
+        """An expression that is linear in the bandwidths and the cost."""
+        zero = (Fraction(0),) * self.dimensions
+        match node:
+            case Index(base=Name(name="bandwidth"), indices=(index,)):
+                return RATE, self.unit(index, frame)
+            case Call() if node.function.name == "sum" and _is_bandwidth(node):
+                return RATE, Linear((Fraction(1),) * self.dimensions, Fraction(0), Fraction(0))
+            case Name(name="cost"):
+                return FLOAT, Linear(zero, Fraction(1), Fraction(0))
+            case Unary(operator="-"):
+                kind, inner = self.linear(node.operand, frame)
+                return kind, _scaled(inner, Fraction(-1))
+            case Binary(operator="+" | "-" | "*" | "/"):
+                return self.binary(node, frame)
+            case _:
+                value = self.context.evaluator.value(node, frame)
+                if value.type.kind not in NUMBERS | {Kind.RATE} or value.data is None:
+                    message = f"a constraint is of rates or of the cost, this is {value.type}"
+                    raise fail("E0914", message, node.span)
+                return value.type, Linear(zero, Fraction(0), Fraction(value.data))
+
+    def unit(self, index: Expr, frame: Frame) -> Linear:
+        """`bandwidth[i]`."""
+        number = self.context.evaluator.whole(index, frame, "a dimension")
+        if not 0 <= number < self.dimensions:
+            message = f"there is no dimension {number}: '{self.draft.topology.name}' has 0 .. {self.dimensions - 1}"
+            raise fail("E0915", message, index.span)
+        chosen = tuple(Fraction(int(k == number)) for k in range(self.dimensions))
+        return Linear(chosen, Fraction(0), Fraction(0))
+
+    def binary(self, node: Binary, frame: Frame) -> tuple[Type, Linear]:
+        """Sums, and products with a number."""
+        (left_type, left), (right_type, right) = self.linear(node.left, frame), self.linear(node.right, frame)
+        kind = binary_type(node.operator, left_type, right_type)
+        if kind is None:
+            raise fail("E0210", f"'{node.operator}' does not go with {left_type} and {right_type}", node.span)
+        if node.operator in ("+", "-"):
+            return kind, _sum(left, right if node.operator == "+" else _scaled(right, Fraction(-1)))
+        if node.operator == "*" and _constant(left):
+            return kind, _scaled(right, left.constant)
+        if _constant(right):
+            if node.operator == "/" and right.constant == 0:
+                raise fail("E0217", "division by zero", node.span)
+            return kind, _scaled(left, right.constant if node.operator == "*" else 1 / right.constant)
+        raise fail("E0914", "a constraint is linear: no products of bandwidths or the cost", node.span)
+
+
+def _is_bandwidth(node: Call) -> bool:
+    arguments = node.arguments
+    return len(arguments) == 1 and isinstance(arguments[0].value, Name) and arguments[0].value.name == "bandwidth"
+
+
+def _constant(linear: Linear) -> bool:
+    return not any(linear.bandwidth) and not linear.cost
+
+
+def _scaled(linear: Linear, factor: Fraction) -> Linear:
+    return Linear(tuple(b * factor for b in linear.bandwidth), linear.cost * factor, linear.constant * factor)
+
+
+def _sum(a: Linear, b: Linear) -> Linear:
+    bandwidth = tuple(x + y for x, y in zip(a.bandwidth, b.bandwidth, strict=True))
+    return Linear(bandwidth, a.cost + b.cost, a.constant + b.constant)
+
+
+def _objective(node: Expr) -> str:
+    """`time` or `time * cost`. Raises SourceError."""
+    if isinstance(node, Name) and node.name == "time":
+        return OBJECTIVES[0]
+    if isinstance(node, Binary) and node.operator == "*":
+        names = {n.name for n in (node.left, node.right) if isinstance(n, Name)}
+        if names == {"time", "cost"}:
+            return OBJECTIVES[1]
+    raise fail("E0910", "a design minimizes time or time * cost", node.span)

@@ -1,0 +1,168 @@
+"""From a file to a Program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.base.wording import did_you_mean
+from collc.source.checking.check import check_files
+from collc.source.elaboration.binding import fitted, parameter_type
+from collc.source.elaboration.context import Context, Session
+from collc.source.elaboration.designs import DesignBuilder
+from collc.source.elaboration.options import Catalogue
+from collc.source.elaboration.schedules import ScheduleBuilder
+from collc.source.elaboration.training import WorkloadBuilder
+from collc.source.elaboration.values import Value, string
+from collc.source.imports import Loader
+from collc.source.parsing.parse import parse
+from collc.source.parsing.syntax import (
+    Design,
+    Group,
+    If,
+    Let,
+    Param,
+    Parameter,
+    ScheduleDeclaration,
+    Statement,
+    TopologyInstance,
+    TopologyTemplate,
+    Workload,
+)
+from collc.source.problems import Problems, fail
+from collc.source.program import DesignRequest, Program, ScheduleRequest
+from collc.source.scopes import FileScope, Found
+from collc.source.types import STRING
+from collc.ten import training
+
+
+def load_program(
+    path: Path,
+    definitions: Mapping[str, str] | None = None,
+    only: str | None = None,
+    catalogue: Catalogue | None = None,
+) -> Program:
+    """The program of a file.
+
+    definitions: values of params, as they stand after `-D name=`. only: the name of the one schedule
+    that is wanted. catalogue: strategies and kinds of files besides the usual ones.
+    Raises SourceError with every mistake found.
+    """
+    problems = Problems()
+    catalogue = catalogue or Catalogue()
+    context = _opened(path, definitions or {}, problems, catalogue)
+    builder = ScheduleBuilder(context, catalogue, problems)
+    _check_only(context.file, only)
+    schedules: list[ScheduleRequest] = []
+    _make_all(context, problems)
+    for node in context.file.declared("schedule"):
+        if isinstance(node, ScheduleDeclaration) and only in (None, node.name.name):
+            with problems.collect():
+                schedules.append(builder.request(node))
+    workloads, designs = _training(context, problems, catalogue)
+    problems.stop()
+    return Program(tuple(schedules), tuple(workloads.values()), tuple(designs))
+
+
+def _training(
+    context: Context, problems: Problems, catalogue: Catalogue
+) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
+    """The workloads by name, and the designs."""
+    workloads: dict[str, training.Workload] = {}
+    for node in context.file.declared("workload"):
+        if isinstance(node, Workload):
+            with problems.collect():
+                workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
+    designs: list[DesignRequest] = []
+    for node in context.file.declared("design"):
+        if isinstance(node, Design):
+            with problems.collect():
+                designs.append(DesignBuilder(node, context, catalogue, workloads, problems).build())
+    return workloads, designs
+
+
+def check_program(path: Path, definitions: Mapping[str, str] | None = None) -> Program:
+    """Like load_program, for `collc check`: nothing is synthesized, standard collectives are not expanded."""
+    return load_program(path, definitions)
+
+
+def _opened(path: Path, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue) -> Context:
+    """The file, its imports followed, its params given."""
+    loader = Loader(problems)
+    file = loader.load(path, str(path))
+    problems.stop()
+    given: dict[str, Value] = {}
+    session = Session(given)
+    context = session.context(file)
+    context.main = True
+    for name, text in definitions.items():
+        with problems.collect():
+            given[name] = _definition(context, name, text)
+    for imported in loader.files.values():
+        _adopt(session.context(imported), problems)
+    problems.stop()
+    check_files(list(loader.files.values()), problems, catalogue)
+    problems.stop()
+    return context
+
+
+def _adopt(context: Context, problems: Problems) -> None:
+    """Declarations inside `if` at the top: those of the branch that holds."""
+    waiting: list[Statement] = list(context.file.statements)
+    for node in waiting:
+        if isinstance(node, If):
+            with problems.collect():
+                holds = context.evaluator.condition(node.condition, context.root)
+                chosen = node.then if holds else node.otherwise
+                context.file.declare(chosen, problems)
+                context.file.chosen.extend(chosen)
+                waiting.extend(chosen)
+
+
+def _definition(context: Context, name: str, text: str) -> Value:
+    """The value of `-D name=text`."""
+    known = [n for n in context.file.declared("value") if isinstance(n, Param)]
+    node = next((n for n in known if n.name.name == name), None)
+    if node is None:
+        hint = did_you_mean(name, [n.name.name for n in known])
+        raise fail("E0224", f"-D {name}: the program has no param '{name}'", None, hint=hint)
+    parameter = Parameter(node.span, node.name, node.type, node.default)
+    wanted = parameter_type(parameter)
+    head = f"let {name} = "
+    source = SourceFile(f"-D {name}", head + text)
+    try:
+        statements = parse(source).statements
+    except SourceError:
+        if wanted == STRING:
+            return string(text)
+        raise fail("E0224", f"-D {name}: '{text}' is no value of {wanted}", None) from None
+    only = statements[0] if len(statements) == 1 else None
+    if not isinstance(only, Let):
+        raise fail("E0224", f"-D {name}: '{text}' is no single value", None)
+    try:
+        value = context.evaluator.value(only.value, context.root)
+        return fitted(value, parameter, Span(source, len(head), len(source.text)))
+    except SourceError:
+        if wanted == STRING:
+            return string(text)
+        raise
+
+
+def _check_only(file: FileScope, only: str | None) -> None:
+    """Raise UsageError where the schedule that is asked for does not exist."""
+    names = [n.name.name for n in file.declared("schedule")]
+    if only is not None and only not in names:
+        hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
+        raise UsageError(Diagnostic("U0110", f"{file.source.name} has no schedule '{only}'", hint=hint))
+
+
+def _make_all(context: Context, problems: Problems) -> None:
+    """Every value and topology of the file itself, so that mistakes in unused ones are told too."""
+    for space in ("value", "topology"):
+        for node in context.file.declared(space):
+            if isinstance(node, TopologyTemplate) and node.parameters is not None:
+                continue
+            if isinstance(node, Let | Param | Group | TopologyInstance | TopologyTemplate):
+                with problems.collect():
+                    context.value_of(Found(node, context.file))

@@ -1,0 +1,474 @@
+"""Evaluation of expressions, for all iterations of a loop nest at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.base.diagnostics import Note, SourceError, Span
+from collc.source import limits
+from collc.source.elaboration import operators
+from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
+from collc.source.elaboration.containers import (
+    assembled,
+    chained,
+    coerced,
+    common_home,
+    picked,
+    plain_index,
+    quantity,
+    regrouped,
+    slice_numbers,
+)
+from collc.source.elaboration.frames import Frame, as_rows, spread
+from collc.source.elaboration.members import PartIndex, Slice, index_part, is_left, label, member_of, settle
+from collc.source.elaboration.sets import combine_sets, made_unique, membership, same
+from collc.source.elaboration.shapes import Part, Topology
+from collc.source.elaboration.values import (
+    Data,
+    Interval,
+    Lists,
+    Rows,
+    Value,
+    collected,
+    integer,
+    is_column,
+    npus,
+    number,
+    string,
+    topology_value,
+    truth,
+)
+from collc.source.parsing.expressions import (
+    Binary,
+    BoolLiteral,
+    Call,
+    Collection,
+    Comparison,
+    Comprehension,
+    Expr,
+    FloatLiteral,
+    ForClause,
+    Index,
+    IntLiteral,
+    Member,
+    Name,
+    QuantityLiteral,
+    Range,
+    Star,
+    StringLiteral,
+    Unary,
+    Without,
+)
+from collc.source.parsing.visit import ExpressionVisitor
+from collc.source.problems import fail
+from collc.source.types import (
+    ANY,
+    BOOL,
+    DEVICES,
+    INT,
+    NPU,
+    RANGE,
+    Kind,
+    Type,
+    binary_type,
+    comparable,
+    holds,
+    item_type,
+    join,
+    list_of,
+    set_of,
+    unary_type,
+)
+
+
+class Host(Protocol):
+    """What expressions need of the file that they stand in."""
+
+    def topology_named(self, name: str) -> Topology | None:
+        """The instance with a name, None where there is none."""
+        ...
+
+    def topology_called(self, call: Call, frame: Frame) -> Topology:
+        """`ring(8)`, `unwound(t)`, `reversed(t)`."""
+        ...
+
+    def product(self, left: Topology, right: Topology, span: Span) -> Topology:
+        """`a * b`."""
+        ...
+
+    def without(self, node: Without, frame: Frame) -> Topology:
+        """`t without { ... }`."""
+        ...
+
+
+class NotVectorised(Exception):
+    """An expression that has to be evaluated one iteration after another."""
+
+
+class Evaluator(ExpressionVisitor[Frame, Value]):
+    """Evaluates the expressions of one file."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def value(self, node: Expr, frame: Frame) -> Value:
+        """The value of an expression in all iterations of a frame. Raises SourceError."""
+        result = self._open(node, frame)
+        if isinstance(result.data, Part):
+            return settle(result.data, node.span)
+        return result
+
+    def wanted(self, node: Expr, frame: Frame, wanted: Type, what: str) -> Value:
+        """The value as one of a type; what: where it stands, for the message."""
+        return coerced(self.value(node, frame), wanted, node.span, what, frame)
+
+    def whole(self, node: Expr, frame: Frame, what: str) -> int:
+        """A uniform int."""
+        value = self.wanted(node, frame, INT, what)
+        if value.varies:
+            raise fail("E0303", f"{what} may not depend on a loop variable", node.span)
+        return int(value.data)
+
+    def condition(self, node: Expr, frame: Frame) -> bool | NDArray[np.bool_]:
+        """A condition: plain, or one truth an iteration."""
+        return self.wanted(node, frame, BOOL, "a condition").data
+
+    def loop(self, clauses: tuple[ForClause, ...], condition: Expr | None, frame: Frame) -> Frame:
+        """The frame of `for i in r, j in q if c`."""
+        for clause in clauses:
+            iterable = self.value(clause.iterable, frame)
+            if item_type(iterable.type) is None:
+                raise fail("E0213", f"a for can't count through {iterable.type}", clause.iterable.span)
+            frame = spread(frame, clause.name.name, iterable, clause.span)
+            if frame.depth > 4 * limits.MAX_DEPTH:
+                raise limits.too_deep("this loop", clause.span)
+        return self.guarded(condition, frame)
+
+    def guarded(self, condition: Expr | None, frame: Frame) -> Frame:
+        """The iterations in which a condition, if there is one, holds."""
+        if condition is None or frame.rows == 0:
+            return frame
+        mask = self.condition(condition, frame)
+        if is_column(mask):
+            return frame.where(mask)
+        return frame if mask or frame.rows is None else frame.where(np.zeros(frame.rows, np.bool_))
+
+    def _open(self, node: Expr, frame: Frame) -> Value:
+        """Like value, but parts of topologies stay open for more members and indices."""
+        try:
+            return self._visit(node, frame)
+        except NotVectorised:
+            return self._by_row(node, frame)
+
+    def _by_row(self, node: Expr, frame: Frame) -> Value:
+        values: list[Value] = []
+        if frame.rows is None:
+            raise fail("E0216", "this can't be evaluated here", node.span)
+        for row in range(frame.rows):
+            try:
+                values.append(self.value(node, frame.row(row)))
+            except SourceError as error:
+                raise with_note(error, frame.note(row)) from None
+        result = collected(values)
+        if result is None:
+            raise fail("E0216", "this has different types in different iterations", node.span)
+        return result
+
+    def _literal(self, node: Expr) -> Value:
+        match node:
+            case IntLiteral():
+                return integer(node.value)
+            case FloatLiteral():
+                return number(node.value)
+            case QuantityLiteral():
+                return quantity(node)
+            case StringLiteral():
+                return string(node.value)
+            case BoolLiteral():
+                return truth(node.value)
+            case _:
+                raise fail("E0211", "'*' stands only in indices", node.span)
+
+    def _without(self, node: Without, frame: Frame) -> Value:
+        if frame.rows is not None:
+            raise fail("E0303", "a topology is not made inside a loop", node.span)
+        return topology_value(self.host.without(node, frame))
+
+    def _name(self, node: Name, frame: Frame) -> Value:
+        value = frame.find(node.name)
+        if value is not None:
+            return value
+        topology = self.host.topology_named(node.name)
+        if topology is None:
+            raise fail("E0201", f"there is no '{node.name}' here", node.span)
+        return topology_value(topology)
+
+    def _binary(self, node: Binary, frame: Frame) -> Value:
+        left = self.value(node.left, frame)
+        if node.operator in ("and", "or"):
+            return self._short(node, coerced(left, BOOL, node.left.span, f"'{node.operator}'", frame), frame)
+        right = self.value(node.right, frame)
+        kind = binary_type(node.operator, left.type, right.type)
+        if kind is None:
+            raise fail("E0210", f"'{node.operator}' does not go with {left.type} and {right.type}", node.span)
+        if kind.kind is Kind.TOPOLOGY:
+            return topology_value(self.host.product(left.data, right.data, node.span))
+        if kind.kind is Kind.SET:
+            return combine_sets(node.operator, left, right, kind, frame, node.span)
+        if kind.kind in (Kind.LIST, Kind.STRING):
+            return self._concatenated(node, left, right, kind)
+        return operators.arithmetic(node, left, right, kind, frame)
+
+    def _concatenated(self, node: Binary, left: Value, right: Value, kind: Type) -> Value:
+        if left.varies or right.varies:
+            raise NotVectorised
+        if kind.kind is Kind.STRING:
+            limits.check_count("characters of a string", len(left.data) + len(right.data), node.span)
+            return string(left.data + right.data)
+        return chained(left, right, kind, node.span)
+
+    def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
+        """`and` and `or`, whose right side is looked at only where it matters."""
+        decided = node.operator == "or"
+        if not is_column(left.data):
+            return (
+                truth(decided) if left.data is decided else self.wanted(node.right, frame, BOOL, f"'{node.operator}'")
+            )
+        open_rows = left.data if not decided else ~left.data
+        result = left.data.copy()
+        if open_rows.any():
+            inner = frame.where(open_rows)
+            result[open_rows] = self.wanted(node.right, inner, BOOL, f"'{node.operator}'").data
+        return truth(result)
+
+    def _unary(self, node: Unary, frame: Frame) -> Value:
+        value = self.value(node.operand, frame)
+        if unary_type(node.operator, value.type) is None:
+            raise fail("E0210", f"'{node.operator}' does not go with {value.type}", node.span)
+        return operators.sign(node.operator, value)
+
+    def _comparison(self, node: Comparison, frame: Frame) -> Value:
+        result: Data = True
+        values = [self.value(operand, frame) for operand in node.operands]
+        for k, operator in enumerate(node.operators):
+            left, right = values[k], values[k + 1]
+            if not comparable(operator, left.type, right.type):
+                place = node.operands[k].span.to(node.operands[k + 1].span)
+                raise fail("E0210", f"'{operator}' does not go with {left.type} and {right.type}", place)
+            result = result & self._compared(operator, left, right, frame)
+        return truth(result if is_column(result) else bool(result))
+
+    def _compared(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
+        if operator in ("in", "not in"):
+            found = membership(left, right, frame)
+            return found if operator == "in" else ~found if is_column(found) else not found
+        if isinstance(left.data, Lists | Interval | Topology) or isinstance(right.data, Lists | Interval | Topology):
+            if left.varies or right.varies:
+                raise NotVectorised
+            return same(left, right) == (operator == "==")
+        return operators.compared(operator, left, right)
+
+    def _range(self, node: Range, frame: Frame) -> Value:
+        low, high = self.value(node.low, frame), self.value(node.high, frame)
+        if low.type.kind is high.type.kind is Kind.BYTES and not (low.varies or high.varies):
+            return Value(Type(Kind.RANGE, low.type), Interval(low.data, high.data))
+        what = "an end of a range"
+        ends = [coerced(v, INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
+        return Value(RANGE, Interval(*ends))
+
+    def _call(self, node: Call, frame: Frame) -> Value:
+        name = node.function.name
+        if name not in BUILTINS:
+            if frame.rows is not None:
+                raise fail("E0303", "a topology is not made inside a loop", node.span)
+            return topology_value(self.host.topology_called(node, frame))
+        check_arguments(node)
+        values = [self.value(a.value, frame) for a in node.arguments]
+        result = BUILTINS[name](FunctionCall(name, values, node, frame))
+        if result is None:
+            raise NotVectorised
+        return result
+
+    def _member(self, node: Member, frame: Frame) -> Value:
+        base = self._base(node.base, frame)
+        name = node.member.name
+        if base.type.kind is Kind.TOPOLOGY:
+            if name == "npus":
+                return npus(base.data.network.npus, base.data)
+            part = member_of(base.data, name, node.member.span)
+        elif isinstance(base.data, Part):
+            if name == "npus":
+                return settle(base.data, node.span)
+            part = member_of(base.data, name, node.member.span)
+        else:
+            raise fail("E0215", f"{base.type} has no members", node.member.span)
+        return Value(DEVICES, part, part.home)
+
+    def _base(self, node: Expr, frame: Frame) -> Value:
+        """What a member is taken of: a topology before a value of the same name."""
+        if isinstance(node, Name):
+            topology = self.host.topology_named(node.name)
+            found = frame.find(node.name) if topology is not None else None
+            if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
+                return topology_value(topology)
+        return self._open(node, frame)
+
+    def _index(self, node: Index, frame: Frame) -> Value:
+        base = self._open(node.base, frame)
+        if base.type.kind is Kind.FAMILY:
+            return base.data.member(self, node, frame)
+        if isinstance(base.data, Part):
+            found = index_part(base.data, self.part_indices(node, frame), node.span)
+            return self._present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
+        if len(node.indices) != 1:
+            raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
+        index = node.indices[0]
+        if not isinstance(base.data, Lists | Topology) or base.type.kind is Kind.SET:
+            raise fail("E0214", f"{base.type} takes no index", node.span)
+        if isinstance(base.data, Topology):
+            return self._npu_of(base.data, index, node, frame)
+        if isinstance(index, Star):
+            return base
+        return self._item(base, self.value(index, frame), index.span, frame)
+
+    def _item(self, base: Value, index: Value, span: Span, frame: Frame) -> Value:
+        if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
+            if base.varies or index.varies:
+                raise NotVectorised
+            count = int(base.data.lengths[0]) if isinstance(base.data, Lists) else 0
+            chosen = [plain_index(i, count, span) for i in slice_numbers(index, span).tolist()]
+            return regrouped(base, chosen)
+        index = coerced(index, INT, span, "an index", frame)
+        lists: Lists = base.data
+        lengths = lists.lengths
+        bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
+        if bad.any():
+            row = int(np.argmax(bad)) if bad.ndim else 0
+            number_ = index.data[row] if is_column(index.data) else index.data
+            size = int(lengths[row if len(lengths) > 1 else 0])
+            raise fail("E0219", f"index {number_} is outside of 0 .. {size - 1}", span, frame_note(frame, row))
+        at = lists.start + index.data
+        if lists.uniform and not is_column(index.data):
+            return picked(base, at).at(0)
+        return picked(base, at)
+
+    def _npu_of(self, topology: Topology, index: Expr, node: Index, frame: Frame) -> Value:
+        """`t[i]`: an NPU by its number; several give a group."""
+        found = self.part_index(index, frame)
+        if found is None:
+            return npus(topology.network.npus, topology)
+        data = found.numbers if isinstance(found, Slice) else found
+        count = topology.network.npu_count
+        bad = (np.asarray(data) < 0) | (np.asarray(data) >= count)
+        if bad.any():
+            row = int(np.argmax(bad)) if bad.ndim else 0
+            wrong = int(np.asarray(data).reshape(-1)[row])
+            raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span)
+        value = npus(found.numbers, topology) if isinstance(found, Slice) else Value(NPU, data, topology)
+        return self._present(value, node)
+
+    def _present(self, value: Value, node: Expr) -> Value:
+        """Naming a removed NPU is an error."""
+        if value.home is None or bool(value.home.network.present.all()):
+            return value
+        numbers: Data = value.data.only() if isinstance(value.data, Lists) else value.data
+        left = np.atleast_1d(is_left(value.home, numbers))
+        if not left.all():
+            row = int(np.argmin(left))
+            wrong = int(np.atleast_1d(numbers)[row])
+            raise fail("E0319", f"{label(value.home, wrong)} was removed from '{value.home.name}'", node.span)
+        return value
+
+    def part_indices(self, node: Index, frame: Frame) -> list[PartIndex]:
+        """The indices of a part of a topology."""
+        return [self.part_index(index, frame) for index in node.indices]
+
+    def device_index(self, node: Expr, frame: Frame) -> PartIndex:
+        """One index of a device at the end of a link. Raises SourceError."""
+        try:
+            return self.part_index(node, frame)
+        except NotVectorised:
+            raise fail("E0301", "an end of a link is one device, not several", node.span) from None
+
+    def part_index(self, node: Expr, frame: Frame) -> PartIndex:
+        """One index: a number, a row an iteration, several numbers, or None for `*`.
+
+        Raises SourceError, and NotVectorised where several numbers differ between iterations.
+        """
+        if isinstance(node, Star):
+            return None
+        value = self.value(node, frame)
+        if value.type.kind in (Kind.RANGE, Kind.LIST, Kind.SET):
+            if value.varies:
+                raise NotVectorised
+            return Slice(slice_numbers(value, node.span), star=False)
+        data = coerced(value, INT, node.span, "an index", frame).data
+        if is_column(data) and data.dtype == object:
+            raise fail("E0318", "an index of a device is less than 2^63", node.span)
+        if frame.rows is not None and is_column(data):
+            return np.asarray(data, np.int64)
+        return data
+
+    def _collection(self, node: Collection, frame: Frame) -> Value:
+        values = [self.value(item, frame) for item in node.items]
+        if frame.rows is None or not any(v.varies for v in values):
+            return assembled(values, Kind(node.kind), node.span)
+        kind = ANY
+        for value, item in zip(values, node.items, strict=True):
+            joint = join(kind, value.type)
+            if joint is None:
+                raise fail("E0216", f"{kind} and {value.type} in one {node.kind}", item.span)
+            kind = joint
+        if any(isinstance(v.data, Lists | Interval) for v in values):
+            raise NotVectorised
+        columns = [as_rows(operators.promoted(v, kind), frame).data for v in values]
+        width, rows = len(values), frame.rows
+        content = np.stack(columns, axis=1).reshape(-1) if columns else np.empty(0, np.int64)
+        start = np.arange(rows, dtype=np.int64) * width
+        lists = Lists(start, start + width, content, uniform=False)
+        home = common_home(values, node.span)
+        if node.kind == "set":
+            return Value(set_of(kind), made_unique(lists), home)
+        return Value(list_of(kind), lists, home)
+
+    def _comprehension(self, node: Comprehension, frame: Frame) -> Value:
+        inner = self.loop(node.clauses, node.condition, frame)
+        outer_rows = frame.rows
+        count = inner.rows or 0
+        item = self.value(node.item, inner) if count else Value(ANY, np.empty(0, np.int64))
+        if not holds(Kind(node.kind), item.type):
+            raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
+        data = as_rows(item, inner).data
+        at = rows_in(inner, frame)
+        rows = 1 if outer_rows is None else outer_rows
+        counts = np.bincount(at, minlength=rows).astype(np.int64)
+        stop = np.cumsum(counts)
+        lists = Lists(stop - counts, stop, data, uniform=outer_rows is None)
+        kind = set_of(item.type) if node.kind == "set" else list_of(item.type)
+        return Value(kind, made_unique(lists) if node.kind == "set" else lists, item.home)
+
+
+def rows_in(inner: Frame, outer: Frame) -> Rows:
+    """int64: for each iteration of an inner frame, the outer frame's iteration that it belongs to."""
+    rows = np.arange(inner.rows or 0, dtype=np.int64)
+    frame = inner
+    while frame is not outer and frame.parent is not None:
+        rows = frame.up(rows)
+        frame = frame.parent
+    return rows
+
+
+def frame_note(frame: Frame, row: int) -> Note | None:
+    """The loop variables of an iteration."""
+    return frame.note(row) if frame.rows is not None else None
+
+
+def with_note(error: SourceError, note: Note | None) -> SourceError:
+    """An error with one more note on each of its messages."""
+    if note is None:
+        return error
+    return SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))

@@ -1,0 +1,147 @@
+"""Frames: the iterations of a loop nest with the names that they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collc.base.diagnostics import Note, Span
+from collc.source import limits
+from collc.source.elaboration.values import INT64, Column, Interval, Lists, Rows, Value, is_column
+from collc.source.problems import fail
+from collc.source.types import NPU, Kind, item_type
+
+
+@dataclass(eq=False)
+class Frame:
+    """Some iterations, each one of an iteration of the parent, in order.
+
+    rows: how many; None outside of loops, where every value is uniform. take: int64[rows], the
+    parent's iteration of each, ascending; None where they are the same. outer: looks up what no
+    frame declares. loop: the loop variable declared here, if one is.
+    """
+
+    rows: int | None = None
+    parent: Frame | None = None
+    take: Rows | None = None
+    names: dict[str, Value] = field(default_factory=dict[str, Value])
+    outer: Callable[[str], Value | None] = lambda _name: None
+    loop: str | None = None
+    depth: int = 0
+
+    def find(self, name: str) -> Value | None:
+        """The value of a name in these iterations."""
+        if name in self.names:
+            return self.names[name]
+        if self.parent is None:
+            return self.outer(name)
+        value = self.parent.find(name)
+        if value is not None and self.take is not None and value.varies:
+            value = self.names[name] = value.take(self.take)
+        return value
+
+    def inner(self) -> Frame:
+        """The same iterations with room for names of their own."""
+        return Frame(self.rows, self, depth=self.depth + 1)
+
+    def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Frame:
+        """The iterations in which a condition holds."""
+        take = np.flatnonzero(mask)
+        return Frame(len(take), self, take, depth=self.depth + 1)
+
+    def row(self, row: int) -> Frame:
+        """One iteration as a frame in which every value is uniform."""
+        return Frame(None, None, None, {}, lambda name: _at(self.find(name), row), depth=self.depth + 1)
+
+    def up(self, rows: Rows) -> Rows:
+        """The parent's iterations of some of these."""
+        if self.take is not None:
+            return self.take[rows]
+        return rows if self.parent is not None and self.parent.rows is not None else np.zeros_like(rows)
+
+    def note(self, row: int) -> Note | None:
+        """The values of the loop variables in an iteration."""
+        found: list[str] = []
+        frame: Frame | None = self
+        at = np.array([row], np.int64)
+        while frame is not None and frame.rows is not None:
+            if frame.loop is not None:
+                value = frame.names[frame.loop].at(int(at[0])).data
+                if not isinstance(value, Lists | Interval):
+                    found.append(f"{frame.loop} = {value}")
+            at = frame.up(at)
+            frame = frame.parent
+        return Note(f"where {', '.join(reversed(found))}") if found else None
+
+
+def _at(value: Value | None, row: int) -> Value | None:
+    return None if value is None else value.at(row)
+
+
+def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
+    """The frame of `for name in iterable`: each iteration once for every item, in order.
+
+    Raises SourceError where that is too many.
+    """
+    rows = 1 if frame.rows is None else frame.rows
+    kind = item_type(iterable.type) or NPU
+    data = iterable.data
+    if isinstance(data, Interval):
+        first, counts = data.low, _lengths(data)
+    else:
+        first, counts = data.start, data.lengths
+    uniform = not iterable.varies
+    total = rows * int(counts if counts.ndim == 0 else counts[0]) if uniform else int(counts.sum())
+    limits.check_count("iterations", total, span)
+    if isinstance(data, Interval) and total and max(size_of(data.low), size_of(data.high)) > INT64:
+        raise fail("E0219", "a loop counts through numbers less than 2^63", span)
+    if uniform:
+        count = total // rows if rows else 0
+        within = np.tile(np.arange(count, dtype=np.int64), rows)
+        take = None if frame.rows is None else np.repeat(np.arange(rows, dtype=np.int64), count)
+        base = first if isinstance(first, int) else first[0]
+    else:
+        counts = counts.astype(np.int64)
+        take = np.repeat(np.arange(rows, dtype=np.int64), counts)
+        within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        base = first if isinstance(first, int) else first[take]
+    place = within + base if total else within  # the ends of an empty range may be beyond 64 bits
+    content = place if isinstance(data, Interval) else data.content
+    if isinstance(data, Lists):
+        content = data.content.take(place) if isinstance(data.content, Lists) else data.content[place]
+    variable = Value(kind, content, iterable.home)
+    return Frame(total, frame, take, {name: variable}, loop=name, depth=frame.depth + 1)
+
+
+def _lengths(ranges: Interval) -> Column:
+    """How many numbers are in each range, 0-dimensional for one."""
+    low, high = ranges.low, ranges.high
+    if not (is_column(low) or is_column(high)):
+        return np.asarray(max(0, high - low), object)
+    large = max(size_of(low), size_of(high)) > INT64 // 2
+    low, high = (np.asarray(end, object if large else np.int64) for end in (low, high))
+    return np.where(high > low, high - low, 0)
+
+
+def size_of(data: int | Column) -> int:
+    """The largest magnitude in some whole numbers."""
+    if isinstance(data, np.ndarray):
+        return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
+    return abs(int(data))
+
+
+def as_rows(value: Value, frame: Frame) -> Value:
+    """A value with one row for each iteration."""
+    if value.varies:
+        return value
+    count = 1 if frame.rows is None else frame.rows
+    if isinstance(value.data, Lists):
+        return Value(value.type, value.data.take(np.zeros(count, np.int64)), value.home)
+    if value.type.kind in (Kind.INT, Kind.BYTES, Kind.NPU, Kind.BOOL) and abs(int(value.data)) < 2**63:
+        dtype = np.bool_ if value.type.kind is Kind.BOOL else np.int64
+        return Value(value.type, np.full(count, value.data, dtype), value.home)
+    filled = np.empty(count, object)
+    filled[:] = [value.data] * count
+    return Value(value.type, filled, value.home)

@@ -1,0 +1,161 @@
+"""The names of the parts of topologies: `pod.node[2].gpu[0, *]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collc.base.diagnostics import Span
+from collc.base.wording import did_you_mean, plural
+from collc.source.elaboration.shapes import Copies, DeviceArray, Entry, Part, Topology
+from collc.source.elaboration.values import Data, Rows, Value, is_column, npus
+from collc.source.problems import fail
+from collc.source.types import NPU
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """Several indices at once; star: `*`, all that are left."""
+
+    numbers: Rows
+    star: bool
+
+
+PartIndex = int | Rows | Slice | None
+"""One index of a part: a number, a row an iteration, a slice, or None for `*`."""
+
+
+def member_of(part: Part | Topology, name: str, span: Span) -> Part:
+    """The part with a name."""
+    if isinstance(part, Topology):
+        members, what = part.members, f"topology '{part.name}'"
+        npu = switch = 0
+        many, home = False, part
+    else:
+        if not isinstance(part.entry, Copies):
+            raise fail("E0314", f"'{part.entry.name}' is an array of devices and has no member '{name}'", span)
+        if part.entry.shape:
+            hint = f"say which: {part.entry.name}[0].{name}, or {part.entry.name}[*].{name} for all"
+            raise fail("E0315", f"'{part.entry.name}' is an array of copies", span, hint=hint)
+        members, what = part.entry.members, f"'{part.entry.name}'"
+        npu, switch, many, home = (
+            part.npu + part.entry.first_npu,
+            part.switch + part.entry.first_switch,
+            part.many,
+            part.home,
+        )
+    entry = members.get(name)
+    if entry is None:
+        known = [*members, "npus"]
+        hint = did_you_mean(name, known, f"it has {', '.join(known)}")
+        raise fail("E0316", f"{what} has no member '{name}'", span, hint=hint)
+    return Part(home, entry, npu, switch, many)
+
+
+def _offsets(entry: Entry, indices: Sequence[PartIndex], span: Span) -> tuple[Any, bool, bool]:
+    """Sum of index * stride; whether it is a grid of several; whether a `*` is among them."""
+    if len(indices) != len(entry.shape):
+        has = (
+            f"takes {plural(len(entry.shape), 'index').replace('indexs', 'indices')}"
+            if entry.shape
+            else "takes no index"
+        )
+        raise fail("E0317", f"'{entry.name}' {has}, not {len(indices)}", span)
+    several = any(i is None or isinstance(i, Slice) for i in indices)
+    star = any(i is None or (isinstance(i, Slice) and i.star) for i in indices)
+    total: Data = 0
+    for index, size, stride in zip(indices, entry.shape, entry.strides, strict=True):
+        numbers = (
+            np.arange(size, dtype=np.int64) if index is None else index.numbers if isinstance(index, Slice) else index
+        )
+        low, high = (numbers.min(), numbers.max()) if is_column(numbers) and numbers.size else (numbers, numbers)
+        if not is_column(low) and not (low >= 0 and high < size):
+            wrong = int(low if low < 0 else high)
+            raise fail("E0318", f"'{entry.name}' has no index {wrong} here: it counts 0 .. {size - 1}", span)
+        if several:
+            column = np.atleast_1d(np.asarray(numbers, np.int64)) * stride
+            total = np.add.outer(np.atleast_1d(np.asarray(total, np.int64)), column).ravel()
+        else:
+            total = total + numbers * stride
+    return total, several, star
+
+
+def index_part(part: Part, indices: Sequence[PartIndex], span: Span) -> Part | Value:
+    """The part, NPU or group with indices."""
+    offsets, several, star = _offsets(part.entry, indices, span)
+    many = several or part.many
+    if isinstance(part.entry, Copies):
+        entry = part.entry
+        inside = Copies(
+            entry.name, (), (), entry.first_npu, entry.first_switch, entry.npus, entry.switches, entry.members
+        )
+        return Part(
+            part.home,
+            inside,
+            _added(part.npu, offsets * entry.npus, many),
+            _added(part.switch, offsets * entry.switches, many),
+            many,
+        )
+    numbers = _numbers(part, _added(part.switch if part.entry.switch else part.npu, offsets, many))
+    return _devices(part, numbers, many, star, span)
+
+
+def _added(base: Data, offsets: Data, many: bool) -> Data:
+    if many:
+        return np.add.outer(np.atleast_1d(np.asarray(base, np.int64)), np.atleast_1d(np.asarray(offsets))).ravel()
+    return base + offsets
+
+
+def _numbers(part: Part, offsets: Data) -> Data:
+    entry = part.entry
+    if isinstance(entry, DeviceArray) and entry.switch:
+        return -1 - (offsets + entry.first)
+    return offsets + (entry.first if isinstance(entry, DeviceArray) else entry.first_npu)
+
+
+def _devices(part: Part, numbers: Data, many: bool, star: bool, span: Span) -> Value:
+    if not many:
+        return Value(NPU, int(numbers) if not is_column(numbers) else numbers, part.home)
+    if part.home is None:
+        raise fail("E0301", "an end of a link is one device, not several", span)
+    if star:
+        numbers = numbers[is_left(part.home, numbers)]
+    return npus(numbers, part.home)
+
+
+def settle(part: Part, span: Span) -> Value:
+    """A part without indices: an NPU, or all NPUs of an array or of copies."""
+    entry = part.entry
+    if isinstance(entry, DeviceArray):
+        result = index_part(part, [None] * len(entry.shape), span)
+        if isinstance(result, Value):
+            return result
+    copies = np.arange(int(np.prod(entry.shape, dtype=np.int64)), dtype=np.int64)
+    each = np.arange(entry.npus if isinstance(entry, Copies) else 0, dtype=np.int64)
+    offsets = np.add.outer(copies * len(each), each).ravel()
+    numbers = _numbers(part, _added(part.npu, offsets, many=True))
+    return _devices(part, numbers, True, True, span)
+
+
+def is_left(topology: Topology, numbers: Data) -> Data:
+    """Whether devices, switches as -1 - number, have not been removed."""
+    network = topology.network
+    at = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)
+    return network.present[at]
+
+
+def label(topology: Topology, number: int) -> str:
+    """The name of a device; switches as -1 - number."""
+    network = topology.network
+    return network.device_name(number if number >= 0 else network.npu_count - 1 - number)
+
+
+def check_npus(numbers: Rows, home: Topology | None, span: Span) -> None:
+    """Raise SourceError where a switch is among devices that have to be NPUs."""
+    switches = numbers[numbers < 0]
+    if len(switches) and home is not None:
+        message = f"{label(home, int(switches[0]))} is a switch, not an NPU"
+        raise fail("E0322", message, span, hint="a switch holds no chunks; they go through it unsaid")

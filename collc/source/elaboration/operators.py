@@ -1,0 +1,196 @@
+"""Operators on numbers and quantities, with their units."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from collc.base.diagnostics import Span
+from collc.base.units import PICOSECONDS, format_bytes, format_rate, format_time
+from collc.source.elaboration import arithmetic as exact
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.values import Data, Value, is_column
+from collc.source.limits import MAX_BITS
+from collc.source.parsing.expressions import Binary
+from collc.source.problems import fail
+from collc.source.types import INT, NUMBERS, Kind, Type
+
+
+def shown(value: Data, kind: Type) -> str:
+    """A number or quantity as messages show it."""
+    match kind.kind:
+        case Kind.BYTES:
+            return format_bytes(int(value)) if Fraction(value).denominator == 1 else f"{value} bytes"
+        case Kind.TIME:
+            return format_time(value)
+        case Kind.RATE:
+            return format_rate(value)
+        case Kind.BOOL:
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def arithmetic(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
+    """`left operator right` for numbers and quantities; kind: the type that binary_type gave.
+
+    Data None: a bandwidth or latency that was left out, and what is computed of it.
+    """
+    operator = node.operator
+    if left.data is None or right.data is None:
+        return Value(kind, None)
+    if operator in ("/", "//", "%"):
+        _check_divisor(node, left, right, frame)
+        return _divided(node, left, right, kind, frame)
+    if operator == "**":
+        return _power(node, left, right, kind)
+    if operator in ("<<", ">>"):
+        if exact.first_row(np.asarray(right.data) < 0) >= 0 or exact.size_of(right.data) > MAX_BITS:
+            raise fail("E0224", f"a shift is by 0 to {MAX_BITS}", node.right.span)
+        return Value(INT, exact.narrowed(_objects(operator, left.data, right.data)))
+    data = exact.compute(operator, left.data, right.data)
+    if {left.type.kind, right.type.kind} == {Kind.RATE, Kind.TIME}:
+        return _whole_bytes(node, data / PICOSECONDS, left, right, frame)
+    if kind.kind is Kind.BYTES and operator == "*":
+        return _whole_bytes(node, data, left, right, frame)
+    _check_bits(data, node.span)
+    return Value(kind, data)
+
+
+def _objects(operator: str, left: Data, right: Data) -> Data:
+    return exact.compute(operator, exact.as_objects(left), exact.as_objects(right))
+
+
+def _check_bits(data: Data, span: Span) -> None:
+    if isinstance(data, int) and data.bit_length() > MAX_BITS:
+        raise fail("E0807", f"a number of more than {MAX_BITS} bits", span)
+    if isinstance(data, Fraction) and max(data.numerator.bit_length(), data.denominator.bit_length()) > MAX_BITS:
+        raise fail("E0807", f"a number of more than {MAX_BITS} bits", span)
+
+
+def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> None:
+    row = exact.first_row(right.data == 0)
+    if row >= 0:
+        above = shown(exact.item(left.data, row), left.type)
+        raise fail("E0217", f"division of {above} by zero", node.span, note_of(frame, row))
+
+
+def note_of(frame: Frame, row: int) -> Data:
+    """The loop variables of an iteration."""
+    return frame.note(row) if frame.rows is not None else None
+
+
+def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
+    operator = node.operator
+    if operator != "/":
+        data = exact.compute(operator, left.data, right.data)
+        if kind.kind is Kind.BYTES:
+            return _whole_bytes(node, data, left, right, frame)
+        return Value(kind, data)
+    if kind.kind is Kind.BYTES:
+        if exact.is_machine(left.data) or exact.is_machine(right.data):
+            rest = None if right.type.kind is not Kind.INT else exact.compute("%", left.data, right.data)
+            if rest is not None and exact.first_row(rest != 0) < 0:
+                return Value(kind, exact.compute("//", left.data, right.data))
+        return _whole_bytes(node, exact.ratio(left.data, right.data), left, right, frame)
+    if left.type.kind is Kind.BYTES and right.type.kind in (Kind.RATE, Kind.TIME):
+        return Value(kind, exact.ratio(exact.as_objects(left.data) * PICOSECONDS, right.data))
+    data = exact.ratio(left.data, right.data)
+    _check_bits(data, node.span)
+    return Value(kind, data)
+
+
+def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Frame) -> Value:
+    """Bytes, which must be whole."""
+    result = exact.whole(data)
+    kind = left.type if left.type.kind is Kind.BYTES else right.type
+    if kind.kind is not Kind.BYTES:
+        kind = Type(Kind.BYTES)
+    if result is not None:
+        return Value(kind, result)
+    parts = data if is_column(data) else np.array([data], object)
+    row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
+    a, b = exact.item(left.data, row), exact.item(right.data, row)
+    message = f"{_long(a, left.type)} {node.operator} {_long(b, right.type)} is not a whole number of bytes"
+    hint = ""
+    if node.operator == "/" and left.type.kind is Kind.BYTES and right.type.kind is Kind.INT:
+        lower = int(a) // int(b) * int(b)
+        hint = f"{lower + int(b):,} bytes would do ({int(b):,} x {lower // int(b) + 1:,})"
+    raise fail("E0218", message, node.span, note_of(frame, row), hint=hint)
+
+
+def _long(value: Data, kind: Type) -> str:
+    return f"{int(value):,} bytes" if kind.kind is Kind.BYTES else shown(value, kind)
+
+
+def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:
+    base, exponent = left.data, right.data
+    negative = exact.first_row(np.asarray(exponent) < 0) >= 0
+    if negative and kind.kind is Kind.INT:
+        raise fail("E0224", "a negative power of an int is no int", node.span, hint="write 1 / (a ** b)")
+    if negative and exact.first_row(base == 0) >= 0:
+        raise fail("E0217", "division by zero", node.span)
+    bits = max((_bits_of(x) for x in np.atleast_1d(np.asarray(base, object)).flat), default=0)
+    if bits * exact.size_of(exponent) > MAX_BITS:
+        raise fail("E0807", f"a number of more than {MAX_BITS} bits", node.span)
+    return Value(kind, exact.narrowed(_objects("**", base, exponent)))
+
+
+def _bits_of(value: Data) -> int:
+    x = Fraction(value)
+    return 0 if abs(x) <= 1 and x.denominator == 1 else max(x.numerator.bit_length(), x.denominator.bit_length())
+
+
+def sign(operator: str, value: Value) -> Value:
+    """`-a`, `+a`, `~a`, `not a`."""
+    data = value.data
+    match operator:
+        case "not":
+            return Value(value.type, ~data if is_column(data) else not data)
+        case "-":
+            return Value(value.type, exact.compute("-", 0, data))
+        case "~":
+            return Value(value.type, exact.compute("-", -1, data))
+        case _:
+            return value
+
+
+def compared(operator: str, left: Value, right: Value) -> Data:
+    """A comparison of numbers, quantities, truths, strings or NPUs."""
+    a, b = left.data, right.data
+    if isinstance(a, str | bool) or isinstance(b, str | bool):
+        if is_column(a) or is_column(b):
+            return np.asarray(exact.compute(operator, _boxed(a), _boxed(b)), np.bool_)
+        return bool(exact.compute(operator, a, b))
+    result = exact.compute(operator, a, b)
+    return np.asarray(result, np.bool_) if is_column(result) else bool(result)
+
+
+def _boxed(data: Data) -> Data:
+    if isinstance(data, str):
+        box = np.empty(1, object)
+        box[0] = data
+        return box
+    return data
+
+
+def promoted(value: Value, wanted: Type) -> Value:
+    """An int as a float where a float is wanted."""
+    floats = wanted.kind in (Kind.FLOAT, Kind.NUMBER) and value.type.kind in NUMBERS
+    if floats and value.type.kind is Kind.INT and wanted.kind is Kind.FLOAT:
+        return Value(wanted, exact.to_float(value.data))
+    return value
+
+
+def as_whole(value: Value, span: Span, what: str, frame: Frame | None) -> Value:
+    """A float that is a whole number, as an int."""
+    data = exact.whole(value.data)
+    if data is None:
+        parts = value.data if is_column(value.data) else [value.data]
+        row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
+        note = frame.note(row) if frame is not None and frame.rows is not None else None
+        near_by = float(parts[row])
+        hint = "write ceil(...) or use // for whole division"
+        raise fail("E0220", f"{what} wants a whole number, this is {near_by:g}", span, note, hint=hint)
+    return Value(INT, data)

@@ -1,0 +1,135 @@
+"""What `synthesize` and `emit` take: strategies and kinds of files with their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.values import Interval, Value
+from collc.source.parsing.expressions import Argument
+from collc.source.problems import fail
+from collc.source.program import OptionValue
+from collc.source.types import BYTES, FLOAT, INT, RANGE, STRING, TIME, Kind, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option: its type, the strings that it can be (() for any), the least number."""
+
+    type: Type
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+
+
+Options = Mapping[str, Option]
+
+LINK_MODEL: Final = Option(STRING, ("store", "pipelined"))
+SEED: Final = Option(INT, least=0)
+SEARCH: Final[Options] = {
+    "seed": SEED,
+    "trials": Option(INT, least=1),
+    "threads": Option(INT, least=1),
+    "link_model": LINK_MODEL,
+    "time_limit": Option(TIME, least=1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The strategies and kinds that exist. Pass another one to add more."""
+
+    strategies: Mapping[str, Options] = field(default_factory=lambda: STRATEGIES)
+    kinds: Mapping[str, Options] = field(default_factory=lambda: KINDS)
+
+
+STRATEGIES: Final[dict[str, Options]] = {
+    "auto": SEARCH,
+    "tacos": SEARCH,
+    "pccl": SEARCH,
+    "exact": {
+        **SEARCH,
+        "steps": Option(INT, least=1),
+        "pareto": Option(INT, least=1),
+        "extra_rounds": Option(INT, least=1),
+    },
+    "symmetric": SEARCH,
+    "overlapped": SEARCH,
+    "hierarchical": SEARCH,
+    "themis": SEARCH,
+    "swarm": SEARCH,
+    "fixed": {"link_model": LINK_MODEL},
+}
+
+MSCCL: Final[Options] = {
+    "instances": Option(INT, least=1),
+    "protocol": Option(STRING, ("Simple", "LL", "LL128")),
+    "channels": Option(INT, least=1),
+    "sizes": Option(RANGE, least=0),
+    "profile": Option(STRING, ("executor", "old")),
+    "placement": Option(STRING, ("in", "out", "both")),
+}
+
+KINDS: Final[dict[str, Options]] = {
+    "ten": {},
+    "msccl": MSCCL,
+    "msccl_stages": MSCCL,
+    "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement")},
+    "chakra": {},
+    "trace": {},
+    "report": {},
+    "libra": {},
+}
+
+
+def checked_options(
+    arguments: Sequence[Argument], known: Options, what: str, evaluator: Evaluator, frame: Frame
+) -> dict[str, OptionValue]:
+    """Options by name, each of its type and within its limits. Raises SourceError."""
+    found: dict[str, OptionValue] = {}
+    for argument in arguments:
+        if argument.name is None:
+            raise fail("E0603", f"an option of {what} has a name", argument.span, hint=_names(known))
+        name = argument.name.name
+        if name not in known:
+            hint = did_you_mean(name, known, _names(known))
+            raise fail("E0604", f"{what} has no option '{name}'", argument.name.span, hint=hint)
+        if name in found:
+            raise fail("E0212", f"'{name}' is given twice", argument.span)
+        found[name] = _option(argument, name, known[name], evaluator, frame)
+    return found
+
+
+def _names(known: Options) -> str:
+    return f"it has {listed(known)}" if known else "it has no options"
+
+
+def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator, frame: Frame) -> OptionValue:
+    span = argument.value.span
+    if option.type.kind is Kind.RANGE:
+        return OptionValue("range", _sizes(evaluator.value(argument.value, frame), argument), span)
+    value = coerced(evaluator.value(argument.value, frame), option.type, span, f"'{name}'")
+    if option.choices and value.data not in option.choices:
+        hint = did_you_mean(str(value.data), option.choices, f"it can be {listed(option.choices, 'or')}")
+        raise fail("E0605", f"'{name}' can't be \"{value.data}\"", span, hint=hint)
+    if option.least is not None and value.data < option.least:
+        raise fail("E0605", f"'{name}' is at least {option.least}", span)
+    data = Fraction(value.data) if option.type in (TIME, FLOAT) else value.data
+    return OptionValue(str(option.type), data, span)
+
+
+def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
+    """`64MiB .. 4GiB`: a range of bytes, both ends included."""
+    data = value.data
+    if not isinstance(data, Interval) or value.type != Type(Kind.RANGE, BYTES):
+        hint = "write sizes: 64MiB .. 4GiB"
+        raise fail("E0605", f"this wants a range of bytes, not {value.type}", argument.value.span, hint=hint)
+    low, high = int(data.low), int(data.high)
+    if not 0 <= low <= high:
+        raise fail("E0605", "the range of sizes is empty", argument.value.span)
+    return low, high

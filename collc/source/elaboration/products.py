@@ -1,0 +1,128 @@
+"""Topologies made of topologies: products, parts removed, unwound, turned round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collc.base.diagnostics import Note, Span
+from collc.source import limits
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.members import index_part, is_left, label, member_of, settle
+from collc.source.elaboration.shapes import DeviceArray, Members, Part, Topology
+from collc.source.elaboration.values import Lists, Value
+from collc.source.parsing.expressions import Expr, Identifier, Index, Member, Name, RemovedNpu, Without
+from collc.source.problems import fail
+from collc.ten import transform
+
+
+def base_of(topology: Topology, name: Identifier) -> Topology:
+    """A topology under the name of its declaration."""
+    network = replace(topology.network, name=name.name)
+    return replace(topology, name=name.name, network=network, span=name.span)
+
+
+def product_of(left: Topology, right: Topology, span: Span) -> Topology:
+    """The Cartesian product. Raises SourceError."""
+    for factor in (left, right):
+        if not factor.network.present.all():
+            hint = "take the parts from the product: (a * b) without { ... }"
+            raise fail("E0320", f"a factor of a product has removed parts: '{factor.name}'", span, hint=hint)
+    a, b = left.network, right.network
+    n, m = a.npu_count, b.npu_count
+    limits.check_count("NPUs and switches", n * m + m * a.switch_count + n * b.switch_count, span)
+    limits.check_count("links", m * a.link_count + n * b.link_count, span)
+    name = f"{left.name} * {right.name}"
+    network = transform.product(a, b, name, (left.kind, right.kind))
+    grid = network.families[0]
+    members: Members = {"npu": DeviceArray("npu", False, grid.shape, grid.strides, 0)}
+    return Topology(name, "product", network, members, span, (left, right))
+
+
+def reversed_of(base: Topology) -> Topology:
+    """Every link turned round."""
+    return replace(base, network=base.network.reversed())
+
+
+def unwound_of(base: Topology, degree: int, span: Span) -> Topology:
+    """Switches replaced by direct links. Raises SourceError."""
+    try:
+        network = transform.unwound(base.network, degree)
+    except ValueError as error:
+        raise fail("E0321", f"'{base.name}' can't be unwound: {error}", span) from None
+    return replace(base, network=network, members=_npus_only(base.members))
+
+
+def _npus_only(members: Members) -> Members:
+    return {name: e for name, e in members.items() if not (isinstance(e, DeviceArray) and e.switch)}
+
+
+def removed(node: Without, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
+    """`t without { ... }`. Raises SourceError."""
+    network = base.network
+    npus: list[int] = []
+    links: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = [np.empty(0, np.int64)]
+    for part in node.parts:
+        if isinstance(part, RemovedNpu):
+            number = _device(part.npu, base, frame, evaluator)
+            if number >= network.npu_count:
+                raise fail("E0322", f"{network.device_name(number)} is a switch, not an NPU", part.npu.span)
+            npus.append(number)
+            continue
+        a = _device(part.source, base, frame, evaluator)
+        b = _device(part.target, base, frame, evaluator)
+        found = np.flatnonzero((network.source == a) & (network.target == b))
+        back = np.flatnonzero((network.source == b) & (network.target == a))
+        if len(found) == 0 or (part.both and len(back) == 0):
+            ends = (a, b) if len(found) == 0 else (b, a)
+            names = " -> ".join(network.device_name(d) for d in ends)
+            raise fail("E0323", f"'{base.name}' has no link {names}", part.span)
+        links += [found, back] if part.both else [found]
+    if len(set(npus)) == int(network.present[: network.npu_count].sum()):
+        raise fail("E0312", "no NPU is left", node.span)
+    return replace(base, network=transform.without(network, npus, np.concatenate(links)), factors=())
+
+
+def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> int:
+    """The number of a device that is named inside a topology, or given as an NPU's number."""
+    found = _part(node, base, frame, evaluator)
+    if found is None:
+        value = evaluator.value(node, frame)
+        if value.home is not None and value.home is not base:
+            raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
+        if isinstance(value.data, Lists) or not isinstance(value.data, int) or isinstance(value.data, bool):
+            raise fail("E0211", f"a removed part is an NPU or its number, this is {value.type}", node.span)
+        number = value.data
+    else:
+        value = settle(found, node.span) if isinstance(found, Part) else found
+        if isinstance(value.data, Lists):
+            raise fail("E0301", "several devices where one is wanted", node.span)
+        number = int(value.data)
+    count = base.network.npu_count
+    if number < 0 and found is not None:
+        return count - 1 - number
+    if not 0 <= number < count:
+        raise fail("E0318", f"'{base.name}' has no NPU {number}: they count 0 .. {count - 1}", node.span)
+    if not is_left(base, number):
+        raise fail("E0319", f"{label(base, number)} was removed before", node.span, Note("each part is removed once"))
+    return number
+
+
+def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> Part | Value | None:
+    """A device by the names of the topology; None where the name is not one of them."""
+    match node:
+        case Name():
+            entry = base.members.get(node.name)
+            return None if entry is None else Part(base, entry)
+        case Member():
+            inner = _part(node.base, base, frame, evaluator)
+            return member_of(inner, node.member.name, node.member.span) if isinstance(inner, Part) else None
+        case Index():
+            inner = _part(node.base, base, frame, evaluator)
+            if isinstance(inner, Part):
+                return index_part(inner, evaluator.part_indices(node, frame), node.span)
+            return None
+        case _:
+            return None

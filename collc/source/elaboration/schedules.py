@@ -1,0 +1,390 @@
+"""Elaboration of schedules: runs become a demand, the rest requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collc.base.diagnostics import Note, SourceError, Span
+from collc.base.wording import did_you_mean, listed
+from collc.source import limits
+from collc.source.elaboration.algorithms import moves_of
+from collc.source.elaboration.binding import Given, evaluated, fitted, frame_of, match
+from collc.source.elaboration.collectives import Expanded, LazyChunks, expand
+from collc.source.elaboration.context import Context
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.options import Catalogue, checked_options
+from collc.source.elaboration.sets import same
+from collc.source.elaboration.shapes import Topology
+from collc.source.elaboration.standard import MODULE, NAMED, lazy_count, standard_of
+from collc.source.elaboration.values import Value, members
+from collc.source.elaboration.verify import check_request
+from collc.source.parsing.expressions import Argument, Name
+from collc.source.parsing.syntax import (
+    Algorithm,
+    Allow,
+    Collective,
+    Emit,
+    For,
+    If,
+    Let,
+    RunStatement,
+    ScheduleDeclaration,
+    Statement,
+    Synthesize,
+    Verify,
+)
+from collc.source.problems import Poisoned, Problems, fail, in_place_of
+from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
+from collc.source.scopes import Found
+from collc.source.types import GROUP, STRING, TOPOLOGY
+from collc.ten.demand import Demand, Run
+from collc.ten.moves import Moves
+from collc.ten.reach import Unreachable, unreachable
+
+
+@dataclass(eq=False)
+class _Draft:
+    """A schedule while its body is read."""
+
+    topology: Topology
+    runs: list[Run] = field(default_factory=list[Run])
+    requests: list[RunRequest] = field(default_factory=list[RunRequest])
+    chunks: int = 0
+    strategy: Synthesize | None = None
+    options: dict[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
+    emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
+    allow_congestion: bool = False
+    statements: int = 0
+    poisoned: bool = False
+
+
+class ScheduleBuilder:
+    """Makes requests of the schedules of one file."""
+
+    def __init__(self, context: Context, catalogue: Catalogue, problems: Problems) -> None:
+        self.context = context
+        self.catalogue = catalogue
+        self.problems = problems
+
+    def request(self, node: ScheduleDeclaration) -> ScheduleRequest:
+        """The request of a schedule. Raises SourceError; more than one mistake goes to `problems`."""
+        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a schedule")
+        topology: Topology = value.data
+        draft = _Draft(topology)
+        before = len(self.problems.found)
+        self._check_complete(topology, node)
+        self._body(node.body, self.context.root.inner(), draft)
+        if len(self.problems.found) > before or draft.poisoned:
+            raise Poisoned
+        if not draft.runs:
+            hint = "add: run all_gather(t.npus, size: 1MiB)"
+            raise fail("E0606", f"schedule '{node.name.name}' runs nothing", node.name.span, hint=hint)
+        demand = Demand(tuple(draft.runs))
+        problem = unreachable(topology.network, demand)
+        if problem is not None:
+            raise _told(problem, topology, demand, draft)
+        return ScheduleRequest(
+            name=node.name.name,
+            span=node.span,
+            network=topology.network,
+            demand=demand,
+            runs=tuple(draft.requests),
+            strategy=draft.strategy.strategy.name if draft.strategy else "auto",
+            strategy_span=draft.strategy.span if draft.strategy else node.name.span,
+            options=draft.options,
+            checks=tuple(draft.checks),
+            emits=tuple(draft.emits),
+            allow_congestion=draft.allow_congestion,
+        )
+
+    def _check_complete(self, topology: Topology, node: ScheduleDeclaration) -> None:
+        """Raise SourceError where links have no bandwidth or latency."""
+        network = topology.network
+        used = np.unique(network.kind)
+        for row in map(int, used):
+            kind = network.kinds[row]
+            missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
+            if missing:
+                link = network.link_name(int(np.argmax(network.kind == row)))
+                hint = f"give the topology its {listed(missing)}"
+                note = Note(f"for one, link {link} has no {listed(missing, 'or')}")
+                message = f"a schedule needs times, and '{topology.name}' is only a shape"
+                raise fail("E0607", message, node.topology.span, note, hint=hint)
+
+    def _body(self, body: tuple[Statement, ...], frame: Frame, draft: _Draft) -> None:
+        """Statements one after another; every loop is unrolled."""
+        for node in body:
+            draft.statements += 1
+            limits.check_count("statements of a schedule", draft.statements, node.span)
+            with self.problems.collect():
+                try:
+                    self._statement(node, frame, draft)
+                except Poisoned:
+                    draft.poisoned = True
+
+    def _statement(self, node: Statement, frame: Frame, draft: _Draft) -> None:
+        evaluator = self.context.evaluator
+        match node:
+            case Let():
+                frame.names[node.name.name] = evaluator.value(node.value, frame)
+            case For():
+                rows = evaluator.loop(node.clauses, node.condition, frame)
+                limits.check_count("statements of a schedule", rows.rows or 0, node.span)
+                for row in range(rows.rows or 0):
+                    self._body(node.body, rows.row(row), draft)
+            case If():
+                chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
+                self._body(chosen, frame.inner(), draft)
+            case RunStatement():
+                self._run(node, frame, draft)
+            case _:
+                self._request(node, frame, draft)
+
+    def _request(self, node: Statement, frame: Frame, draft: _Draft) -> None:
+        evaluator = self.context.evaluator
+        match node:
+            case Synthesize():
+                name = node.strategy.name
+                if draft.strategy is not None:
+                    first = Note("first here", draft.strategy.span)
+                    raise fail("E0608", "a schedule is synthesized in one way", node.span, first)
+                draft.strategy = node
+                known = self.catalogue.strategies
+                if name not in known:
+                    hint = did_you_mean(name, known, f"there are {listed(known)}")
+                    raise fail("E0601", f"no way to synthesize is called '{name}'", node.strategy.span, hint=hint)
+                draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
+            case Verify():
+                for check in node.checks:
+                    with self.problems.collect():
+                        draft.checks.append(check_request(check, frame, evaluator))
+            case Emit():
+                draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
+            case Allow():
+                if node.what.name != "congestion":
+                    hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
+                    raise fail("E0609", f"'{node.what.name}' can't be allowed", node.what.span, hint=hint)
+                draft.allow_congestion = True
+            case _:
+                raise fail("E0610", "this does not stand in a schedule", node.span)
+
+    # Runs
+
+    def _run(self, node: RunStatement, frame: Frame, draft: _Draft) -> None:
+        call = node.collective
+        found = self.context.file.get("collective", call.function)
+        collective = found.node
+        if not isinstance(collective, Collective):
+            raise Poisoned
+        name = collective.name.name
+        matched = match(collective.parameters, call.arguments, f"collective '{name}'", call.span)
+        given = evaluated(collective.parameters, matched, self.context.evaluator, frame)
+        self._check_home(given, draft)
+        owner = self.context.session.context(found.file)
+        bound = frame_of(collective.parameters, given, owner.evaluator, owner.root)
+        try:
+            run, chunks = self._demand(found, owner, bound, draft, call.span)
+        except SourceError as error:
+            raise in_place_of(error, owner.file.module is not None, call.span, "in this run") from None
+        if len(run.pattern) == 0:
+            raise fail("E0416", f"this {name} has no chunks: nothing would be done", call.span)
+        draft.runs.append(run)
+        moves = None
+        if node.using is not None:
+            moves = self._moves(node, found, bound, given, chunks, draft, frame)
+        draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves))
+        draft.chunks += len(run.pattern)
+
+    def _check_home(self, given: Mapping[str, Given], draft: _Draft) -> None:
+        for argument in given.values():
+            home = argument.value.home
+            if home is not None and home is not draft.topology:
+                message = f"these are NPUs of '{home.name}', but the schedule is on '{draft.topology.name}'"
+                raise fail("E0403", message, argument.span)
+
+    def _demand(self, found: Found, owner: Context, bound: Frame, draft: _Draft, span: Span) -> tuple[Run, LazyChunks]:
+        """The run, its chunks listed only where they must be."""
+        collective = found.node
+        if not isinstance(collective, Collective):
+            raise Poisoned
+        name = collective.name.name
+        values = dict(bound.names)
+        group = next((v for v in values.values() if v.type == GROUP), None)
+        ranks = members(group).astype(np.int32) if group is not None else draft.topology.network.npus
+
+        def build() -> Expanded:
+            return expand(collective, bound, owner.evaluator)
+
+        standard = None
+        count = None
+        if found.file.module == MODULE and name in NAMED:
+            standard = standard_of(name, len(ranks), values)
+            count = lazy_count(name, len(ranks), values)
+        chunks = LazyChunks(count if count is not None else 0, build, span)
+        if count is None:
+            chunks.count = len(chunks.expanded.table)
+        elif draft.chunks + count >= 2**31:
+            raise fail("E0803", f"{draft.chunks + count:,} chunks are more than the {2**31:,} that have numbers", span)
+        pattern = chunks if standard is not None else chunks.expanded.table
+        return Run(name, ranks, pattern, standard), chunks
+
+    def _algorithm(self, node: RunStatement, found: Found) -> Found:
+        """The algorithm of the name that implements the collective."""
+        name = node.using.name if node.using else ""
+        span = node.using.span if node.using else node.span
+        file = self.context.file
+        every = [
+            Found(a, f)
+            for f in (file, *(i for i, _ in file.imports))
+            for a in f.names.get("algorithm", {}).get(name, [])
+            if isinstance(a, Algorithm)
+        ]
+        if not every:
+            raise file.unknown("algorithm", name, span)
+        fitting = [a for a in every if self._implemented(a) is found.node]
+        wanted = found.node.name.name
+        if not fitting:
+            kinds = listed(a.node.implements.function.name for a in every if isinstance(a.node, Algorithm))
+            raise fail("E0504", f"algorithm '{name}' does not implement {wanted}", span, Note(f"it implements {kinds}"))
+        if len(fitting) > 1 and fitting[0].file is not file:
+            notes = [Note(f"one is declared here, in {a.file.source.name}", a.node.name.span) for a in fitting[:2]]
+            raise fail("E0206", f"two imported files declare algorithm '{name}' for {wanted}", span, *notes)
+        return fitting[0]
+
+    def _implemented(self, algorithm: Found) -> object:
+        node = algorithm.node
+        if not isinstance(node, Algorithm):
+            return None
+        candidates = algorithm.file.candidates("collective", node.implements.function.name)
+        return candidates[0].node if candidates else None
+
+    def _moves(
+        self,
+        node: RunStatement,
+        found: Found,
+        bound: Frame,
+        given: Mapping[str, Given],
+        chunks: LazyChunks,
+        draft: _Draft,
+        frame: Frame,
+    ) -> Moves:
+        chosen = self._algorithm(node, found)
+        algorithm, collective = chosen.node, found.node
+        if not isinstance(algorithm, Algorithm) or not isinstance(collective, Collective):
+            raise Poisoned
+        owner = self.context.session.context(chosen.file)
+        what = f"algorithm '{algorithm.name.name}'"
+        arguments = match_algorithm(algorithm, collective, bound, given)
+        free = [p for p in algorithm.parameters if p.name.name not in arguments]
+        _check_tied(arguments, node)
+        matched = match(free, node.arguments, what, node.using.span if node.using else node.span)
+        arguments |= evaluated(free, matched, self.context.evaluator, frame)
+        inner = frame_of(algorithm.parameters, arguments, owner.evaluator, owner.root)
+        _check_fixed(algorithm, collective, bound, inner, owner, node)
+        try:
+            return moves_of(algorithm, inner, owner.evaluator, chunks.expanded, draft.chunks)
+        except SourceError as error:
+            raise in_place_of(error, owner.file.module is not None, node.span, "in this run") from None
+
+
+def match_algorithm(
+    algorithm: Algorithm, collective: Collective, bound: Frame, given: Mapping[str, Given]
+) -> dict[str, Given]:
+    """The algorithm's parameters that `implements` ties to those of the collective."""
+    own = {p.name.name: p for p in algorithm.parameters}
+    what = f"collective '{collective.name.name}'"
+    matched = match(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
+    found: dict[str, Given] = {}
+    for name, argument in matched.items():
+        if isinstance(argument.value, Name) and argument.value.name in own:
+            parameter = own[argument.value.name]
+            span = given[name].span if name in given else argument.span
+            found[parameter.name.name] = Given(fitted(bound.names[name], parameter, span), span)
+    return found
+
+
+def _check_tied(tied: Mapping[str, Given], node: RunStatement) -> None:
+    """Raise SourceError where `using` gives what the run gives already."""
+    for argument in node.arguments:
+        if argument.name is not None and argument.name.name in tied:
+            name, collective = argument.name.name, node.collective.function.name
+            hint = f"give it there: run {collective}(..., {name}: ...) using {node.using.name if node.using else ''}"
+            raise fail("E0212", f"'{name}' is given by the run of {collective}", argument.name.span, hint=hint)
+
+
+def _check_fixed(
+    algorithm: Algorithm, collective: Collective, bound: Frame, inner: Frame, owner: Context, node: RunStatement
+) -> None:
+    """Raise SourceError where an algorithm is for other arguments than the run's."""
+    what = f"collective '{collective.name.name}'"
+    matched = match(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
+    own = {p.name.name for p in algorithm.parameters}
+    for parameter in collective.parameters:
+        name = parameter.name.name
+        argument = matched.get(name)
+        if argument is not None and isinstance(argument.value, Name) and argument.value.name in own:
+            continue
+        expression = argument.value if argument is not None else parameter.default
+        if expression is None:
+            continue
+        value = owner.evaluator.value(expression, inner) if argument is not None else None
+        default = value if value is not None else _default(collective, name, bound, owner)
+        if default is not None and not same(default, bound.names[name]):
+            message = f"algorithm '{algorithm.name.name}' implements {collective.name.name} with another '{name}'"
+            note = Note("as it says here", (argument or algorithm.implements).span)
+            raise fail("E0505", message, node.using.span if node.using else node.span, note)
+
+
+def _default(collective: Collective, name: str, bound: Frame, owner: Context) -> Value | None:
+    """The default of a collective's parameter; None where it is an expression of others."""
+    parameter = next(p for p in collective.parameters if p.name.name == name)
+    if parameter.default is None:
+        return None
+    try:
+        return fitted(owner.evaluator.value(parameter.default, bound), parameter, parameter.default.span)
+    except SourceError:
+        return None
+
+
+def emit_request(node: Emit, frame: Frame, context: Context, catalogue: Catalogue) -> EmitRequest:
+    """`emit msccl("f.xml", instances: 2)`. Raises SourceError."""
+    kind = node.kind.name
+    if kind not in catalogue.kinds:
+        hint = did_you_mean(kind, catalogue.kinds, f"there are {listed(catalogue.kinds)}")
+        raise fail("E0602", f"no kind of file is called '{kind}'", node.kind.span, hint=hint)
+    arguments = list(node.arguments)
+    path = None
+    if arguments and arguments[0].name is None:
+        path = file_name(arguments.pop(0), frame, context)
+    options = checked_options(arguments, catalogue.kinds[kind], f"emit {kind}", context.evaluator, frame)
+    return EmitRequest(kind, path, options, node.span)
+
+
+def file_name(argument: Argument, frame: Frame, context: Context) -> str:
+    """A name relative to the output folder. Raises SourceError where it leads out of it."""
+    value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
+    parts = value.replace("\\", "/").split("/")
+    bad = not value or value.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0] or "\0" in value
+    if bad:
+        hint = 'names are relative to the output folder (-o) and stay in it, as in "out/gather.xml"'
+        raise fail("E0611", f'"{value}" is no name for a file here', argument.value.span, hint=hint)
+    return value
+
+
+def _told(problem: Unreachable, topology: Topology, demand: Demand, draft: _Draft) -> SourceError:
+    network = topology.network
+    source, target = network.device_name(problem.source), network.device_name(problem.target)
+    names = [network.device_name(int(d)) for d in problem.side[:8]]
+    if len(problem.side) > 8:
+        names.append(f"{len(problem.side) - 8} more")
+    cut = f"no link leaves {listed(names)}" if problem.forward else f"no link leads into {listed(names)} from elsewhere"
+    run = demand.runs[problem.run]
+    what = f"what {source} has can't get to {target}"
+    if problem.chunk is not None:
+        what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
+    message = f"{run.collective} is impossible on '{topology.name}': {what}"
+    return fail("E0412", message, draft.requests[problem.run].span, Note(cut))

@@ -1,0 +1,125 @@
+"""Sets and membership, for all iterations at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from collc.base.diagnostics import Span
+from collc.source.elaboration.arithmetic import concatenated
+from collc.source.elaboration.frames import Frame, as_rows
+from collc.source.elaboration.values import Column, Data, Interval, Lists, Rows, Value, is_column
+from collc.source.problems import fail
+from collc.source.types import Type
+
+
+def flat(lists: Lists) -> tuple[Rows, Column]:
+    """All items as pairs: int64 rows and items, row by row."""
+    counts = lists.lengths
+    rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    content = lists.content
+    if isinstance(content, Lists):
+        raise TypeError("a set of lists")
+    return rows, content[within + np.repeat(lists.start, counts)]
+
+
+def packed(rows: Rows, items: Column, count: int, uniform: bool) -> Lists:
+    """Lists of pairs that are sorted by row."""
+    counts = np.bincount(rows, minlength=count).astype(np.int64)
+    stop = np.cumsum(counts)
+    return Lists(stop - counts, stop, items, uniform)
+
+
+def _coded(items: Column) -> tuple[Column, Rows]:
+    """Sorted different items, and the place of each item among them."""
+    if items.dtype != object:
+        known, codes = np.unique(items, return_inverse=True)
+        return known, codes.astype(np.int64).reshape(-1)
+    ordered = sorted(set(items.tolist()))
+    place = {item: k for k, item in enumerate(ordered)}
+    known = np.empty(len(ordered), object)
+    known[:] = ordered
+    return known, np.array([place[i] for i in items.tolist()], np.int64)
+
+
+def made_unique(lists: Lists) -> Lists:
+    """Each row ascending, equal items once."""
+    rows, items = flat(lists)
+    known, codes = _coded(items)
+    keys = np.unique(rows * max(1, len(known)) + codes)
+    return packed(keys // max(1, len(known)), known[keys % max(1, len(known))], len(lists.start), lists.uniform)
+
+
+def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Frame, span: Span) -> Value:
+    """`|`, `&`, `-` of sets."""
+    if left.home is not None and right.home is not None and left.home is not right.home:
+        raise fail("E0403", f"NPUs of '{left.home.name}' and of '{right.home.name}' together", span)
+    uniform = not (left.varies or right.varies)
+    a, b = (left, right) if uniform else (as_rows(left, frame), as_rows(right, frame))
+    rows_a, items_a = flat(a.data)
+    rows_b, items_b = flat(b.data)
+    known, codes = _coded(concatenated(items_a, items_b))
+    width = max(1, len(known))
+    keys_a = rows_a * width + codes[: len(rows_a)]
+    keys_b = rows_b * width + codes[len(rows_a) :]
+    match operator:
+        case "|":
+            keys = np.union1d(keys_a, keys_b)
+        case "&":
+            keys = np.intersect1d(keys_a, keys_b)
+        case _:
+            keys = np.setdiff1d(keys_a, keys_b)
+    keys = keys.astype(np.int64)
+    lists = packed(keys // width, known[keys % width], len(a.data.start), uniform)
+    return Value(kind, lists, left.home or right.home)
+
+
+def membership(item: Value, container: Value, frame: Frame) -> Data:
+    """Whether items are in a range, list, set or group: a bool, or one an iteration."""
+    data = container.data
+    if isinstance(data, Interval):
+        found = (item.data >= data.low) & (item.data < data.high)
+        return np.asarray(found, np.bool_) if is_column(found) else bool(found)
+    uniform = not (item.varies or container.varies)
+    if isinstance(item.data, Lists):
+        raise fail("E0210", "a list is not looked for in a list", None)
+    if not container.varies and is_column(item.data):
+        content = data.only()
+        if isinstance(content, Lists):
+            return np.zeros(len(item.data), np.bool_)
+        _, codes = _coded(concatenated(item.data, content))
+        return np.isin(codes[: len(item.data)], codes[len(item.data) :])
+    if uniform:
+        content = data.only()
+        return not isinstance(content, Lists) and item.data in content.tolist()
+    rows, items = flat(as_rows(container, frame).data)
+    single = as_rows(item, frame).data
+    hit = items == single[rows]
+    result = np.zeros(len(single), np.bool_)
+    result[rows[np.asarray(hit, np.bool_)]] = True
+    return result
+
+
+def as_python(value: Value) -> Data:
+    """A uniform value as a plain object that compares."""
+    match value.data:
+        case Lists():
+            return _nested(value.data)[0]
+        case Interval():
+            return ("range", value.data.low, value.data.high)
+        case _:
+            return value.data
+
+
+def _nested(lists: Lists) -> list[Any]:
+    content: list[Any] = _nested(lists.content) if isinstance(lists.content, Lists) else lists.content.tolist()
+    return [tuple(content[a:b]) for a, b in zip(lists.start.tolist(), lists.stop.tolist(), strict=True)]
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two uniform values are equal."""
+    if left.home is not None and right.home is not None and left.home is not right.home:
+        return False
+    return bool(as_python(left) == as_python(right))

@@ -1,0 +1,90 @@
+"""The collectives of the standard library as patterns that are not listed until somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collc.source.elaboration.collectives import OPS
+from collc.source.elaboration.values import Lists, Value
+from collc.ten.demand import Op, Standard
+
+MODULE: Final = "std.collectives"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A collective over n members in c chunks: how many chunks, and into how many parts `size` is cut."""
+
+    count: Callable[[int, int], int]
+    parts: Callable[[int, int], int]
+    rooted: bool = False
+
+
+def _blocks(n: int, c: int) -> int:
+    return n * c
+
+
+def _chunks(_n: int, c: int) -> int:
+    return c
+
+
+SHAPES: Final[dict[str, Shape]] = {
+    "all_gather": Shape(_blocks, _blocks),
+    "reduce_scatter": Shape(_blocks, _blocks),
+    "all_reduce": Shape(_blocks, _blocks),
+    "all_to_all": Shape(lambda n, c: n * n * c, _blocks),
+    "broadcast": Shape(_chunks, _chunks, rooted=True),
+    "reduce": Shape(_chunks, _chunks, rooted=True),
+    "scatter": Shape(_blocks, _blocks, rooted=True),
+    "gather": Shape(_blocks, _blocks, rooted=True),
+}
+"""Those that are kept as patterns; tests hold this table to the text of collectives.coll."""
+
+NAMED: Final = frozenset({*SHAPES, "all_to_allv", "send_recv", "multicast"})
+
+
+def _int(values: Mapping[str, Value], name: str, default: int) -> int:
+    value = values.get(name)
+    return int(value.data) if value is not None and isinstance(value.data, int) else default
+
+
+def standard_of(name: str, members: int, values: Mapping[str, Value]) -> Standard:
+    """What a collective of the standard library is, with its arguments.
+
+    all_to_allv has the size of the largest row of `sizes`; send_recv and multicast have their source as root.
+    """
+    op = values.get("op")
+    size = _int(values, "size", 0)
+    if name == "all_to_allv":
+        size = _largest_row(values["sizes"])
+    root = _int(values, "root", _int(values, "source", -1))
+    kind = OPS.get(str(op.data), Op.COPY) if op is not None else Op.COPY
+    return Standard(name, size, _int(values, "chunks", 1), root if members else -1, kind)
+
+
+def _largest_row(sizes: Value) -> int:
+    rows = sizes.data.only() if isinstance(sizes.data, Lists) else None
+    if not isinstance(rows, Lists) or isinstance(rows.content, Lists):
+        return 0
+    return max((int(rows.content[a:b].sum()) for a, b in zip(rows.start, rows.stop, strict=True)), default=0)
+
+
+def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
+    """Chunks that a run will have; None where its arguments need a closer look."""
+    shape = SHAPES.get(name)
+    if shape is None or members == 0:
+        return None
+    standard = standard_of(name, members, values)
+    op = values.get("op")
+    parts = shape.parts(members, standard.chunks)
+    sound = (
+        standard.chunks >= 1
+        and standard.size >= 1
+        and parts > 0
+        and standard.size % parts == 0
+        and standard.size // parts < 2**62
+    )
+    sound = sound and (not shape.rooted or 0 <= standard.root < members) and (op is None or op.data in OPS)
+    return shape.count(members, standard.chunks) if sound else None

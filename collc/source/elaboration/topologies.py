@@ -1,0 +1,373 @@
+"""Elaboration of topology templates: devices, links and copies become a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.base.diagnostics import Note, Span
+from collc.base.wording import did_you_mean
+from collc.source import limits
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.flow import Emitted, Table, block
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.members import index_part, member_of
+from collc.source.elaboration.operators import shown
+from collc.source.elaboration.shapes import Copies, DeviceArray, Entry, Part, Topology
+from collc.source.elaboration.values import Data, Lists, Value, is_column
+from collc.source.parsing.expressions import Argument, Expr, Identifier, Index, Member, Name
+from collc.source.parsing.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
+from collc.source.problems import fail
+from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
+from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
+SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
+NPU_ATTRIBUTES: dict[str, Type] = {"inject": RATE, "eject": RATE, "memory": RATE}
+
+
+def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
+    """The topology of a template whose parameters are in a frame. Raises SourceError."""
+    builder = _Builder(evaluator)
+    made = block(template.body, frame.inner(), evaluator, builder.handle)
+    return builder.finished(template, name, made)
+
+
+class _Builder:
+    """A topology under construction. Switch s has the number -1 - s until all NPUs are known."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.entries: dict[str, Entry] = {}
+        self.places: dict[str, Span] = {}
+        self.families: list[DeviceFamily] = []
+        self.switch_families: list[DeviceFamily] = []
+        self.npus = 0
+        self.links = 0
+        self.buffers: list[NDArray[np.int64]] = []
+        self.multicast: list[NDArray[np.bool_]] = []
+        self.reduces: list[NDArray[np.bool_]] = []
+        self.switches = 0
+        self.endpoints: dict[Endpoint, int] = {Endpoint(): 0}
+        self.endpoint_of: list[NDArray[np.int32]] = []
+        self.kinds: dict[LinkKind, int] = {}
+
+    def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
+        """One statement in all iterations of a frame."""
+        match statement:
+            case DeviceDeclaration():
+                self.declare(statement, frame)
+                return None
+            case LinkDeclaration():
+                return self.link(statement, frame)
+            case LinkMatrix():
+                return self.matrix(statement, frame)
+            case Use():
+                return self.use(statement, frame)
+            case _:
+                raise fail("E0302", "this does not stand in a topology", statement.span)
+
+    # Devices
+
+    def once(self, name: Identifier, what: str, frame: Frame) -> None:
+        """Raise SourceError where a name is declared in a loop or again."""
+        if frame.rows is not None:
+            hint = f"declare an array: {what} {name.name}[n]"
+            raise fail("E0303", f"{what} '{name.name}' is declared inside a loop", name.span, hint=hint)
+        if name.name in self.entries:
+            raise fail(
+                "E0205", f"'{name.name}' is declared twice", name.span, Note("first here", self.places[name.name])
+            )
+        self.places[name.name] = name.span
+
+    def shape(self, sizes: Sequence[Expr], frame: Frame) -> tuple[int, ...]:
+        """The sizes of an array."""
+        found: list[int] = []
+        for size in sizes:
+            count = self.evaluator.whole(size, frame, "a size")
+            if count < 0:
+                raise fail("E0304", f"an array of {count}", size.span)
+            found.append(count)
+        return tuple(found)
+
+    def declare(self, node: DeviceDeclaration, frame: Frame) -> None:
+        """`npu gpu[2, 8]`, `switch s (multicast: true)`."""
+        self.once(node.name, node.kind, frame)
+        shape = self.shape(node.shape, frame)
+        count = _product(shape)
+        limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
+        known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
+        given = {k: v.data for k, v in self.attributes(node.attributes, known, frame).items()}
+        switch = node.kind == "switch"
+        first = self.switches if switch else self.npus
+        strides = row_major(shape)
+        self.entries[node.name.name] = DeviceArray(node.name.name, switch, shape, strides, first)
+        family = DeviceFamily(node.name.name, shape, first, strides)
+        if not switch:
+            rates = (given.get("inject"), given.get("eject"), given.get("memory"))
+            if any(rate is not None and rate <= 0 for rate in rates):
+                raise fail("E0306", "a rate of an NPU is more than 0", node.span)
+            kind = self.endpoints.setdefault(Endpoint(*rates), len(self.endpoints))
+            self.endpoint_of.append(np.full(count, kind, np.int32))
+            self.families.append(family)
+            self.npus += count
+            return
+        buffer = given.get("buffer", -1)
+        if "buffer" in given and not 1 <= buffer < 2**31:
+            raise fail("E0304", f"a buffer of {buffer:,} chunks", node.span, hint="leave it out for no limit")
+        self.switch_families.append(family)
+        self.buffers.append(np.full(count, buffer, np.int64))
+        self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
+        self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
+        self.switches += count
+
+    def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
+        """`(name: value, ...)`, checked against what is known."""
+        found: dict[str, Value] = {}
+        for argument in arguments:
+            if argument.name is None or argument.name.name not in known:
+                name = "" if argument.name is None else argument.name.name
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+                raise fail(
+                    "E0305",
+                    f"no attribute '{name}' here" if name else "an attribute has a name",
+                    argument.span,
+                    hint=hint,
+                )
+            name = argument.name.name
+            value = self.evaluator.wanted(argument.value, frame, known[name], name)
+            if value.data is not None:
+                found[name] = value
+        return found
+
+    def use(self, node: Use, frame: Frame) -> Emitted | None:
+        """`use dgx(8) as node[4]`."""
+        self.once(node.name, "use", frame)
+        shape = self.shape(node.shape, frame)
+        copies = _product(shape)
+        topology: Topology = self.evaluator.wanted(node.topology, frame, TOPOLOGY, "use").data
+        inner = topology.network
+        limits.check_count("NPUs and switches", self.npus + self.switches + copies * inner.device_count, node.span)
+        limits.check_count("links", self.links + copies * inner.link_count, node.span)
+        if not inner.present.all():
+            raise fail("E0307", f"'{topology.name}' has removed parts and can't be copied", node.topology.span)
+        name = node.name.name
+        self.entries[name] = Copies(
+            name,
+            shape,
+            row_major(shape),
+            self.npus,
+            self.switches,
+            inner.npu_count,
+            inner.switch_count,
+            topology.members,
+        )
+        first = np.arange(copies, dtype=np.int64)
+        base = np.stack([self.npus + first * inner.npu_count, self.switches + first * inner.switch_count], axis=1)
+        for index, (npu, switch) in zip(np.ndindex(shape), base.tolist(), strict=True):
+            prefix = name + (f"[{', '.join(map(str, index))}]" if shape else "")
+            for family in inner.families:
+                below = family.first < inner.npu_count
+                at = npu + family.first if below else switch + family.first - inner.npu_count
+                copy = DeviceFamily(f"{prefix}.{family.name}", family.shape, at, family.strides)
+                (self.families if below else self.switch_families).append(copy)
+        self.copy_attributes(inner, copies)
+        table = self.copied_links(inner, base)
+        self.links += len(table)
+        return Emitted(np.zeros(len(table), np.int64), table)
+
+    def copy_attributes(self, inner: Network, copies: int) -> None:
+        """What the devices of copies are like."""
+        self.buffers.append(np.tile(inner.buffers, copies))
+        self.multicast.append(np.tile(inner.multicast, copies))
+        self.reduces.append(np.tile(inner.reduces, copies))
+        kinds = inner.endpoint_kinds or (Endpoint(),)
+        rows = np.array([self.endpoints.setdefault(k, len(self.endpoints)) for k in kinds], np.int32)
+        of = inner.endpoint if len(inner.endpoint) else np.zeros(inner.npu_count, np.int32)
+        self.endpoint_of.append(np.tile(rows[of], copies))
+        self.npus += copies * inner.npu_count
+        self.switches += copies * inner.switch_count
+
+    def copied_links(self, inner: Network, base: Table) -> Table:
+        """int64[copies * links, 3]: the links of copies; base: int64[copies, 2], first NPU and switch of each."""
+        kinds = np.array([self.kinds.setdefault(k, len(self.kinds)) for k in inner.kinds], np.int64)
+        ends: list[Any] = []
+        for end in (inner.source.astype(np.int64), inner.target.astype(np.int64)):
+            npu = end < inner.npu_count
+            moved = np.where(npu, end + base[:, :1], -1 - (end - inner.npu_count + base[:, 1:]))
+            ends.append(moved.reshape(-1))
+        kind = kinds[inner.kind] if len(kinds) else np.empty(0, np.int64)
+        return np.stack([*ends, np.tile(kind, len(base))], axis=1)
+
+    # Links
+
+    def link(self, node: LinkDeclaration, frame: Frame) -> Emitted:
+        """`link a -> b (...)`."""
+        ways = 2 if node.both else 1
+        count = 1 if frame.rows is None else frame.rows
+        limits.check_count("links", self.links + ways * count, node.span)
+        self.links += ways * count
+        a, b = self.end(node.source, frame), self.end(node.target, frame)
+        same = np.atleast_1d(np.asarray(a == b))
+        if same.any():
+            row = int(np.argmax(same))
+            raise fail("E0308", "a link from a device to itself", node.span, frame.note(row))
+        kind = self.link_kind(node.attributes, frame)
+        table = np.empty((count, ways, 3), np.int64)
+        table[:, 0, 0], table[:, 0, 1] = a, b
+        if node.both:
+            table[:, 1, 0], table[:, 1, 1] = b, a
+        table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
+        return Emitted(np.repeat(np.arange(count, dtype=np.int64), ways), table.reshape(-1, 3))
+
+    def end(self, node: Expr, frame: Frame) -> Data:
+        """The number of a device at the end of a link, or one an iteration."""
+        part = self.part(node, frame)
+        if isinstance(part, Part):
+            part = self.at(part, [], node, frame)
+        if isinstance(part, Part):
+            raise fail("E0301", f"'{part.entry.name}' is a copy of a topology, not a device", node.span)
+        return part.data
+
+    def part(self, node: Expr, frame: Frame) -> Part | Value:
+        """A device or part that is named in the body."""
+        match node:
+            case Name():
+                entry = self.entries.get(node.name)
+                if entry is None:
+                    hint = did_you_mean(node.name, self.entries)
+                    raise fail("E0309", f"no NPU, switch or copy is called '{node.name}'", node.span, hint=hint)
+                return Part(None, entry)
+            case Member():
+                base = self.part(node.base, frame)
+                if isinstance(base, Part):
+                    return member_of(base, node.member.name, node.member.span)
+            case Index():
+                base = self.part(node.base, frame)
+                if isinstance(base, Part):
+                    return self.at(base, node.indices, node, frame)
+            case _:
+                pass
+        raise fail("E0301", "an end of a link is a device", node.span)
+
+    def at(self, part: Part, indices: Sequence[Expr], node: Expr, frame: Frame) -> Part | Value:
+        """A part with indices; an error tells the values of the loop variables."""
+        found = [self.evaluator.device_index(i, frame) for i in indices]
+        for index, size in zip(found, part.entry.shape, strict=False):
+            if is_column(index) and index.size:
+                bad = (index < 0) | (index >= size)
+                if bad.any():
+                    row = int(np.argmax(bad))
+                    message = f"'{part.entry.name}' has no index {index[row]} here: it counts 0 .. {size - 1}"
+                    raise fail("E0318", message, node.span, frame.note(row))
+        return index_part(part, found, node.span)
+
+    def link_kind(self, arguments: Sequence[Argument], frame: Frame) -> Data:
+        """The row of `kinds` of a link, or one an iteration."""
+        given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
+        places = {a.name.name: a.span for a in arguments if a.name is not None}
+        columns = [given[n].data if n in given else None for n in ("latency", "bandwidth")]
+        if not any(is_column(c) for c in columns):
+            return self.kind_of(columns[0], columns[1], places, frame, 0)
+        rows = frame.rows or 0
+        lists = [c.tolist() if is_column(c) else [c] * rows for c in columns]
+        known: dict[tuple[Any, Any], int] = {}
+        for row, pair in enumerate(zip(*lists, strict=True)):
+            if pair not in known:
+                known[pair] = self.kind_of(pair[0], pair[1], places, frame, row)
+        return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
+
+    def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
+        """The row of `kinds` of one kind of link."""
+        note = frame.note(row) if frame.rows is not None else None
+        if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
+            why = "negative" if latency < 0 else "not a whole number of picoseconds"
+            raise fail("E0310", f"a latency of {shown(latency, TIME)} is {why}", places["latency"], note)
+        if bandwidth is not None and bandwidth <= 0:
+            raise fail("E0306", f"a bandwidth of {shown(bandwidth, RATE)}", places["bandwidth"], note)
+        if latency is not None and latency >= 2**62:
+            raise fail("E0310", f"a latency of {shown(latency, TIME)} is too large", places["latency"], note)
+        kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
+        return self.kinds.setdefault(kind, len(self.kinds))
+
+    def matrix(self, node: LinkMatrix, frame: Frame) -> Emitted:
+        """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
+        if frame.rows is not None:
+            raise fail("E0303", "a matrix of links inside a loop", node.span)
+        value = self.evaluator.value(node.matrix, frame)
+        lists = value.data.only() if isinstance(value.data, Lists) else None
+        if not isinstance(lists, Lists) or isinstance(lists.content, Lists):
+            raise fail("E0311", f"links wants a list of lists of int, this is {value.type}", node.matrix.span)
+        n = len(lists.start)
+        if (lists.lengths != n).any():
+            row = int(np.argmax(lists.lengths != n))
+            raise fail(
+                "E0311", f"the matrix has {n} rows, but row {row} has {lists.lengths[row]} entries", node.matrix.span
+            )
+        if n != self.npus:
+            raise fail(
+                "E0311", f"the matrix is {n} x {n}, but {self.npus} NPUs are declared before it", node.matrix.span
+            )
+        counts = np.array([lists.content[a:b] for a, b in zip(lists.start, lists.stop, strict=True)])
+        if counts.dtype != np.int64 or (counts < 0).any():
+            raise fail("E0311", "an entry of the matrix is a number of links, 0 or more", node.matrix.span)
+        if counts.diagonal().any():
+            row = int(np.argmax(counts.diagonal() != 0))
+            raise fail("E0308", f"the matrix links NPU {row} to itself", node.matrix.span)
+        limits.check_count("links", self.links + int(counts.astype(object).sum()), node.span)
+        kind = self.link_kind(node.attributes, frame)
+        source, target = np.nonzero(counts)
+        lanes = counts[source, target]
+        table = np.stack([source, target, np.full(len(source), kind)], axis=1).astype(np.int64)
+        table = np.repeat(table, lanes, axis=0)
+        self.links += len(table)
+        return Emitted(np.zeros(len(table), np.int64), table)
+
+    # The result
+
+    def finished(self, template: TopologyTemplate, name: str, made: Emitted | None) -> Topology:
+        """The topology, its switches numbered after all NPUs."""
+        if self.npus == 0:
+            raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)
+        table = made.table if made is not None else np.empty((0, 3), np.int64)
+        ends = np.where(table[:, :2] < 0, self.npus - 1 - table[:, :2], table[:, :2]).astype(np.int32)
+        switch_families = [DeviceFamily(f.name, f.shape, f.first + self.npus, f.strides) for f in self.switch_families]
+        plain = len(self.endpoints) == 1
+        network = Network(
+            name=name,
+            npu_count=self.npus,
+            families=tuple(f for f in (*self.families, *switch_families) if f.count),
+            present=np.ones(self.npus + self.switches, np.bool_),
+            buffers=_joined(self.buffers, np.int64),
+            multicast=_joined(self.multicast, np.bool_),
+            reduces=_joined(self.reduces, np.bool_),
+            source=np.ascontiguousarray(ends[:, 0]),
+            target=np.ascontiguousarray(ends[:, 1]),
+            kind=table[:, 2].astype(np.int32),
+            kinds=tuple(self.kinds),
+            endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
+            endpoint_kinds=() if plain else tuple(self.endpoints),
+        )
+        return Topology(name, template.name.name, network, self.entries, template.name.span)
+
+
+def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:
+    return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
+
+
+def _product(shape: Sequence[int]) -> int:
+    result = 1
+    for size in shape:
+        result *= size
+    return result
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides with the last index counting fastest."""
+    return tuple(_product(shape[axis + 1 :]) for axis in range(len(shape)))

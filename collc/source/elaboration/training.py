@@ -1,0 +1,220 @@
+"""Elaboration of workloads, in the language and in the text format of ASTRA-sim 1.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from collc.base.diagnostics import Span
+from collc.base.reading import read_text
+from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.context import Context
+from collc.source.elaboration.frames import Frame
+from collc.source.limits import check_count
+from collc.source.parsing.expressions import Argument, Identifier
+from collc.source.parsing.parse import MAX_BYTES
+from collc.source.parsing.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
+from collc.source.problems import Poisoned, Problems, fail
+from collc.source.types import BYTES, TIME
+from collc.ten import training
+
+LOOPS: Final = ("no_overlap", "tp_dp_overlap")
+COLUMNS: Final = 12
+_KINDS: Final = {
+    "ALLREDUCE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "REDUCESCATTER": "reduce_scatter",
+    "ALLTOALL": "all_to_all",
+}
+
+
+def unroll(
+    nodes: Sequence[Statement],
+    frame: Frame,
+    context: Context,
+    problems: Problems,
+    handle: Callable[[Statement, Frame], None],
+) -> None:
+    """Do statements one after another; loops are unrolled, and the branches that hold are taken.
+
+    The mistakes of a statement go to `problems`, and the next one is read.
+    """
+    evaluator = context.evaluator
+    for node in nodes:
+        with problems.collect():
+            match node:
+                case Let():
+                    frame.names[node.name.name] = evaluator.value(node.value, frame)
+                case For():
+                    rows = evaluator.loop(node.clauses, node.condition, frame)
+                    check_count("statements of a schedule", rows.rows or 0, node.span)
+                    for row in range(rows.rows or 0):
+                        unroll(node.body, rows.row(row), context, problems, handle)
+                case If():
+                    chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
+                    unroll(chosen, frame.inner(), context, problems, handle)
+                case _:
+                    handle(node, frame)
+
+
+class WorkloadBuilder:
+    """One workload."""
+
+    def __init__(self, node: Workload, context: Context, problems: Problems) -> None:
+        self.node = node
+        self.context = context
+        self.problems = problems
+        self.layers: list[training.TrainingLayer] = []
+        self.loop: Loop | None = None
+
+    def build(self) -> training.Workload:
+        """The workload. Raises SourceError; more than one mistake goes to `problems`."""
+        node, root = self.node, self.context.root
+        before = len(self.problems.found)
+        tensor, data = (self.degree(name, root) for name in training.GROUPS)
+        for argument in node.arguments:
+            if argument.name is None or argument.name.name not in training.GROUPS:
+                name = "" if argument.name is None else argument.name.name
+                hint = did_you_mean(name, training.GROUPS, "it takes tensor and data")
+                raise fail("E0902", "a workload takes tensor: and data:", argument.span, hint=hint)
+        if node.path is not None:
+            self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
+        unroll(node.body, root.inner(), self.context, self.problems, self.statement)
+        if len(self.problems.found) > before:
+            raise Poisoned
+        if not self.layers:
+            raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
+        loop = self.loop.kind.name if self.loop is not None else LOOPS[0]
+        return training.Workload(node.name.name, tensor, data, loop, tuple(self.layers))
+
+    def degree(self, name: str, frame: Frame) -> int:
+        """`tensor: 16`."""
+        found = next((a for a in self.node.arguments if a.name is not None and a.name.name == name), None)
+        if found is None:
+            hint = f"write workload {self.node.name.name} (tensor: 16, data: 256)"
+            raise fail(
+                "E0902", f"a workload says how many NPUs are in its '{name}' group", self.node.name.span, hint=hint
+            )
+        value = self.context.evaluator.whole(found.value, frame, f"'{name}'")
+        if value < 1:
+            raise fail("E0902", f"'{name}' is at least 1", found.value.span)
+        return value
+
+    def statement(self, node: Statement, frame: Frame) -> None:
+        """A layer, a repetition or a loop."""
+        match node:
+            case Repeat():
+                count = self.context.evaluator.whole(node.count, frame, "a repetition")
+                if count < 0:
+                    raise fail("E0904", f"{count} repetitions", node.count.span)
+                before = len(self.layers)
+                unroll(node.body, frame.inner(), self.context, self.problems, self.statement)
+                added = self.layers[before:]
+                check_count("statements of a schedule", before + count * len(added), node.span)
+                self.layers = self.layers[:before] + added * count
+            case Layer():
+                self.layers.append(self.layer(node, frame))
+            case Loop():
+                if node.kind.name not in LOOPS:
+                    hint = did_you_mean(node.kind.name, LOOPS, f"there are {listed(LOOPS)}")
+                    raise fail("E0905", f"no training loop is called '{node.kind.name}'", node.kind.span, hint=hint)
+                if self.loop is not None:
+                    raise fail("E0905", "a workload has one loop", node.span)
+                self.loop = node
+            case _:
+                raise fail("E0906", "this does not stand in a workload", node.span)
+
+    def layer(self, node: Layer, frame: Frame) -> training.TrainingLayer:
+        """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""
+        times = {name: Fraction(0) for name in training.PHASES}
+        for argument in node.times:
+            name = _known(argument, training.PHASES)
+            value = Fraction(self.context.evaluator.wanted(argument.value, frame, TIME, f"'{name}'").data)
+            if value < 0:
+                raise fail("E0904", "a time is not negative", argument.value.span)
+            times[name] = value
+        traffic: list[training.LayerTraffic] = []
+        for collective in node.collectives:
+            with self.problems.collect():
+                traffic.append(self.collective(collective, frame))
+        forward, inputs, weights = (times[name] for name in training.PHASES)
+        return training.TrainingLayer(f"layer{len(self.layers)}", (forward, inputs, weights), tuple(traffic))
+
+    def collective(self, node: LayerCollective, frame: Frame) -> training.LayerTraffic:
+        """`forward tensor all_reduce 64MiB`."""
+        for name, known, what in (
+            (node.phase, training.PHASES, "phase"),
+            (node.group, training.GROUPS, "group"),
+            (node.collective, training.KINDS, "collective of a layer"),
+        ):
+            _one_of(name, known, what)
+        size = int(self.context.evaluator.wanted(node.size, frame, BYTES, "a size").data)
+        if size < 0:
+            raise fail("E0904", "a size is not negative", node.size.span)
+        return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
+
+
+def _known(argument: Argument, known: Sequence[str]) -> str:
+    name = "" if argument.name is None else argument.name.name
+    if name not in known:
+        hint = did_you_mean(name, known, f"there are {listed(known)}")
+        raise fail(
+            "E0904", f"no time of a layer is called '{name}'" if name else "a time has a name", argument.span, hint=hint
+        )
+    return name
+
+
+def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
+    if name.name not in known:
+        hint = did_you_mean(name.name, known, f"there are {listed(known)}")
+        raise fail("E0904", f"no {what} is called '{name.name}'", name.span, hint=hint)
+
+
+def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
+    """The layers of a workload file: 12 columns a row, no header. Raises SourceError with the line."""
+    source = read_text(path, name, limit=MAX_BYTES, at=at)
+    layers: list[training.TrainingLayer] = []
+    start = 0
+    for line in source.text.splitlines(keepends=True):
+        words = line.split()
+        if words:
+            span = Span(source, start, start + len(line.rstrip()))
+            if len(words) != COLUMNS:
+                hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
+                message = f"a layer has {COLUMNS} columns, this line has {len(words)}"
+                raise fail("E0907", message, span, hint=hint)
+            layers.append(_row(words, span))
+        start += len(line)
+    if not layers:
+        raise fail("E0903", f"{name} has no layers", at)
+    return layers
+
+
+def _row(words: list[str], span: Span) -> training.TrainingLayer:
+    """One row. Compute times are in nanoseconds."""
+    times: list[Fraction] = []
+    traffic: list[training.LayerTraffic] = []
+    for k, phase in enumerate(training.PHASES):
+        compute, kind, size = words[2 + 3 * k : 5 + 3 * k]
+        times.append(1000 * _number(compute, span))
+        amount = _number(size, span)
+        if amount.denominator != 1:
+            raise fail("E0907", f"'{size}' is no whole number of bytes", span)
+        if kind.upper() == "NONE":
+            continue
+        if kind.upper() not in _KINDS:
+            hint = did_you_mean(kind, ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
+            raise fail("E0907", f"no collective is called '{kind}'", span, hint=hint)
+        group = "data" if phase == "weight_gradient" else "tensor"
+        traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.upper()], int(amount)))
+    forward, inputs, weights = times
+    return training.TrainingLayer(words[0], (forward, inputs, weights), tuple(traffic))
+
+
+def _number(text: str, span: Span) -> Fraction:
+    plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
+    if not plain:
+        raise fail("E0907", f"'{text}' is no number, 0 or more", span)
+    return Fraction(text)

@@ -1,0 +1,230 @@
+"""Values, one for all iterations of a loop nest at once.
+
+A value is uniform (one Python object) or varies (an array with one row an iteration). Lists, sets and
+groups are rows `content[start:stop]` of shared contents, so that taking `sizes[i]` for a million i
+copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.source.elaboration.shapes import Topology
+from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, join
+
+Rows = NDArray[np.int64]
+Column = NDArray[Any]
+"""int64 or, where numbers are too large or no integers, objects; bool for bool."""
+
+INT64 = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """Lists: row r is content[start[r]:stop[r]]. uniform: one row, the same in all iterations."""
+
+    start: Rows
+    stop: Rows
+    content: Column | Lists
+    uniform: bool
+
+    @property
+    def lengths(self) -> Rows:
+        """int64: items of each row."""
+        return self.stop - self.start
+
+    def take(self, rows: Rows) -> Lists:
+        """Some rows."""
+        return Lists(self.start[rows], self.stop[rows], self.content, uniform=False)
+
+    def only(self) -> Column | Lists:
+        """The items of a uniform list."""
+        low, high = int(self.start[0]), int(self.stop[0])
+        if isinstance(self.content, Lists):
+            return self.content.take(np.arange(low, high))
+        return self.content[low:high]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """A range or, in varying ones, a range a row."""
+
+    low: int | Column
+    high: int | Column
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Both ends of a range that is the same in all iterations."""
+        return int(self.low), int(self.high)
+
+
+Data = Any
+"""What a value is made of: int, Fraction, bool, str, Column, Lists, Interval, Topology, Part; None: left out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value with its type. home: for NPUs and groups, the topology that they belong to."""
+
+    type: Type
+    data: Data
+    home: Topology | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether it has a row for each iteration."""
+        if isinstance(self.data, Lists):
+            return not self.data.uniform
+        if isinstance(self.data, Interval):
+            return is_column(self.data.low) or is_column(self.data.high)
+        return is_column(self.data)
+
+    def take(self, rows: Rows) -> Value:
+        """The value in some of its iterations."""
+        if is_column(self.data):
+            return replace(self, data=self.data[rows])
+        match self.data:
+            case Lists():
+                return self if self.data.uniform else replace(self, data=self.data.take(rows))
+            case Interval():
+                ends = [end[rows] if is_column(end) else end for end in (self.data.low, self.data.high)]
+                return replace(self, data=Interval(*ends))
+            case _:
+                return self
+
+    def at(self, row: int) -> Value:
+        """The uniform value of one iteration."""
+        if not self.varies:
+            return self
+        one = self.take(np.array([row], np.int64))
+        if is_column(one.data):
+            return replace(self, data=plain(one.data[0]))
+        if isinstance(one.data, Lists):
+            return replace(self, data=replace(one.data, uniform=True))
+        ends = [plain(e[0]) if is_column(e) else e for e in (one.data.low, one.data.high)]
+        return replace(self, data=Interval(*ends))
+
+
+def is_column(data: Data) -> TypeGuard[Column]:
+    """Whether data has a row for each iteration."""
+    return isinstance(data, np.ndarray)
+
+
+def plain(item: Data) -> Data:
+    """A Python object for an item of an array."""
+    return item if isinstance(item, int | Fraction | str) else item.item()
+
+
+def integer(value: int) -> Value:
+    """An int."""
+    return Value(INT, value)
+
+
+def string(value: str) -> Value:
+    """A string."""
+    return Value(STRING, value)
+
+
+def truth(value: bool | Column) -> Value:
+    """A bool."""
+    return Value(BOOL, value)
+
+
+def number(value: Fraction) -> Value:
+    """A float, kept exactly."""
+    return Value(FLOAT, value)
+
+
+def column(items: Sequence[Any], kind: Kind) -> Column:
+    """An array of plain items: int64 where they are whole numbers that fit."""
+    if kind is Kind.BOOL:
+        return np.array(items, np.bool_)
+    if kind in (Kind.INT, Kind.BYTES, Kind.NPU) and all(-INT64 <= i <= INT64 for i in items):
+        return np.array(items, np.int64)
+    result = np.empty(len(items), object)
+    result[:] = items
+    return result
+
+
+def npus(numbers: Iterable[int] | Column, home: Topology) -> Value:
+    """A uniform group."""
+    content = np.asarray(numbers if is_column(numbers) else list(numbers), np.int64)
+    return Value(GROUP, one_list(content), home)
+
+
+def one_list(content: Column | Lists) -> Lists:
+    """A uniform list of items."""
+    count = len(content.start) if isinstance(content, Lists) else len(content)
+    return Lists(np.zeros(1, np.int64), np.array([count], np.int64), content, uniform=True)
+
+
+def members(value: Value) -> Rows:
+    """The NPU numbers of a uniform group or npu."""
+    if isinstance(value.data, Lists):
+        return np.asarray(value.data.only(), np.int64)
+    return np.array([value.data], np.int64)
+
+
+def _rank(lists: Lists, offset: int) -> tuple[Rows, Rows]:
+    return lists.start + offset, lists.stop + offset
+
+
+def stacked(parts: Sequence[Column | Lists]) -> Column | Lists:
+    """Items of several contents one after another."""
+    rows: list[Lists] = []
+    plain_parts: list[Column] = []
+    for part in parts:
+        if isinstance(part, Lists):
+            rows.append(part)
+        else:
+            plain_parts.append(part)
+    if not rows:
+        if not plain_parts:
+            return np.empty(0, np.int64)
+        kinds = {p.dtype for p in plain_parts}
+        return np.concatenate(plain_parts if len(kinds) == 1 else [p.astype(object) for p in plain_parts])
+    sizes = [len(r.content.start) if isinstance(r.content, Lists) else len(r.content) for r in rows]
+    bases = [0, *np.cumsum(sizes).tolist()]
+    shifted = [_rank(r, base) for r, base in zip(rows, bases, strict=False)]
+    return Lists(
+        np.concatenate([s for s, _ in shifted]),
+        np.concatenate([s for _, s in shifted]),
+        stacked([r.content for r in rows]),
+        uniform=False,
+    )
+
+
+def collected(values: Sequence[Value]) -> Value | None:
+    """One varying value of uniform ones, one an iteration; None where their types do not go together."""
+    kind = ANY
+    for value in values:
+        joint = join(kind, value.type)
+        if joint is None:
+            return None
+        kind = joint
+    home = next((v.home for v in values if v.home is not None), None)
+    if kind in (DEVICES, NPU) or kind.kind in (Kind.TOPOLOGY, Kind.FAMILY):
+        kind = NPU if kind == NPU else kind
+        if kind != NPU:
+            return None
+    if not values or isinstance(values[0].data, Lists):
+        parts = [v.data.take(np.zeros(1, np.int64)) for v in values]
+        return Value(kind, stacked(parts), home)
+    if isinstance(values[0].data, Interval):
+        lows = column([v.data.low for v in values], Kind.INT)
+        return Value(kind, Interval(lows, column([v.data.high for v in values], Kind.INT)))
+    if kind.kind is Kind.NUMBER:
+        kind = FLOAT
+    items = [Fraction(v.data) if kind is FLOAT else v.data for v in values]
+    return Value(kind, column(items, kind.kind), home)
+
+
+def topology_value(topology: Topology) -> Value:
+    """A topology."""
+    return Value(TOPOLOGY, topology)

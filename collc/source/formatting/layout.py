@@ -1,0 +1,201 @@
+"""How one statement is laid out: spaces between its tokens, and lines where it is too long for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from collc.source.parsing.tokens import NAME, STRING, Token
+
+WIDTH: Final = 100
+"""Columns that a line may take."""
+
+STEP: Final = "    "
+"""Indentation of each level."""
+
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_TIGHT: Final = frozenset({",", ".", "..", ":", ")", "]"})
+_DETACHED: Final = frozenset({"npu", "switch", "link", "links", "layer", "workload", "train"})
+"""Statements whose parentheses are no call: their own properties."""
+
+
+@dataclass(slots=True)
+class Word:
+    """A token: how it is used, the comments on lines of their own before it, and those after it on its line.
+
+    role: "statement" or "word" for a keyword, "unary" for a sign, "block" or "parts" for a brace that is no set.
+    """
+
+    token: Token
+    role: str = ""
+    comments: list[str] = field(default_factory=list[str])
+    after: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class Bracket:
+    """A bracket pair and the items between its commas, each a row of words and brackets."""
+
+    opening: Word
+    closing: Word
+    items: list[list[Piece]]
+
+
+Piece = Word | Bracket
+
+
+def pieces(words: list[Word]) -> list[Piece]:
+    """The words with what stands in brackets put together; a comma before a closing bracket goes."""
+    row: list[Piece] = []
+    around: list[tuple[list[Piece], Word, list[list[Piece]]]] = []
+    for word in words:
+        kind = word.token.kind
+        if kind in _CLOSING:
+            around.append((row, word, [[]]))
+            row = around[-1][2][0]
+        elif around and kind == ",":
+            row = []
+            around[-1][2].append(row)
+            _carry(word, around[-1][2][-2])
+        elif around and kind == _CLOSING[around[-1][1].token.kind]:
+            outer, opening, items = around.pop()
+            outer.append(Bracket(opening, word, [item for item in items if item]))
+            row = outer
+        else:
+            row.append(word)
+    return row
+
+
+def _carry(comma: Word, item: list[Piece]) -> None:
+    """Comments round a comma belong to the item before it."""
+    if item:
+        _first(item[0]).comments += comma.comments
+        _last(item[-1]).after += comma.after
+
+
+def _first(piece: Piece) -> Word:
+    return piece if isinstance(piece, Word) else piece.opening
+
+
+def _last(piece: Piece) -> Word:
+    return piece if isinstance(piece, Word) else piece.closing
+
+
+def _commented(bracket: Bracket) -> bool:
+    """Whether a comment stands inside."""
+    inside = [piece for item in bracket.items for piece in item]
+    return bool(bracket.opening.after or bracket.closing.comments) or any(
+        _first(piece).comments or _last(piece).after or (isinstance(piece, Bracket) and _commented(piece))
+        for piece in inside
+    )
+
+
+def _matrix(bracket: Bracket) -> bool:
+    """Whether this is a list of at least three lists of equally many short things."""
+    rows = [item[0] for item in bracket.items if len(item) == 1]
+    if bracket.opening.token.kind != "[" or len(rows) != len(bracket.items) or len(rows) < 3:
+        return False
+    lengths = {
+        len(row.items) if isinstance(row, Bracket) and row.opening.token.kind == "[" and not _has_brackets(row) else 0
+        for row in rows
+    }
+    return len(lengths) == 1 and lengths != {0} and not any(_commented(row) for row in rows if isinstance(row, Bracket))
+
+
+def _has_brackets(row: Bracket) -> bool:
+    return any(isinstance(piece, Bracket) for item in row.items for piece in item) or not row.items
+
+
+def _space(before: Word, after: Word, *, detached: bool) -> str:
+    """What stands between two neighbours of a row."""
+    left, right = before.token.kind, after.token.kind
+    if before.role == "statement" and before.token.text == "pre":
+        return "  "  # in line with `post`
+    if left in {".", ".."} or right in _TIGHT or before.role == "unary":
+        return ""
+    if right in {"(", "["}:
+        called = before.role == "" and left in {NAME, STRING, ")", "]", "}"}
+        return "" if left in _CLOSING or (called and not (right == "(" and detached)) else " "
+    return "" if left in _CLOSING else " "
+
+
+class Layout:
+    """The text of one statement. detached: a parenthesis of its own row is no call."""
+
+    def __init__(self, keyword: str) -> None:
+        self._detached = keyword in _DETACHED
+
+    def lines(self, row: list[Piece], indent: str, tail: str) -> list[str]:
+        """The row in as few lines as the width allows; `tail` follows the last one."""
+        return (indent + self._row(row, indent, len(tail), top=True) + tail).split("\n")
+
+    def _row(self, row: list[Piece], indent: str, tail: int, *, top: bool = False) -> str:
+        """One row: flat if it fits, else with its longest brackets broken, one after the other."""
+        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _commented(piece))]
+        forced = {id(piece) for piece in brackets if self._must_break(piece)}
+        waiting = sorted((b for b in brackets if id(b) not in forced), key=lambda b: -len(self._flat_bracket(b)))
+        while True:
+            text = self._joined(row, indent, forced, top)
+            widths = [len(line) for line in text.split("\n")]
+            widths[0] += len(indent)
+            widths[-1] += tail
+            if max(widths) <= WIDTH or not waiting:
+                return text
+            forced.add(id(waiting.pop(0)))
+
+    def _must_break(self, bracket: Bracket) -> bool:
+        inside = [piece for item in bracket.items for piece in item if isinstance(piece, Bracket)]
+        return _commented(bracket) or _matrix(bracket) or any(self._must_break(piece) for piece in inside)
+
+    def _joined(self, row: list[Piece], indent: str, broken: set[int], top: bool) -> str:
+        text = ""
+        for i, piece in enumerate(row):
+            if i:
+                text += _space(_last(row[i - 1]), _first(piece), detached=top and self._detached)
+            if isinstance(piece, Word):
+                text += piece.token.text
+            elif id(piece) in broken:
+                text += self._broken(piece, indent)
+            else:
+                text += self._flat_bracket(piece)
+        return text
+
+    def _flat_bracket(self, bracket: Bracket) -> str:
+        items = ", ".join(self._joined(item, "", set(), top=False) for item in bracket.items)
+        pad = " " if items and bracket.opening.role == "parts" else ""
+        return f"{bracket.opening.token.text}{pad}{items}{pad}{bracket.closing.token.text}"
+
+    def _broken(self, bracket: Bracket, indent: str) -> str:
+        """One item a line."""
+        inner = indent + STEP
+        lines: list[str] = []
+        cells = self._cells(bracket) if _matrix(bracket) else None
+        for i, item in enumerate(bracket.items):
+            comma = "," if i < len(bracket.items) - 1 else ""
+            lines += [inner + comment for comment in comments_before(item)]
+            end = comma + "".join(f"  {comment}" for comment in comments_after(item))
+            lines.append(inner + (cells[i] if cells else self._row(item, inner, len(comma))) + end)
+        lines += [inner + comment for comment in bracket.closing.comments]
+        opening = bracket.opening.token.text + "".join(f"  {comment}" for comment in bracket.opening.after)
+        return "\n".join([opening, *lines, indent + bracket.closing.token.text])
+
+    def _cells(self, bracket: Bracket) -> list[str]:
+        """The rows of a matrix with their columns below one another."""
+        rows = [
+            [self._joined(cell, "", set(), top=False) for cell in row.items]
+            for item in bracket.items
+            for row in item
+            if isinstance(row, Bracket)
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return ["[" + ", ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + "]" for row in rows]
+
+
+def comments_before(row: list[Piece]) -> list[str]:
+    """The comments before the parts of a row; those inside its brackets are not among them."""
+    return [comment for piece in row for comment in _first(piece).comments]
+
+
+def comments_after(row: list[Piece]) -> list[str]:
+    """The comments that end the lines of the parts of a row."""
+    return [comment for piece in row for comment in _last(piece).after]

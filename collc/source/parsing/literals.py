@@ -1,0 +1,113 @@
+"""What numbers with units and strings mean."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from fractions import Fraction
+
+from collc.base.diagnostics import Diagnostic, Span
+from collc.base.units import UNITS, Dimension
+
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)([A-Za-z]+(?:/s)?)")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"\\": "\\", '"': '"'}
+
+MAX_DIGITS = 40
+"""Digits of the longest number; more are a mistake, and a way to fill the memory."""
+
+_LONG_UNITS = {
+    "byte": "B",
+    "bytes": "B",
+    "sec": "s",
+    "second": "s",
+    "seconds": "s",
+    "msec": "ms",
+    "usec": "us",
+    "nsec": "ns",
+    "Bps": "B/s",
+}
+
+
+_KNOWN_UNITS = (
+    "sizes are in 'B', 'kB', 'MiB', ..., times in 'ns', 'us', 'ms', ..., rates in 'GB/s', 'Gb/s', 'GiB/s', ..."
+)
+
+
+class LiteralError(ValueError):
+    """A number or a string that means nothing: code, message, hint."""
+
+    def __init__(self, code: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+    def diagnostic(self, span: Span) -> Diagnostic:
+        """The message for the place where it stands."""
+        return Diagnostic(self.code, str(self), span, hint=self.hint)
+
+
+def whole(text: str) -> int:
+    """`42`. Raises LiteralError for one that is too long to mean anything."""
+    if len(text) > MAX_DIGITS:
+        raise _too_long()
+    return int(text)
+
+
+def number(text: str) -> Fraction:
+    """`42`, `0.5`, `1e9`, exactly. Raises LiteralError for one that is too long to mean anything."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(mantissa) > MAX_DIGITS or (exponent and (len(exponent) > 4 or abs(int(exponent)) > MAX_DIGITS)):
+        raise _too_long()
+    return Fraction(text)
+
+
+def _too_long() -> LiteralError:
+    message = f"a number of more than {MAX_DIGITS} digits"
+    return LiteralError("E0110", message, "bytes, picoseconds and counts are all far smaller than this")
+
+
+def unit_hint(unit: str) -> str:
+    """What to try in place of an unknown unit."""
+    bits = re.fullmatch(r"([kKMGTP]i?)b", unit)
+    if bits:
+        return f"'{bits[1]}B' is bytes; bits stand only in rates, as '{bits[1]}b/s'"
+    rate = re.fullmatch(r"([kKMGTP]?i?)([bB])ps", unit)
+    if rate:
+        return f"did you mean '{rate[1]}{rate[2]}/s'?"
+    folded = {name.lower(): name for name in UNITS}
+    close = _LONG_UNITS.get(unit) or folded.get(unit.lower())
+    close = close or next(iter(get_close_matches(unit, UNITS, n=1, cutoff=0.6)), None)
+    return f"did you mean '{close}'?" if close else _KNOWN_UNITS
+
+
+def quantity(text: str) -> tuple[Dimension, Fraction]:
+    """`9MiB`, `0.5us`, `400Gb/s`: what it measures, and how many bytes, picoseconds or bytes per second.
+
+    Raises LiteralError for an unknown unit.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise LiteralError("E0110", f"'{text}' is not a number with a unit", unit_hint(""))
+    digits, unit = match.groups()
+    if unit not in UNITS:
+        raise LiteralError("E0108", f"'{unit}' is not a unit", unit_hint(unit))
+    dimension, scale = UNITS[unit]
+    return dimension, number(digits) * scale
+
+
+def string_value(text: str) -> str:
+    r"""The value of a string as written, quotes included: `\"` and `\\` are the only escapes.
+
+    Raises LiteralError for another one.
+    """
+
+    def unescape(match: re.Match[str]) -> str:
+        escape = match[1]
+        if escape not in _ESCAPES:
+            message = f"'\\{escape}' means nothing in a string"
+            raise LiteralError("E0111", message, "write '\\\\' for a backslash, '\\\"' for a quote")
+        return _ESCAPES[escape]
+
+    inside = text[1:-1]
+    return _ESCAPE.sub(unescape, inside) if "\\" in inside else inside

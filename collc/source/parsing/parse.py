@@ -1,0 +1,38 @@
+"""Text to syntax tree."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.source.parsing.automaton import Automaton, Unexpected
+from collc.source.parsing.build import Builder
+from collc.source.parsing.recovery import Recovery
+from collc.source.parsing.syntax import File
+from collc.source.parsing.table import load_table
+
+MAX_BYTES = 16 * 2**20
+"""Size of the largest source file that is read."""
+
+
+def _too_large(text: str) -> bool:
+    return len(text) > MAX_BYTES or (not text.isascii() and len(text.encode("utf-8", "replace")) > MAX_BYTES)
+
+
+def parse(source: SourceFile) -> File:
+    """The syntax tree of a file. Raises SourceError with every mistake found in it."""
+    if _too_large(source.text):
+        hint = "split it into files and 'import' them"
+        raise SourceError(Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint))
+    table = load_table()
+    tokens = table.scanner.scan(source.text)
+    builder = Builder(source)
+    automaton = Automaton(table, builder)
+    for position, token in enumerate(tokens):
+        try:
+            automaton.feed(token)
+        except Unexpected:
+            raise SourceError(*Recovery(source, table, tokens, position).read()) from None
+    if builder.errors:
+        raise SourceError(*builder.errors)
+    return cast("File", automaton.values[0])

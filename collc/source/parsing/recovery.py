@@ -1,0 +1,418 @@
+"""Every syntax error of a file: what each is, and where reading goes on after it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
+from collc.base.units import UNITS
+from collc.base.wording import did_you_mean, listed, near
+from collc.source.checking.expectations import (
+    ANYWHERE,
+    BODIES,
+    HEADERS,
+    SIGN_HINTS,
+    STATEMENTS,
+    expected,
+    found,
+    number_hint,
+    sign,
+)
+from collc.source.parsing import tokens as t
+from collc.source.parsing.automaton import Automaton
+from collc.source.parsing.build import Builder
+from collc.source.parsing.literals import unit_hint
+from collc.source.parsing.table import Table
+from collc.source.parsing.tokens import Token
+
+MAX_ERRORS: Final = 50
+"""Errors told of one file."""
+
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
+
+
+class Recovery:
+    """Reads a file that has errors, the first at token number `first`. `problems` are the messages, in order."""
+
+    def __init__(self, source: SourceFile, table: Table, tokens: list[Token], first: int) -> None:
+        self.problems: list[Diagnostic] = []
+        self._source = source
+        self._table = table
+        self._tokens = tokens
+        self._first = first
+        self._keywords = table.keywords
+        self._builder = Builder(source)
+        self._parser = Automaton(table, self._builder)
+        self._doubtful: tuple[int, list[int], list[Any]] | None = None
+
+    def read(self) -> list[Diagnostic]:
+        """All errors of the file."""
+        position = 0
+        while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
+            token = self._tokens[position]
+            if position < self._first or (token.kind != t.WRONG and self._parser.accepts(token)):
+                self._doubt(position)
+                self._parser.feed(token)
+                position += 1
+            else:
+                self._first = 0
+                position = self._returned(position)
+                position = self._repaired(position) or self._resumed(position)
+        found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
+        return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
+
+    def _doubt(self, position: int) -> None:
+        """Remember where a word was read as a name that looks like the beginning of a statement."""
+        token = self._tokens[position]
+        doubtful = token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position)
+        if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
+            self._doubtful = (position, list(self._parser.states), list(self._parser.values))
+
+    def _returned(self, position: int) -> int:
+        """Back to such a word, if it stands right before the error: then it was no name."""
+        if self._doubtful is None or position - self._doubtful[0] != 1:
+            return position
+        position, self._parser.states, self._parser.values = self._doubtful
+        self._doubtful = None
+        return position
+
+    # Looking around
+
+    def _span(self, token: Token) -> Span:
+        if token.kind == t.END and len(self._tokens) > 1:
+            end = self._tokens[-2].end
+            return Span(self._source, end, end)
+        return Span(self._source, token.start, token.end)
+
+    def _tell(self, code: str, message: str, span: Span, *notes: Note, hint: str = "") -> None:
+        self.problems.append(Diagnostic(code, message, span, notes, hint))
+
+    def _first_on_line(self, position: int) -> bool:
+        if position == 0:
+            return True
+        return "\n" in self._source.text[self._tokens[position - 1].end : self._tokens[position].start]
+
+    def _column(self, token: Token) -> int:
+        return token.start - self._source.text.rfind("\n", 0, token.start)
+
+    def _open(self) -> int:
+        """How many values are there before a bracket that was just closed; all where none was."""
+        values = self._parser.values
+        last = values[-1] if values else None
+        if not isinstance(last, Token) or last.kind not in _CLOSING.values():
+            return len(values)
+        openings = [i for i, v in enumerate(values) if isinstance(v, Token) and _CLOSING.get(v.kind) == last.kind]
+        return openings[-1]
+
+    def _open_bracket(self) -> Token | None:
+        values = self._parser.values[: self._open()]
+        return next((v for v in reversed(values) if isinstance(v, Token) and v.kind in _CLOSING), None)
+
+    def _levels(self) -> list[int]:
+        """Heights of the stack at which a statement can begin, the innermost body last."""
+        rows, states = self._table.actions, self._parser.states[: self._open() + 1]
+        return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
+
+    def _head(self, level: int) -> str:
+        """The word that begins the statement on top of a level; "" where none has begun."""
+        values = self._parser.values
+        first = values[level] if level < len(values) else None
+        return first.text if isinstance(first, Token) and first.kind == t.NAME else ""
+
+    def _body(self) -> str:
+        """The body that we are in: "topology", ..., or "file"."""
+        for level in reversed(self._levels()[:-1]):
+            head = self._head(level)
+            if head in BODIES:
+                return head
+        return "file"
+
+    # Small mistakes: told, mended, and read on
+
+    def _repaired(self, position: int) -> int | None:
+        """The position after a mistake that can be mended on the spot; None where it is of another kind."""
+        token = self._tokens[position]
+        if token.kind == t.WRONG:
+            return self._wrong(position)
+        before = self._tokens[position - 1] if position else token
+        if token.kind == "=":
+            return self._equals(position)
+        if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
+            word = "and" if token.kind == "&" else "or"
+            span = Span(self._source, before.start, token.end)
+            self._tell("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
+            return position + 1
+        if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
+            return self._far_unit(position)
+        if (
+            token.kind == t.NAME
+            and token.text in STATEMENTS
+            and before.kind == "{"
+            and self._parser.values[-1] is before
+        ):
+            return self._body_for_value(position)
+        if token.kind == "(" and self._head(self._levels()[-1]) == "link":
+            hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
+            self._tell("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
+            return self._resumed(position + 1, told=True)
+        return None
+
+    def _body_for_value(self, position: int) -> int | None:
+        """A brace where a value is missing, which opens the body of the statement."""
+        brace = self._tokens[position - 1]
+        if not self._enter_body(position - 1):
+            return None
+        self._tell("E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this")
+        return position
+
+    def _equals(self, position: int) -> int | None:
+        token = self._tokens[position]
+        if self._parser.accepts(Token(":", ":", 0, 0)) and (self._open_bracket() or token).kind == "(":
+            name = self._tokens[position - 1].text
+            self._tell(
+                "E0114", "an argument is named with ':', not '='", self._span(token), hint=f"write '{name}: ...'"
+            )
+            self._parser.feed(token._replace(kind=":", text=":"))
+            return position + 1
+        if self._parser.accepts(Token("==", "==", 0, 0)):
+            self._tell("E0112", "'=' does not compare", self._span(token), hint="write '=='")
+            self._parser.feed(token._replace(kind="==", text="=="))
+            return position + 1
+        return None
+
+    def _far_unit(self, position: int) -> int | None:
+        number, unit = self._tokens[position - 1], self._tokens[position]
+        after = self._tokens[position + 1 : position + 3]
+        size = 1
+        name = unit.text
+        if len(after) == 2 and after[0].kind == "/" and after[1].text == "s":
+            size, name = 3, f"{name}/s"
+        if name in self._keywords or (name not in UNITS and after[0].kind == ":"):
+            return None
+        span = Span(self._source, number.start, self._tokens[position + size - 1].end)
+        if name in UNITS:
+            self._tell("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
+        else:
+            self._tell("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
+        return position + size
+
+    def _wrong(self, position: int) -> int:
+        token = self._tokens[position]
+        stand_in = ""
+        span = self._span(token)
+        if token.text.startswith('"'):
+            stand_in = t.STRING
+            self._tell("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
+        elif token.text[0].isdigit() and token.text.isascii():
+            stand_in = t.INT
+            self._tell("E0110", f"'{token.text}' is not a number", span, hint=number_hint(token.text))
+        elif token.text.isidentifier():
+            stand_in = t.NAME
+            before = self._tokens[position - 1] if position else token
+            start = before.start if before.end == token.start and before.kind == t.NAME else token.start
+            hint = "names are made of the letters a-z and A-Z, digits and '_'"
+            word = self._source.text[start : token.end]
+            self._tell("E0107", f"'{word}' is not a name", Span(self._source, start, token.end), hint=hint)
+        elif token.text == "'":
+            return self._single_quotes(position)
+        elif token.text == "!":
+            self._tell("E0113", "'!' is not an operator", span, hint="write 'not'")
+        else:
+            self._tell("E0107", f"{sign(token.text)} means nothing here", span, hint=SIGN_HINTS.get(token.text, ""))
+        if stand_in and self._parser.accepts(token._replace(kind=stand_in)):
+            text = {t.STRING: '""', t.INT: "1"}.get(stand_in, token.text)
+            self._parser.feed(token._replace(kind=stand_in, text=text))
+        return position + 1
+
+    def _single_quotes(self, position: int) -> int:
+        start = self._tokens[position].start
+        match = re.compile(r"'[^'\n]*'?").match(self._source.text, start)
+        end = match.end() if match else start + 1
+        self._tell("E0107", "a string stands in double quotes", Span(self._source, start, end), hint='write "..."')
+        stand_in = Token(t.STRING, '""', start, end)
+        if self._parser.accepts(stand_in):
+            self._parser.feed(stand_in)
+        while self._tokens[position].start < end and self._tokens[position].kind != t.END:
+            position += 1
+        return position
+
+    # Errors after which reading resumes at a statement
+
+    def _resumed(self, position: int, *, told: bool = False) -> int:
+        """Tell what is wrong here unless that is done, and find where to go on."""
+        if not told:
+            self._describe(position)
+        depth = 0
+        start = position
+        while position < len(self._tokens):
+            token = self._tokens[position]
+            if token.kind == "{":
+                if depth == 0 and self._enter_body(position):
+                    return position + 1
+                depth += 1
+            elif token.kind == "}":
+                if depth == 0 and self._close(token):
+                    return position + 1
+                depth = max(0, depth - 1)
+            elif depth == 0 and self._begins_statement(position, mid_line=position > start):
+                if self._pop_to(token):
+                    return position
+                if position > start:
+                    self._parser.cut(self._levels()[-1])
+                    return position
+            elif token.kind == t.END:
+                return len(self._tokens)
+            position += 1
+        return position
+
+    def _begins_statement(self, position: int, *, mid_line: bool) -> bool:
+        token, after = self._tokens[position], self._tokens[min(position + 1, len(self._tokens) - 1)]
+        if token.kind != t.NAME or after.kind in {":", ",", ")", "]", "=", "."}:
+            return False
+        if token.text not in STATEMENTS:
+            return self._first_on_line(position) and after.kind == t.NAME and near(token.text, STATEMENTS) is not None
+        before = self._tokens[position - 1].kind if position else ""
+        return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
+
+    def _pop_to(self, token: Token) -> bool:
+        """Give up the statement in hand for the one that begins here, in this body or, at column 1, in the file."""
+        levels = self._levels()
+        candidates = levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]
+        for level in candidates:
+            if self._table.actions[self._parser.states[level]].get(token.text, -1) >= 0:
+                self._parser.cut(level)
+                return True
+        return False
+
+    def _close(self, token: Token) -> bool:
+        levels = self._levels()
+        for level in reversed(levels):
+            if self._parser.accepts_at(level, token):
+                self._parser.cut(level)
+                self._parser.feed(token)
+                return True
+        return False
+
+    def _enter_body(self, position: int) -> bool:
+        """Read the body of a statement whose head is wrong."""
+        after = self._tokens[min(position + 1, len(self._tokens) - 1)]
+        if after.kind != "}" and after.text not in STATEMENTS:
+            return False
+        level = self._levels()[-1]
+        head = self._head(level)
+        if head not in HEADERS:
+            return False
+        self._parser.cut(level)
+        for token in self._table.scanner.scan(HEADERS[head])[:-1]:
+            self._parser.feed(token)
+        self._parser.feed(self._tokens[position])
+        return True
+
+    # Saying what is wrong
+
+    def _describe(self, position: int) -> None:
+        token = self._tokens[position]
+        bracket = self._open_bracket()
+        possible = self._parser.acceptable()
+        statement = "let" in possible or "forward" in possible
+        if self._unclosed(position, bracket, possible):
+            return
+        if (
+            token.kind in {")", "]", "}"}
+            and token.kind not in possible
+            and not (bracket and token.kind == _CLOSING[bracket.kind])
+        ):
+            notes = (Note(f"'{bracket.kind}' was opened here", self._span_of(bracket)),) if bracket else ()
+            hint = (
+                f"'{_CLOSING[bracket.kind]}' would close it"
+                if bracket
+                else f"take it away, or find the '{_OPENING[token.kind]}' it belongs to"
+            )
+            self._tell("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
+        elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
+            self._misplaced(token)
+        elif statement and token.kind == t.NAME and self._first_on_line(position):
+            words = sorted(possible & STATEMENTS)
+            quoted = [f"'{word}'" for word in words]
+            hint = did_you_mean(token.text, words, f"here stand {listed(quoted)}")
+            self._tell("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
+        else:
+            self._general(position, possible)
+
+    def _span_of(self, token: Token) -> Span:
+        return Span(self._source, token.start, token.end)
+
+    def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
+        """Tell of a bracket that is never closed, if that is what is wrong."""
+        token = self._tokens[position]
+        if bracket is None:
+            return False
+        ends = token.kind == t.END
+        if token.kind == "}" and bracket.kind != "{" and self._first_on_line(position):
+            ends = len(self._levels()) > 1
+        elif token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position):
+            in_block = "let" in possible or "forward" in possible
+            outer = self._column(token) == 1 and token.text in BODIES["file"]
+            ends = outer if in_block else bracket.kind != "{" or outer
+            ends = ends and self._begins_statement(position, mid_line=False)
+        cut_short = (self._source.text + "\n").find("\n", bracket.start)
+        if ends and any(
+            d.code == "E0106" and d.span and bracket.start < d.span.start < cut_short for d in self.problems
+        ):
+            return True
+        if ends:
+            word = found(token, self._keywords)
+            note = Note(f"{word} stands here, where {expected(possible)} could", self._span(token))
+            message = f"this '{bracket.kind}' is never closed"
+            self._tell("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
+        return ends
+
+    def _misplaced(self, token: Token) -> None:
+        body = self._body()
+        if token.text == "else":
+            self._tell(
+                "E0103", "this 'else' has no 'if'", self._span(token), hint="it stands right after the '}' of an 'if'"
+            )
+            return
+        homes = [f"{_article(home)} {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
+        where = f"in the body of {_article(body)} {body}" if body != "file" else "at the top of a file"
+        bracket = self._open_bracket()
+        if body == "file" and bracket is not None and bracket.kind == "{":
+            where = "inside of a block"
+        belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
+        self._tell("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
+
+    def _general(self, position: int, possible: frozenset[str]) -> None:
+        token = self._tokens[position]
+        message = f"found {found(token, self._keywords)}, but expected {expected(possible)}"
+        self._tell("E0101", message, self._span(token), hint=self._hint(position, possible))
+
+    def _hint(self, position: int, possible: frozenset[str]) -> str:
+        token = self._tokens[position]
+        before = self._tokens[position - 1].kind if position else ""
+        after = self._tokens[min(position + 1, len(self._tokens) - 1)].kind
+        if token.kind in {"//", "/"} and (self._first_on_line(position) or before == "/"):
+            return "a comment begins with '#'"
+        if "," in possible and token.kind in {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING}:
+            parameter, value = "=" in possible, token.kind != t.NAME
+            missing = "':'" if ":" in possible and (parameter or value) else "','"
+            return f"a {missing} is missing before this"
+        if token.kind == "{" and possible == frozenset({t.NAME}):
+            return "a name is missing before this"
+        if token.kind == "." and before == "..":
+            return "'a..b' counts from a up to, not including, b"
+        if "." in {token.kind, before} and {t.INT, t.END} & {token.kind, after}:
+            return "numbers are written '0.5' and '5.0'"
+        if token.kind in {"=", "<", "-"} and "->" in possible:
+            return "'->' is a link one way, '<->' are links both ways"
+        if token.kind == "(" and "let" in possible:
+            return "only a name can be called"
+        if token.kind == t.NAME:
+            return did_you_mean(token.text, sorted(possible & self._keywords - ANYWHERE))
+        return ""

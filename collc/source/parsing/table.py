@@ -1,0 +1,195 @@
+"""The parse table of a grammar: built by Lark, kept beside the grammar as JSON so that nobody waits for it.
+
+`python -m collc.source.parsing.table` writes it anew after a change of the grammar. A table that does not fit
+its grammar is never used: then Lark builds one in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from collc.base.resources import grammar_file
+from collc.source.parsing import tokens
+from collc.source.parsing.tokens import Scanner
+
+if TYPE_CHECKING:
+    from lark import Lark
+    from lark.grammar import Rule as LarkRule
+
+_Data = dict[str, Any]
+"""A table as JSON has it."""
+
+_CLASSES: Final = {
+    "COMMENT": tokens.COMMENT,
+    "NAME": tokens.NAME,
+    "STRING": tokens.STRING,
+    "QUANTITY": tokens.QUANTITY,
+    "FLOAT": tokens.FLOAT,
+    "INT": tokens.INT,
+}
+"""Terminals of the grammar that stand for many texts, in order of preference."""
+
+KEEP: Final = "="
+"""Method of a rule whose value is that of its only child."""
+
+SPLICE: Final = "*"
+"""Method of a rule whose children become those of the rule around it."""
+
+NONE: Final = -1
+"""In a plan: an optional part that was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way to write a thing: its symbol, how many children it has, and what to call with which of them.
+
+    plan: for each argument the number of a child or NONE; a child in `splices` stands for several arguments.
+    """
+
+    origin: str
+    size: int
+    method: str
+    plan: tuple[int, ...]
+    splices: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An LALR(1) table.
+
+    actions: for each state, terminal -> the state after shifting it, or -1 - the number of the rule to reduce.
+    goto: for each state, symbol -> the state after it. The start state is 0; the rule that ends a file is number 0.
+    """
+
+    scanner: Scanner
+    rules: tuple[Rule, ...]
+    actions: tuple[dict[str, int], ...]
+    goto: tuple[dict[str, int], ...]
+
+    @property
+    def keywords(self) -> frozenset[str]:
+        """Every terminal that looks like a name."""
+        return frozenset(kind for row in self.actions for kind in row if kind.isidentifier())
+
+
+def lark_parser(text: str, *, strict: bool = False) -> Lark:
+    """Lark's own parser for a grammar; with `strict`, conflicts and overlapping terminals are errors."""
+    from lark import Lark
+
+    return Lark(text, parser="lalr", lexer="contextual", start="file", strict=strict, keep_all_tokens=True)
+
+
+def _plan(rule: LarkRule) -> tuple[list[int], list[int]]:
+    """Which children become which arguments, and which of them are spliced."""
+    plan: list[int] = []
+    child = 0
+    for empty in rule.options.empty_indices or [False] * len(rule.expansion):
+        plan.append(NONE if empty else child)
+        child += not empty
+    splices = [i for i, symbol in enumerate(rule.expansion) if not symbol.is_term and symbol.name.startswith("_")]
+    return plan, splices
+
+
+def _method(rule: LarkRule) -> str:
+    if rule.alias:
+        return str(rule.alias)
+    if rule.origin.name.startswith("_"):
+        return SPLICE
+    if rule.options.expand1:
+        return KEEP
+    return str(rule.options.template_source or rule.origin.name)
+
+
+def _growing(numbers: dict[int, int]) -> Iterator[int]:
+    """The keys in order, those added meanwhile too."""
+    done = 0
+    while done < len(numbers):
+        new = list(numbers)[done:]
+        done += len(new)
+        yield from new
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _build(text: str) -> _Data:
+    """The table as plain data, states and rules numbered in the order in which they are reached from the start."""
+    lark = lark_parser(text)
+    patterns = {terminal.name: terminal.pattern for terminal in lark.terminals}
+    kinds = {name: _CLASSES.get(name, pattern.value) for name, pattern in patterns.items()} | {"$END": tokens.END}
+    table = cast("Any", lark.parser).parser._parse_table
+    rules: dict[LarkRule, int] = {}
+    numbers: dict[int, int] = {table.start_states["file"]: 0}
+    rows: list[list[dict[str, int]]] = []
+    for state in _growing(numbers):
+        actions: dict[str, int] = {}
+        goto: dict[str, int] = {}
+        for symbol, (action, target) in sorted(table.states[state].items()):
+            if str(action) != "Shift":
+                actions[kinds[symbol]] = -1 - rules.setdefault(target, len(rules))
+            elif symbol in kinds:
+                actions[kinds[symbol]] = numbers.setdefault(target, len(numbers))
+            else:
+                goto[symbol] = numbers.setdefault(target, len(numbers))
+        rows.append([actions, goto])
+    return {
+        "grammar": _digest(text),
+        "classes": {kind: patterns[name].to_regexp() for name, kind in _CLASSES.items()},
+        "signs": sorted(p.value for name, p in patterns.items() if name not in _CLASSES and not p.value.isidentifier()),
+        "space": patterns["SPACE"].to_regexp(),
+        "rules": [[rule.origin.name, len(rule.expansion), _method(rule), *_plan(rule)] for rule in rules],
+        "states": rows,
+    }
+
+
+def _table(data: _Data) -> Table:
+    rules = [
+        Rule(origin, size, method, tuple(plan), frozenset(splices))
+        for origin, size, method, plan, splices in data["rules"]
+    ]
+    actions, goto = zip(*data["states"], strict=True)
+    return Table(Scanner.of(data["classes"], data["signs"], data["space"]), tuple(rules), actions, goto)
+
+
+def stored_table() -> Table | None:
+    """The table in the file beside the grammar; None where it is not there or belongs to another grammar."""
+    file = grammar_file("coll.json")
+    if not file.exists():
+        return None
+    data: _Data = json.loads(file.read_text(encoding="utf-8"))
+    return _table(data) if data["grammar"] == _digest(grammar_file("coll.lark").read_text(encoding="utf-8")) else None
+
+
+def built_table() -> Table:
+    """The table as Lark makes it from the grammar; takes about 0.3 s."""
+    return _table(_build(grammar_file("coll.lark").read_text(encoding="utf-8")))
+
+
+@cache
+def load_table() -> Table:
+    """The table of coll.lark: the stored one, or where that does not fit a new one."""
+    return stored_table() or built_table()
+
+
+def write_table() -> None:
+    """Store the table of the grammar as it is now: one state a line, so that changes can be read."""
+    data = _build(grammar_file("coll.lark").read_text(encoding="utf-8"))
+    fields: list[str] = []
+    for key, value in data.items():
+        if isinstance(value, list):
+            lines = ",\n".join(json.dumps(item, separators=(",", ":")) for item in cast("list[object]", value))
+            fields.append(f"{json.dumps(key)}: [\n{lines}\n]")
+        else:
+            fields.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    text = "{\n" + ",\n".join(fields) + "\n}\n"
+    grammar_file("coll.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_table()

@@ -1,0 +1,97 @@
+"""Going by the kind of an expression: what the static check and the evaluator have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from collc.source.parsing.expressions import (
+    Binary,
+    Call,
+    Collection,
+    Comparison,
+    Comprehension,
+    Expr,
+    Index,
+    Member,
+    Name,
+    Range,
+    Unary,
+    Without,
+)
+
+Where = TypeVar("Where")
+Found = TypeVar("Found")
+
+
+class ExpressionVisitor(ABC, Generic[Where, Found]):
+    """Calls one method for each kind of expression, with what the names in it mean."""
+
+    def _visit(self, node: Expr, where: Where) -> Found:
+        match node:
+            case Name():
+                return self._name(node, where)
+            case Binary():
+                return self._binary(node, where)
+            case Unary():
+                return self._unary(node, where)
+            case Comparison():
+                return self._comparison(node, where)
+            case Range():
+                return self._range(node, where)
+            case _:
+                return self._composite(node, where)
+
+    def _composite(self, node: Expr, where: Where) -> Found:
+        match node:
+            case Member():
+                return self._member(node, where)
+            case Index():
+                return self._index(node, where)
+            case Call():
+                return self._call(node, where)
+            case Collection():
+                return self._collection(node, where)
+            case Comprehension():
+                return self._comprehension(node, where)
+            case Without():
+                return self._without(node, where)
+            case _:
+                return self._literal(node)
+
+    @abstractmethod
+    def _literal(self, node: Expr) -> Found:
+        """What is left: a value as it is written, or a '*' that stands where none can."""
+
+    @abstractmethod
+    def _name(self, node: Name, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _binary(self, node: Binary, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _unary(self, node: Unary, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _comparison(self, node: Comparison, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _range(self, node: Range, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _member(self, node: Member, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _index(self, node: Index, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _call(self, node: Call, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _collection(self, node: Collection, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _comprehension(self, node: Comprehension, where: Where, /) -> Found: ...
+
+    @abstractmethod
+    def _without(self, node: Without, where: Where, /) -> Found: ...

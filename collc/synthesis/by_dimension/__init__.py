@@ -1,0 +1,1 @@
+"""Synthesizers that work through a network dimension by dimension."""

@@ -1,0 +1,97 @@
+"""Reductions over balanced spanning trees, up and down at once.
+
+Each chunk has a tree of its own up to a root near the centre of those who want it, and another one down. The trees
+load all links about equally, and the chunks follow each other in a pipeline, so that links into and out of each NPU
+are busy at the same time. On asymmetric networks this beats Reduce-Scatter followed by All-Gather, where half of the
+links of a corner idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.synthesis.overlapped.lists import best_starts, taken_intervals
+from collc.synthesis.overlapped.trees import Forester, in_turns, tasks_of
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+
+Ints = NDArray[np.int32]
+
+TRIES = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
+"""How much the load of a link counts against the length of a way, and how often trees are grown."""
+
+LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
+"""Transfers up to which there is a second try, a third and so on."""
+
+
+def overlapped(
+    network: Network,
+    demand: Demand,
+    model: LinkModel,
+    effort: Effort,
+    chunks: Ints | None = None,
+    reserved: Transfers | None = None,
+) -> Schedule:
+    """A schedule of reductions, and of copies beside them, over pipelined spanning trees.
+
+    The trees may lead over NPUs that take no part. chunks: which to plan; None: all. reserved: what is planned
+    already; its links are taken while it lasts, and it is not part of the result.
+    Raises SourceError where nothing is to be reduced, the network has switches or links without bandwidth, or links
+    do not lead to all who take part; NoSchedule where `effort.stop` asks to stop before any schedule is there.
+    """
+    asked = in_turns(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
+    _check(network, demand, asked)
+    try:
+        clock = Clock.of(network, demand, model)
+    except ValueError as error:
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+    taken = taken_intervals(reserved, None if reserved is None else clock.busy_of(reserved))
+    forester = Forester(network, demand, clock)
+    best: tuple[int, Transfers] | None = None
+    for number, (weight, sweeps) in enumerate(TRIES):
+        trees = forester.grow(asked, weight, sweeps, effort.stop)
+        if trees is None:
+            break
+        tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
+        found = best_starts(tasks, taken, effort.stop)
+        if found is not None and (best is None or found[0] < best[0]):
+            real = tasks.link >= 0
+            best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
+        left = sum(len(tasks) <= limit for limit in LIMITS) - number
+        effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
+        if left <= 0 or effort.stop():
+            break
+    if best is None:
+        raise NoSchedule(Diagnostic("S0201", "stopped before overlapped had a schedule", hint="give it more time"))
+    return RowSchedule(model, best[1])
+
+
+def overlap(module: Module, effort: Effort) -> Module:
+    """The module with all that is not planned yet planned over trees, round what is. Raises as `overlapped` does."""
+    runs = len(module.demand.runs)
+    done = frozenset[int]() if module.schedule is None else module.planned
+    done = frozenset(range(runs)) if done is None else done
+    first = module.demand.first_chunk
+    chunks = [np.arange(first[run], first[run + 1], dtype=np.int32) for run in range(runs) if run not in done]
+    asked = np.concatenate([np.empty(0, np.int32), *chunks])
+    reserved = None if module.schedule is None else module.schedule.transfers
+    own = overlapped(module.network, module.demand, module.model, effort, asked, reserved)
+    whole = own if reserved is None else RowSchedule(module.model, Transfers.joined([reserved, own.transfers]))
+    return replace(module, schedule=whole, planned=None)
+
+
+def _check(network: Network, demand: Demand, chunks: Ints) -> None:
+    if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
+        message = f"overlapped trees reduce on NPUs over direct links, and {network.name} has switches"
+        hint = "say 'on unwound(...)' to replace the switches by direct links, or 'synthesize auto'"
+        raise SourceError(Diagnostic("S0302", message, hint=hint))
+    if bool((demand.chunks.op[chunks] == Op.COPY).all()):
+        message = "overlapped trees are for reductions, and nothing is to be reduced"
+        raise SourceError(Diagnostic("S0302", message, hint="tacos() and pccl() serve every demand"))

@@ -1,0 +1,1 @@
+"""Reductions from copy-only phases: splitting a demand, and inverting schedules in time."""

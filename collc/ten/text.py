@@ -1,6 +1,0 @@
-"""The text form of TEN modules (docs/ten.md): `format_module`, `write_module`, `parse_module`."""
-
-from collc.ten.text_read import parse_module
-from collc.ten.text_write import format_module, write_module
-
-__all__ = ["format_module", "parse_module", "write_module"]

@@ -1,0 +1,208 @@
+"""Tokens of the text form, one at a time, with the errors that point at them."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from typing import Final, NoReturn
+
+from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
+from collc.base.units import UNITS, Dimension
+from collc.ten.text.names import KEYWORDS, quoted, word
+
+LARGEST: Final = 2**63 - 1
+"""Numbers, sizes and times must fit in 64 bits."""
+
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n]*+(?:\#[^\n]*+[ \t\r\n]*+)*+
+    (?: (?P<string>"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+")
+      | (?P<quantity>-?[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?[A-Za-z]+(?:/s)?)
+      | (?P<int>-?[0-9]+)
+      | (?P<number>%-?[0-9]+)
+      | (?P<set>@[0-9]+)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+      | (?P<punctuation>->|\.\.|[\[\]{},:=])
+      | (?P<end>\Z) )""",
+    re.VERBOSE,
+)
+_QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?:/([0-9]+))?([A-Za-z]+(?:/s)?)")
+_KINDS: Final = {
+    "string": "a text in quotes",
+    "quantity": "a quantity with a unit",
+    "int": "a whole number",
+    "number": "a number like %3",
+    "set": "a set like @0",
+    "name": "a name",
+    "end": "the end of the file",
+}
+
+
+class Cursor:
+    """Where a reader is in a file: the next token's kind, text and place.
+
+    kind: "string", "quantity", "int", "number", "set", "name", "keyword", "punctuation" or "end".
+    """
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+        self._move(0)
+
+    def _move(self, position: int) -> None:
+        found = _TOKEN.match(self.file.text, position)
+        self.before = position
+        if found is None:
+            self._unreadable(position)
+        kind = found.lastgroup or "end"
+        self.text = found.group(kind)
+        self.start = found.start(kind)
+        self.end = found.end()
+        self.kind = "keyword" if kind == "name" and self.text in KEYWORDS else kind
+
+    def _unreadable(self, position: int) -> NoReturn:
+        text = self.file.text
+        blank = re.compile(r"[ \t\r\n]*+(?:#[^\n]*+[ \t\r\n]*+)*+").match(text, position)
+        start = blank.end() if blank else position
+        if text[start] == '"':
+            message = "this text in quotes does not end on its line, or has an escape that JSON does not know"
+        else:
+            message = f"{text[start]!r} can not stand in a .ten file"
+        raise SourceError(Diagnostic("T0101", message, Span(self.file, start, start + 1)))
+
+    @property
+    def span(self) -> Span:
+        """The place of the next token."""
+        return Span(self.file, self.start, self.end)
+
+    def skip_to(self, position: int) -> None:
+        """Go on after text that was read without tokens."""
+        self._move(position)
+
+    def fail(self, code: str, message: str, span: Span | None = None, hint: str = "", note: str = "") -> NoReturn:
+        """Raise a SourceError that points at `span`, or at the next token."""
+        notes = (Note(note),) if note else ()
+        raise SourceError(Diagnostic(code, message, span or self.span, notes, hint))
+
+    def expected(self, what: str) -> NoReturn:
+        """Raise the error that says what stands here and what should."""
+        found = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
+        hint = ""
+        if self.kind == "keyword" and "name" in what.split():
+            hint = f"'{self.text}' is a word of the format; as a name it is written {quoted(self.text)}"
+        self.fail("T0102", f"expected {what}, found {found}", hint=hint)
+
+    def at(self, text: str) -> bool:
+        """Whether the next token is this keyword or punctuation."""
+        return self.text == text and self.kind in {"keyword", "punctuation"}
+
+    def accept(self, text: str) -> bool:
+        """Go past this keyword or punctuation if it is next."""
+        if self.at(text):
+            self._move(self.end)
+            return True
+        return False
+
+    def expect(self, *texts: str) -> str:
+        """Go past one of these keywords or punctuation marks, and tell which."""
+        found = next((text for text in texts if self.accept(text)), None)
+        if found is None:
+            self.expected(" or ".join(f"'{text}'" for text in texts))
+        return found
+
+    def take(self, kind: str) -> str:
+        """Go past a token of a kind, and give its text."""
+        if self.kind != kind:
+            self.expected(_KINDS[kind])
+        text = self.text
+        self._move(self.end)
+        return text
+
+    def string(self) -> str:
+        """A text in quotes."""
+        return str(json.loads(self.take("string")))
+
+    def word(self) -> str:
+        """A name, quoted or not."""
+        return self.string() if self.kind == "string" else self.take("name")
+
+    def label(self) -> str:
+        """A name as labels have it (quoted where it must be)."""
+        return word(self.word())
+
+    def integer(self, low: int, high: int, what: str) -> int:
+        """A whole number from low to high, both included."""
+        if self.kind != "int":
+            self.expected(_KINDS["int"])
+        value = self._bounded(self.text, low, high, what)
+        self._move(self.end)
+        return value
+
+    def _bounded(self, digits: str, low: int, high: int, what: str) -> int:
+        value = int(digits) if len(digits) <= 20 else None
+        if value is None or not low <= value <= high:
+            limits = f"from {low} to {high}" if low <= high else "nothing: there are none"
+            self.fail("T0104", f"{what} {digits[:24]} is out of range", hint=f"possible here: {limits}")
+        return value
+
+    def reference(self, low: int, high: int, what: str) -> int:
+        """`@17` of a set, `%17` of anything else: a number from low to high, both included."""
+        kind = "set" if what == "set" else "number"
+        if self.kind != kind:
+            self.expected(_KINDS[kind])
+        value = self._bounded(self.text[1:], low, high, what)
+        self._move(self.end)
+        return value
+
+    def quantity(self, dimension: Dimension) -> Fraction:
+        """A value with a unit: bytes, picoseconds, or bytes per second."""
+        if self.kind != "quantity":
+            self.expected(_KINDS["quantity"])
+        parts = _QUANTITY.fullmatch(self.text)
+        assert parts is not None
+        unit = UNITS.get(parts[3])
+        if unit is None:
+            self.fail("T0105", f"'{parts[3]}' is no unit")
+        if unit[0] is not dimension:
+            self.fail("T0105", f"expected a quantity of {dimension}, found {unit[0]}")
+        if len(self.text) > 80 or (parts[2] and not int(parts[2])):
+            self.fail("T0105", f"'{self.text[:40]}' is no number")
+        value = Fraction(parts[1]) / int(parts[2] or 1) * unit[1]
+        self._move(self.end)
+        return value
+
+    def whole(self, dimension: Dimension, low: int, what: str) -> int:
+        """A size in bytes or a time in picoseconds: whole, at least `low`, and within 64 bits."""
+        span = self.span
+        value = self.quantity(dimension)
+        unit = "picoseconds" if dimension is Dimension.TIME else "bytes"
+        if value.denominator != 1:
+            self.fail("T0105", f"{what} must be a whole number of {unit}", span)
+        if not low <= value <= LARGEST:
+            self.fail("T0104", f"{what} of {self.file.text[span.start : span.end]} is out of range", span)
+        return int(value)
+
+    def items(self, close: str, low: int, high: int, what: str, limit: int) -> list[int]:
+        """`0..4, 7` up to the closing bracket: numbers from low to high, at most `limit`."""
+        numbers: list[int] = []
+        while not self.accept(close):
+            span = self.span
+            first = self.integer(low, high, what)
+            stop = self.integer(first + 1, high + 1, f"end of a range of {what}s") if self.accept("..") else first + 1
+            if len(numbers) + stop - first > limit:
+                self.fail("T0108", f"more than {limit} members", span)
+            numbers.extend(range(first, stop))
+            if not self.at(close):
+                self.expect(",")
+                if self.at(close):
+                    self.expected(_KINDS["int"])
+        return numbers
+
+    def shape(self, what: str) -> tuple[int, ...]:
+        """`[2, 8]`, or () where there are no brackets."""
+        if not self.accept("["):
+            return ()
+        sizes = [self.integer(0, 2**31 - 1, what)]
+        while not self.accept("]"):
+            self.expect(",")
+            sizes.append(self.integer(0, 2**31 - 1, what))
+        return tuple(sizes)

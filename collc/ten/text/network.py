@@ -1,0 +1,200 @@
+"""Reading the network of the text form."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from collc.base.diagnostics import Span
+from collc.base.units import Dimension
+from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
+from collc.ten.text.cursor import Cursor
+from collc.ten.text.names import device_labels, indexed
+from collc.ten.text.write import row_major
+
+MOST_DEVICES: Final = 10_000_000
+MOST_LINKS: Final = 10_000_000
+_FEW: Final = 100_000
+"""Devices that any file may have, joined or not."""
+_INT32: Final = 2**31 - 1
+_LINE: Final = re.compile(r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n)")
+
+
+def device_label(cursor: Cursor) -> str:
+    """A device as labels have it: `npu[0, 1]`, `%3`."""
+    if cursor.kind == "number":
+        return f"%{cursor.reference(0, _INT32, 'device')}"
+    return indexed(cursor.word(), cursor.shape("index"))
+
+
+class _Links:
+    """The links read so far."""
+
+    def __init__(self, labels: list[str], kinds: int, axes: int) -> None:
+        self.device_of = {label: number for number, label in enumerate(labels)}
+        self.devices = len(labels)
+        self.kinds, self.axes = kinds, axes
+        self.source: list[int] = []
+        self.target: list[int] = []
+        self.kind: list[int] = []
+        self.axis: list[int] = []
+
+    def lines(self, cursor: Cursor) -> None:
+        """Read the links that stand as the printer writes them, up to the first that does not."""
+        position, text, device_of = cursor.before, cursor.file.text, self.device_of.get
+        while len(self.source) < MOST_LINKS and (found := _LINE.match(text, position)):
+            source, target = device_of(found[1]), device_of(found[2])
+            kind, axis = int(found[3]), int(found[4] or -1)
+            if source is None or target is None or kind >= self.kinds or axis >= self.axes:
+                break
+            self._add(source, target, kind, axis)
+            position = found.end()
+        if position != cursor.before:
+            cursor.skip_to(position)
+
+    def one(self, cursor: Cursor) -> None:
+        """Read one link, token by token."""
+        if len(self.source) >= MOST_LINKS:
+            cursor.fail("T0108", f"more than {MOST_LINKS} links")
+        cursor.expect("link")
+        source = self._device(cursor)
+        cursor.expect("->")
+        target = self._device(cursor)
+        cursor.expect("kind")
+        kind = cursor.integer(0, self.kinds - 1, "kind of link")
+        axis = cursor.integer(0, self.axes - 1, "axis") if cursor.accept("axis") else -1
+        self._add(source, target, kind, axis)
+
+    def _add(self, source: int, target: int, kind: int, axis: int) -> None:
+        self.source.append(source)
+        self.target.append(target)
+        self.kind.append(kind)
+        self.axis.append(axis)
+
+    def _device(self, cursor: Cursor) -> int:
+        span = cursor.span
+        label = device_label(cursor)
+        number = self.device_of.get(label)
+        if number is None and label.startswith("%") and int(label[1:]) < self.devices:
+            number = int(label[1:])
+        if number is None:
+            place = Span(span.file, span.start, cursor.before)
+            cursor.fail("T0106", f"there is no single device {label}", place, note=f"there are {self.devices} devices")
+        return number
+
+
+def read_network(cursor: Cursor) -> Network:
+    """`network "mesh" { ... }`."""
+    cursor.expect("network")
+    name = cursor.string()
+    unwound = cursor.accept("unwound")
+    cursor.expect("{")
+    cursor.expect("npus")
+    npus = _devices(cursor, MOST_DEVICES, "NPUs")
+    cursor.expect("switches")
+    count = npus + _devices(cursor, MOST_DEVICES - npus, "switches")
+    families = _families(cursor, count)
+    present = np.ones(count, np.bool_)
+    if cursor.accept("removed"):
+        cursor.expect("{")
+        present[cursor.items("}", 0, count - 1, "device", count)] = False
+    buffers, multicast, reduces = _options(cursor, npus, count)
+    axes: list[Axis] = []
+    while cursor.accept("axis"):
+        axes.append(Axis(cursor.word(), cursor.integer(0, _INT32, "size of an axis")))
+        if len(axes) > 127:
+            cursor.fail("T0108", "more than 127 axes")
+    kinds = _kinds(cursor)
+    links = _Links(device_labels(families, count), len(kinds), len(axes))
+    links.lines(cursor)
+    while not cursor.accept("}"):
+        links.one(cursor)
+        links.lines(cursor)
+    return Network(
+        name=name,
+        npu_count=npus,
+        families=families,
+        present=present,
+        buffers=buffers,
+        multicast=multicast,
+        reduces=reduces,
+        source=np.array(links.source, np.int32),
+        target=np.array(links.target, np.int32),
+        kind=np.array(links.kind, np.int32),
+        kinds=kinds,
+        axes=tuple(axes),
+        link_axis=np.array(links.axis if axes else [], np.int8),
+        unwound=unwound,
+    )
+
+
+def _devices(cursor: Cursor, most: int, what: str) -> int:
+    """How many devices there are. Each that does something is in a link, so a short file cannot have many."""
+    span = cursor.span
+    count = cursor.integer(0, most, f"number of {what}")
+    if count > max(_FEW, len(cursor.file.text)):
+        cursor.fail("T0108", f"{count} {what} are more than the links of a file of this length can join", span)
+    return count
+
+
+def _families(cursor: Cursor, devices: int) -> tuple[DeviceFamily, ...]:
+    families: list[DeviceFamily] = []
+    named = 0
+    while cursor.accept("names"):
+        span = cursor.span
+        name, shape = cursor.word(), cursor.shape("size")
+        cursor.expect("from")
+        first = cursor.integer(0, devices, "device")
+        strides = row_major(shape)
+        if cursor.accept("strides"):
+            strides = cursor.shape("stride")
+        if len(strides) != len(shape) or len(shape) > 64 or 0 in strides:
+            cursor.fail("T0107", f"{len(shape)} indices need as many strides, 64 at most, none of them 0", span)
+        named += math.prod(shape)
+        if named > devices:
+            cursor.fail("T0107", f"more names than the {devices} devices", span)
+        families.append(DeviceFamily(name, shape, first, strides))
+    return tuple(families)
+
+
+def _options(
+    cursor: Cursor, npus: int, devices: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], *tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], ...]]:
+    buffers = np.full(devices - npus, -1, np.int64)
+    multicast = np.zeros(devices - npus, np.bool_)
+    reduces = np.zeros(devices - npus, np.bool_)
+    while cursor.accept("options"):
+        cursor.expect("{")
+        rows = np.array(cursor.items("}", npus, devices - 1, "switch", devices), np.int64) - npus
+        if cursor.accept("buffer"):
+            buffers[rows] = cursor.integer(0, 2**62, "buffer")
+        multicast[rows] = cursor.accept("multicast")
+        reduces[rows] = cursor.accept("reduces")
+    return buffers, multicast, reduces
+
+
+def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
+    kinds: list[LinkKind] = []
+    while cursor.accept("kind"):
+        span = cursor.span
+        if cursor.integer(0, _INT32, "kind of link") != len(kinds):
+            cursor.fail("T0107", f"this is kind {len(kinds)}: kinds are numbered in order", span)
+        cursor.expect("latency")
+        latency = None if cursor.accept("unknown") else cursor.whole(Dimension.TIME, 0, "a latency")
+        cursor.expect("bandwidth")
+        kinds.append(LinkKind(latency, _bandwidth(cursor)))
+    return tuple(kinds)
+
+
+def _bandwidth(cursor: Cursor) -> Fraction | None:
+    if cursor.accept("unknown"):
+        return None
+    span = cursor.span
+    rate = cursor.quantity(Dimension.RATE)
+    if rate <= 0:
+        cursor.fail("T0104", "a bandwidth must be more than 0", span)
+    return rate

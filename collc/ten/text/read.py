@@ -1,0 +1,255 @@
+"""Reading the text form: modules and schedules (networks and demands: text_parts).
+
+A reader by hand, since a grammar's is 50 times slower on a large schedule; tests hold it to grammar/ten.lark.
+Lines that stand as `format_module` writes them are read by one regular expression each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.base.diagnostics import SourceFile, Span
+from collc.base.units import Dimension
+from collc.ten.demand import Demand
+from collc.ten.module import Bound, Module, Phase
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.text.cursor import LARGEST, Cursor
+from collc.ten.text.demand import MOST_CHUNKS, read_demand
+from collc.ten.text.names import chunk_labels, indexed, network_link_labels
+from collc.ten.text.network import MOST_LINKS, device_label, read_network
+from collc.ten.text.write import VERSION
+
+MOST_TRANSFERS: Final = 200_000_000
+MOST_CELLS: Final = 1 << 28
+"""Steps x links of a grid in text; larger ones have the binary form."""
+MOST_PHASES: Final = 8
+"""How deep phases may be nested."""
+
+_INT32: Final = 2**31 - 1
+_LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n)")
+
+
+def parse_module(source: SourceFile) -> Module:
+    """Read the text form of a module.
+
+    Raises SourceError with the place of the first mistake (T0101 .. T0109); never anything else.
+    """
+    cursor = Cursor(source)
+    cursor.expect("ten")
+    version = cursor.integer(0, _INT32, "version")
+    if version != VERSION:
+        cursor.fail("T0103", f"this is version {version} of the format; this collc reads version {VERSION}")
+    module = _module(cursor, 0)
+    if cursor.kind != "end":
+        cursor.expected("the end of the file")
+    return module
+
+
+def _model(cursor: Cursor) -> LinkModel:
+    return LinkModel(cursor.expect("store", "pipelined"))
+
+
+def _module(cursor: Cursor, depth: int) -> Module:
+    cursor.expect("module")
+    name = cursor.string()
+    cursor.expect("model")
+    model = _model(cursor)
+    algorithm = cursor.string() if cursor.accept("algorithm") else ""
+    seed = cursor.integer(-LARGEST, 2 * LARGEST, "seed") if cursor.accept("seed") else None
+    bound = None
+    if cursor.accept("bound"):
+        bound = Bound(cursor.whole(Dimension.TIME, 0, "a bound"), cursor.string())
+    notes: list[str] = []
+    while cursor.accept("note"):
+        notes.append(cursor.string())
+    planned = None
+    if cursor.accept("planned"):
+        cursor.expect("{")
+        planned = frozenset(cursor.items("}", 0, _INT32, "run", MOST_CHUNKS))
+    network = read_network(cursor)
+    demand = read_demand(cursor, network)
+    schedule = _schedule(cursor, network, demand) if cursor.accept("schedule") else None
+    phases: list[Phase] = []
+    while cursor.at("phase"):
+        if depth == MOST_PHASES:
+            cursor.fail("T0108", f"phases are nested deeper than {MOST_PHASES}")
+        cursor.expect("phase")
+        inverted = cursor.accept("inverted")
+        start = cursor.whole(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
+        cursor.expect("{")
+        phases.append(Phase(_module(cursor, depth + 1), inverted, start))
+        cursor.expect("}")
+    return Module(
+        name=name,
+        network=network,
+        demand=demand,
+        model=model,
+        schedule=schedule,
+        algorithm=algorithm,
+        seed=seed,
+        bound=bound,
+        notes=tuple(notes),
+        planned=planned,
+        phases=tuple(phases),
+    )
+
+
+class _TransferReader:
+    """Reads transfers into columns; names are looked up as the printer writes them."""
+
+    def __init__(self, cursor: Cursor, network: Network, demand: Demand) -> None:
+        self.cursor = cursor
+        self.devices = network.device_count
+        self.chunk_of = {label: number for number, label in enumerate(chunk_labels(demand))}
+        self.link_of = {label: number for number, label in enumerate(network_link_labels(network))}
+        self.chunk: list[int] = []
+        self.link: list[int] = []
+        self.reduce: list[bool] = []
+
+    def read(self) -> int:
+        """All transfers up to the next `at`, `step` or brace; how many they were."""
+        before = len(self.chunk)
+        while True:
+            self._lines()
+            if not (self.cursor.at("send") or self.cursor.at("reduce")):
+                return len(self.chunk) - before
+            reduce = self.cursor.expect("send", "reduce") == "reduce"
+            chunk = self._chunk()
+            self.cursor.expect("over")
+            self._add(chunk, self._link(), reduce)
+
+    def _add(self, chunk: int, link: int, reduce: bool) -> None:
+        if len(self.chunk) >= MOST_TRANSFERS:
+            self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint="use the binary form")
+        self.chunk.append(chunk)
+        self.link.append(link)
+        self.reduce.append(reduce)
+
+    def _lines(self) -> None:
+        position, text = self.cursor.before, self.cursor.file.text
+        match: Callable[[str, int], re.Match[str] | None] = _LINE.match
+        chunk_of, link_of = self.chunk_of.get, self.link_of.get
+        while found := match(text, position):
+            kind, chunk_name, link_name = found.groups()
+            chunk, link = chunk_of(chunk_name), link_of(link_name)
+            if chunk is None or link is None:
+                break
+            self._add(chunk, link, kind == "reduce")
+            position = found.end()
+        if position != self.cursor.before:
+            self.cursor.skip_to(position)
+
+    def _chunk(self) -> int:
+        cursor, span = self.cursor, self.cursor.span
+        if cursor.kind == "number":
+            return cursor.reference(-_INT32, _INT32, "chunk")
+        run = cursor.integer(0, _INT32, "run")
+        cursor.expect(":")
+        name = cursor.word()
+        label = f"{run}:{indexed(name, cursor.shape('index'))}"
+        number = self.chunk_of.get(label)
+        if number is None:
+            cursor.fail("T0106", f"there is no single chunk {label}", self._since(span))
+        return number
+
+    def _link(self) -> int:
+        cursor, span = self.cursor, self.cursor.span
+        if cursor.kind == "number":
+            number = cursor.reference(-_INT32, _INT32, "link or device")
+            if not cursor.at("->"):
+                return number
+            source = f"%{number}"
+        else:
+            source = device_label(cursor)
+        cursor.expect("->")
+        target = device_label(cursor)
+        lane = cursor.integer(0, MOST_LINKS, "lane") if cursor.accept("lane") else 0
+        label = f"{source} -> {target}" + (f" lane {lane}" if lane else "")
+        number = self.link_of.get(label)
+        if number is None:
+            cursor.fail("T0106", f"there is no link {label}", self._since(span))
+        return number
+
+    def chunk_name(self, number: int) -> str:
+        """A chunk as messages name it."""
+        return next((name for name, chunk in self.chunk_of.items() if chunk == number), f"chunk {number}")
+
+    def link_name(self, number: int) -> str:
+        """A link as messages name it."""
+        return next((name for name, link in self.link_of.items() if link == number), f"link {number}")
+
+    def _since(self, span: Span) -> Span:
+        return Span(span.file, span.start, self.cursor.before)
+
+
+def _schedule(cursor: Cursor, network: Network, demand: Demand) -> Schedule:
+    model = _model(cursor)
+    if cursor.expect("rows", "steps") == "rows":
+        return _rows(cursor, network, demand, model)
+    return _steps(cursor, network, demand, model)
+
+
+def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> RowSchedule:
+    cursor.expect("{")
+    reader = _TransferReader(cursor, network, demand)
+    starts: list[int] = []
+    counts: list[int] = []
+    while not cursor.accept("}"):
+        cursor.expect("at")
+        starts.append(cursor.whole(Dimension.TIME, -LARGEST, "a time"))
+        counts.append(reader.read())
+    rows = Transfers.of(
+        np.array(reader.chunk, np.int32),
+        np.array(reader.link, np.int32),
+        np.repeat(np.array(starts, np.int64), np.array(counts, np.int64)),
+        np.array(reader.reduce, np.bool_),
+    )
+    return RowSchedule(model, rows)
+
+
+def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> StepSchedule:
+    span = cursor.span
+    steps = cursor.integer(0, _INT32, "number of steps")
+    if steps * max(1, network.link_count) > MOST_CELLS:
+        cursor.fail("T0108", f"{steps} steps of {network.link_count} links are too many for the text form", span)
+    cursor.expect("of")
+    step = cursor.whole(Dimension.TIME, 1, "a step")
+    cursor.expect("as")
+    dtype = np.dtype(cursor.expect("uint16", "uint32"))
+    reduce_steps = cursor.integer(0, steps, "number of steps") if cursor.accept("reduce") else 0
+    cursor.expect("{")
+    grid = np.full((steps, network.link_count), np.iinfo(dtype).max, dtype)
+    reader = _TransferReader(cursor, network, demand)
+    while not cursor.accept("}"):
+        cursor.expect("step")
+        span = cursor.span
+        number = cursor.integer(0, steps - 1, "step")
+        reader.read()
+        _place(reader, grid[number], number < reduce_steps, span)
+    return StepSchedule(model, grid, step, reduce_steps)
+
+
+def _place(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32], reduce: bool, span: Span) -> None:
+    """Move all transfers read so far into a row of the grid."""
+    none = int(np.iinfo(row.dtype).max)
+    cursor = reader.cursor
+    for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
+        if not (0 <= link < len(row) and 0 <= chunk < none):
+            cursor.fail("T0109", f"chunk {chunk} on link {link} does not fit into a grid of {row.dtype}", span)
+        if row[link] != none:
+            first, second, where = reader.chunk_name(int(row[link])), reader.chunk_name(chunk), reader.link_name(link)
+            hint = "a link carries one chunk in a step: move one to another step"
+            cursor.fail("T0109", f"{first} and {second} are both on {where} in this step", span, hint)
+        if flag is not reduce:
+            kind = "reduce" if reduce else "send"
+            cursor.fail("T0109", f"all transfers of this step must be '{kind}', as the schedule's head says", span)
+        row[link] = chunk
+    reader.chunk.clear()
+    reader.link.clear()
+    reader.reduce.clear()

@@ -1,0 +1,214 @@
+"""Printing TEN modules (docs/ten.md; the grammar is grammar/ten.lark)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TextIO
+
+import numpy as np
+
+from collc.ten.demand import ChunkTable, Demand, Op, Run
+from collc.ten.module import Module
+from collc.ten.network import DeviceFamily, Network
+from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.text.names import (
+    chunk_labels,
+    device_labels,
+    indexed,
+    network_link_labels,
+    numbers_text,
+    quoted,
+    rate_text,
+    size_text,
+    time_text,
+    unique,
+    word,
+)
+
+VERSION = 1
+"""Of the text form."""
+
+
+def format_module(module: Module) -> str:
+    """The text of a module; `parse_module` reads it back to an equal one."""
+    file = io.StringIO()
+    write_module(module, file)
+    return file.getvalue()
+
+
+def write_module(module: Module, file: TextIO) -> None:
+    """Write a module's text piece by piece, in memory bounded by its names."""
+    file.write(f"ten {VERSION}\n")
+    file.writelines(_module(module, ""))
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of an array whose last index counts fastest."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def _module(module: Module, pad: str) -> Iterator[str]:
+    yield f"{pad}module {quoted(module.name)}\n{pad}model {module.model.value}\n"
+    if module.algorithm:
+        yield f"{pad}algorithm {quoted(module.algorithm)}\n"
+    if module.seed is not None:
+        yield f"{pad}seed {module.seed}\n"
+    if module.bound is not None:
+        yield f"{pad}bound {time_text(module.bound.time)} {quoted(module.bound.name)}\n"
+    for note in module.notes:
+        yield f"{pad}note {quoted(note)}\n"
+    if module.planned is not None:
+        yield f"{pad}planned {{{numbers_text(sorted(module.planned))}}}\n"
+    yield from _network(module.network, pad)
+    yield from _demand(module.demand, pad)
+    if module.schedule is not None:
+        yield from _schedule(module.schedule, module, pad)
+    for phase in module.phases:
+        start = f"at {time_text(phase.start)} " if phase.start else ""
+        yield f"\n{pad}phase {'inverted ' if phase.inverted else ''}{start}{{\n"
+        yield from _module(phase.module, pad + "    ")
+        yield f"{pad}}}\n"
+
+
+def _network(network: Network, pad: str) -> Iterator[str]:
+    inner = pad + "    "
+    yield f"\n{pad}network {quoted(network.name)} {'unwound ' if network.unwound else ''}{{\n"
+    yield f"{inner}npus {network.npu_count}\n{inner}switches {network.switch_count}\n"
+    for family in network.families:
+        yield f"{inner}names {_family(family)}\n"
+    removed = np.flatnonzero(~network.present).tolist()
+    if removed:
+        yield f"{inner}removed {{{numbers_text(removed)}}}\n"
+    yield from _switches(network, inner)
+    for axis in network.axes:
+        yield f"{inner}axis {word(axis.kind)} {axis.size}\n"
+    for number, kind in enumerate(network.kinds):
+        latency = "unknown" if kind.latency is None else time_text(kind.latency)
+        bandwidth = "unknown" if kind.bandwidth is None else rate_text(kind.bandwidth)
+        yield f"{inner}kind {number} latency {latency} bandwidth {bandwidth}\n"
+    names = device_labels(network.families, network.device_count)
+    axes: list[int] = network.link_axis.tolist() if len(network.link_axis) else [-1] * network.link_count
+    rows = zip(network.source.tolist(), network.target.tolist(), network.kind.tolist(), axes, strict=True)
+    for source, target, kind, axis in rows:
+        axis_text = f" axis {axis}" if axis >= 0 else ""
+        yield f"{inner}link {names[source]} -> {names[target]} kind {kind}{axis_text}\n"
+    yield f"{pad}}}\n"
+
+
+def _family(family: DeviceFamily) -> str:
+    text = f"{indexed(family.name, family.shape)} from {family.first}"
+    if family.strides != row_major(family.shape):
+        text += f" strides [{', '.join(map(str, family.strides))}]"
+    return text
+
+
+def _switches(network: Network, pad: str) -> Iterator[str]:
+    """One line for the switches that share their options; none for plain ones."""
+    shared: dict[tuple[int, bool, bool], list[int]] = {}
+    rows = zip(network.buffers.tolist(), network.multicast.tolist(), network.reduces.tolist(), strict=True)
+    for number, options in enumerate(rows):
+        shared.setdefault(options, []).append(network.npu_count + number)
+    for (buffer, multicast, reduces), numbers in shared.items():
+        text = f" buffer {buffer}" if buffer >= 0 else ""
+        text += " multicast" if multicast else ""
+        text += " reduces" if reduces else ""
+        if text:
+            yield f"{pad}options {{{numbers_text(numbers)}}}{text}\n"
+
+
+def _demand(demand: Demand, pad: str) -> Iterator[str]:
+    yield f"\n{pad}demand {{\n"
+    for run, table in zip(demand.runs, demand.tables, strict=True):
+        yield f"{pad}    run {word(run.collective)} group [{numbers_text(run.group.tolist())}]{_standard(run)} {{\n"
+        yield from _table(table, pad + "        ")
+        yield f"{pad}    }}\n"
+    yield f"{pad}}}\n"
+
+
+def _standard(run: Run) -> str:
+    if run.standard is None:
+        return ""
+    s = run.standard
+    text = f" standard {word(s.kind)} {size_text(s.size)} chunks {s.chunks}"
+    text += f" root {s.root}" if s.root >= 0 else ""
+    return text + (f" op {s.op.name.lower()}" if s.op is not Op.COPY else "")
+
+
+def _table(table: ChunkTable, pad: str) -> Iterator[str]:
+    for number in range(len(table.sets)):
+        yield f"{pad}set @{number} = {{{numbers_text(table.sets[number].tolist())}}}\n"
+    for family in table.families:
+        yield f"{pad}family {word(family.name)} {family.rank}\n"
+    names = unique([f"{word(family.name)} {family.rank}" for family in table.families])
+    names = [name if name.startswith("%") else name.rpartition(" ")[0] for name in names]
+    ranks: list[int] = [family.rank for family in table.families]
+    sizes = {size: size_text(size) for size in np.unique(table.size).tolist()}
+    ops = ["" if op is Op.COPY else f"{op.name.lower()} " for op in Op]
+    heads: list[tuple[int, list[int]]] = list(zip(table.family.tolist(), table.index.tolist(), strict=True))
+    rows = zip(
+        heads,
+        table.size.tolist(),
+        table.pre.tolist(),
+        table.post.tolist(),
+        table.op.tolist(),
+        strict=True,
+    )
+    for (family, index), size, pre, post, op in rows:
+        rank = ranks[family]
+        at = f"[{', '.join(map(str, index[:rank]))}]" if rank else ""
+        yield f"{pad}chunk {names[family]}{at} {sizes[size]} pre @{pre} post {ops[op]}@{post}\n"
+
+
+def _schedule(schedule: Schedule, module: Module, pad: str) -> Iterator[str]:
+    if isinstance(schedule, StepSchedule):
+        grid = schedule.chunk
+        layout = f"steps {len(grid)} of {time_text(schedule.step)} as {grid.dtype.name}"
+        layout += f" reduce {schedule.reduce_steps}" if schedule.reduce_steps else ""
+        yield f"\n{pad}schedule {schedule.model.value} {layout} {{\n"
+        yield from _slots(schedule, module, pad + "    ", schedule.step)
+    else:
+        assert isinstance(schedule, RowSchedule)
+        yield f"\n{pad}schedule {schedule.model.value} rows {{\n"
+        yield from _slots(schedule, module, pad + "    ", None)
+    yield f"{pad}}}\n"
+
+
+def _slots(schedule: Schedule, module: Module, pad: str, step: int | None) -> Iterator[str]:
+    chunks, links = chunk_labels(module.demand), network_link_labels(module.network)
+    last: int | None = None
+    for block in schedule.blocks(1 << 16):
+        starts = block.start if step is None else _step_numbers(block, step, schedule)
+        cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(block)]
+        for low, high in pairwise(cuts):
+            if low == high:
+                continue
+            start = int(starts[low])
+            head = ""
+            if start != last:
+                head = f"{pad}at {time_text(start)}\n" if step is None else f"{pad}step {start}\n"
+            last = start
+            rows = slice(low, high)
+            part = Transfers(block.chunk[rows], block.link[rows], block.start[rows], block.reduce[rows])
+            yield head + _rows(part, chunks, links, pad + "    ")
+
+
+def _step_numbers(block: Transfers, step: int, schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if step <= 0:
+        raise ValueError(f"the step of a schedule must be positive, not {step} ps ({schedule.model.value})")
+    return block.start // step
+
+
+def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str:
+    lines: list[str] = []
+    chunk_column: list[int] = part.chunk.tolist()
+    link_column: list[int] = part.link.tolist()
+    for chunk, link, reduce in zip(chunk_column, link_column, part.reduce.tolist(), strict=True):
+        chunk_text = chunks[chunk] if 0 <= chunk < len(chunks) else f"%{chunk}"
+        link_text = links[link] if 0 <= link < len(links) else f"%{link}"
+        lines.append(f"{pad}{'reduce' if reduce else 'send'} {chunk_text} over {link_text}\n")
+    return "".join(lines)

@@ -1,0 +1,182 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collc.base import files
+from collc.base.diagnostics import SourceError, UsageError
+from collc.base.files import drafting, inside, write_file
+from collc.base.interrupts import tidy_when_ended
+
+
+@pytest.mark.parametrize("name", ["", "/tmp/x", "../x", "a/../../x", ".", "a/.."])
+def test_names_stay_in_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SourceError):
+        inside(tmp_path, name)
+
+
+def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "out").symlink_to(tmp_path)
+    with pytest.raises(SourceError, match="not a file inside"):
+        inside(tmp_path / "in", "out/x.ten")
+    assert inside(tmp_path / "in", "sub/x.ten") == tmp_path / "in" / "sub" / "x.ten"
+
+
+def test_nothing_changes_until_it_is_published(tmp_path: Path) -> None:
+    kept = tmp_path / "a.ten"
+    kept.write_text("before")
+    with drafting() as draft:
+        draft.new(kept).write_text("after")
+        assert kept.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ten"]
+    assert kept.read_text() == "before"
+    with drafting() as draft:
+        draft.new(kept).write_text("after")
+        draft.new(tmp_path / "new" / "b.ten").write_text("b")
+        assert draft.publish() == [kept, tmp_path / "new" / "b.ten"]
+    assert kept.read_text() == "after"
+    assert (tmp_path / "new" / "b.ten").read_text() == "b"
+
+
+def test_files_are_as_readable_as_others(tmp_path: Path) -> None:
+    with drafting() as draft:
+        draft.new(tmp_path / "a").write_text("")
+        draft.publish()
+    (tmp_path / "b").write_text("")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with drafting() as draft, pytest.raises(UsageError, match="cannot write"):
+        draft.new(tmp_path / "a.ten")
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with drafting() as draft, pytest.raises(UsageError, match="cannot write"):
+        draft.new(tmp_path / "a" / "b.ten")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+HELD = """
+import signal, sys, time
+from pathlib import Path
+from collc.base.files import drafting
+from collc.base.interrupts import tidy_when_ended
+for name in ("SIGTERM", "SIGHUP"):  # whoever runs the tests may ignore them, and so would this process
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+with tidy_when_ended(), drafting() as draft:
+    draft.new(Path(sys.argv[1])).write_text("half")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def holding(path: Path) -> subprocess.Popen[bytes]:
+    """A run that is writing a file and does not come to an end."""
+    process = subprocess.Popen([sys.executable, "-c", HELD, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_asked_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    process = holding(tmp_path / "a.xml")
+    assert len(names(tmp_path)) == 1
+    process.send_signal(number)
+    assert process.wait(30) == -number
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of Unix")
+def test_the_next_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    target = tmp_path / "a[1].xml"
+    (tmp_path / ".a[1].xml.mine.draft.xml").write_text("a file of somebody else's with such a name")
+    process = holding(target)
+    process.kill()
+    process.wait(30)
+    left = names(tmp_path)
+    assert len(left) == 2
+    with drafting() as draft:
+        draft.new(tmp_path / "b.xml").write_text("another target")
+        draft.publish()
+    assert names(tmp_path) == sorted([*left, "b.xml"])
+    with drafting() as draft:
+        draft.new(target).write_text("whole")
+        draft.publish()
+    assert names(tmp_path) == [".a[1].xml.mine.draft.xml", "a[1].xml", "b.xml"]
+    assert target.read_text() == "whole"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of Unix")
+def test_a_run_leaves_alone_what_another_is_writing(tmp_path: Path) -> None:
+    target = tmp_path / "a.xml"
+    process = holding(target)
+    with drafting() as draft:
+        mine, again = draft.new(target), draft.new(target)
+        assert mine.exists()
+        again.write_text("mine")
+        assert len(names(tmp_path)) == 3
+        draft.publish()
+    assert len(names(tmp_path)) == 2
+    process.terminate()
+    process.wait(30)
+    assert names(tmp_path) == ["a.xml"]
+    assert target.read_text() == "mine"
+
+
+def test_what_was_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run locks the new file first: it thinks that a killed run has left it, and removes it."""
+    answers = iter([False, True])
+    monkeypatch.setattr(files, "_locked", lambda _handle: next(answers))
+    with drafting() as draft:
+        draft.new(tmp_path / "a.xml").write_text("mine")
+        draft.publish()
+    assert (tmp_path / "a.xml").read_text() == "mine"
+
+
+def test_long_names_have_room_for_their_temporary_names(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 250 + ".xml")
+    write_file(target, "text")
+    assert names(tmp_path) == [target.name]
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with tidy_when_ended():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def ended(seen: list[str]) -> None:
+    with tidy_when_ended():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            seen.append("tidy")
+
+
+def test_a_handler_of_others_is_called_in_the_end() -> None:
+    seen: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: seen.append("theirs"))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ended(seen)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == ["tidy", "theirs"]

@@ -1,0 +1,58 @@
+import pytest
+
+from collc.base.diagnostics import UsageError
+from collc.passes.pipeline import make_pass, parse_pipeline
+from collc.passes.registry import PASSES, Context, Invert, Tacos, Verify
+from collc.ten.module import Module
+from tests.support import all_gather, all_reduce, grid, reduce_scatter
+
+
+def test_a_pipeline_is_read_as_it_is_written() -> None:
+    assert parse_pipeline("tacos{seed=7, trials=8},invert , verify") == (Tacos(seed=7, trials=8), Invert(), Verify())
+    assert parse_pipeline("tacos{seed=7 trials=8}") == (Tacos(seed=7, trials=8),)
+    assert parse_pipeline("tacos{}") == (Tacos(),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("takos", "did you mean 'tacos'"),
+        ("tacos{sed=1}", "did you mean 'seed'"),
+        ("tacos{seed=x}", "'seed' of 'tacos' is int"),
+        ("tacos{seed=1.5}", "'seed' of 'tacos' is int"),
+        ("tacos{seed=true}", "'seed' of 'tacos' is int"),
+        ("tacos{seed}", "read name=value"),
+        ("tacos{seed=7", "no pipeline from here"),
+        ("", "no pipeline"),
+        ("tacos,,verify", "no pipeline from here"),
+        ("tacos,", "no pipeline from here"),
+        ("verify{x=1}", "no option of 'verify' named 'x'"),
+    ],
+)
+def test_a_wrong_pipeline_is_explained(text: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_pipeline(text)
+    message = caught.value.diagnostics[0]
+    assert told in f"{message.message} {message.hint}"
+
+
+def test_every_pass_can_be_made_and_says_what_it_does() -> None:
+    for name, kind in PASSES.items():
+        assert make_pass(name, {}).name == name
+        assert kind.__doc__
+
+
+@pytest.mark.parametrize("demand", [all_gather, reduce_scatter, all_reduce])
+def test_tacos_leaves_phases_and_invert_joins_them(demand) -> None:
+    network = grid(3, 3)
+    module = Module("m", network, demand(list(range(9))))
+    solved = Tacos(seed=3).run(module, Context())
+    assert [phase.inverted for phase in solved.phases] == {
+        all_gather: [False],
+        reduce_scatter: [True],
+        all_reduce: [True, False],
+    }[demand]
+    joined = Invert().run(solved, Context())
+    assert joined.schedule is not None
+    assert (joined.phases, joined.algorithm, joined.seed) == ((), "tacos", 3)
+    Verify().run(joined, Context())
