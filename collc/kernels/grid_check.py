@@ -4,15 +4,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Bits = NDArray[np.uint8]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
+
 Grid = NDArray[np.uint16 | np.uint32]
 
 
 @njit(cache=True)
-def take_in(held: Bits, row: Grid, legal: Flags, target: Ints, none: int) -> None:
+def take_in(held: UInt8Array, row: Grid, legal: BoolArray, target: Int32Array, none: int) -> None:
     """The chunks of a step arrive."""
     for link in range(len(row)):
         chunk = row[link]
@@ -21,7 +19,7 @@ def take_in(held: Bits, row: Grid, legal: Flags, target: Ints, none: int) -> Non
 
 
 @njit(cache=True)
-def send_out(held: Bits, row: Grid, legal: Flags, source: Ints, none: int, chunks: int) -> int:
+def send_out(held: UInt8Array, row: Grid, legal: BoolArray, source: Int32Array, none: int, chunks: int) -> int:
     """Mark in `legal` which transfers of a step send what their source holds; the first that does not, or -1."""
     wrong = -1
     for link in range(len(row)):
@@ -37,16 +35,16 @@ def send_out(held: Bits, row: Grid, legal: Flags, source: Ints, none: int, chunk
 
 @njit(cache=True)
 def run_steps(
-    held: Bits,
+    held: UInt8Array,
     grid: Grid,
     first: int,
     before: Grid,
-    source: Ints,
-    target: Ints,
+    source: Int32Array,
+    target: Int32Array,
     none: int,
     chunks: int,
-    legal: Flags,
-    wrong: Times,
+    legal: BoolArray,
+    wrong: Int64Array,
 ) -> int:
     """Carry out a block of steps; `before` are the `delay` rows ahead of it, `wrong` gets (step, link) offenders.
 
@@ -67,7 +65,7 @@ def run_steps(
 
 
 @njit(cache=True)
-def missing(held: Bits, npus: Ints, chunks: Times, limit: int) -> tuple[int, Times]:
+def missing(held: UInt8Array, npus: Int32Array, chunks: Int64Array, limit: int) -> tuple[int, Int64Array]:
     """(chunk, NPU) pairs of a set's NPUs that lack one of its chunks, at most `limit`: (count, pairs)."""
     found = np.empty((limit, 2), np.int64)
     count = 0

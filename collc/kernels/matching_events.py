@@ -14,11 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Words = NDArray[np.uint64]
+from collc.ten.arrays import Int32Array, Int64Array, UInt64Array
 
 NONE = np.uint64(0)
 ONE = np.uint64(1)
@@ -52,15 +49,15 @@ class Wires(NamedTuple):
     when each link is reserved. given int64[G, 3]: (release, device, chunk), ascending.
     """
 
-    first: Ints
-    ahead_first: Ints
-    ahead: Ints
-    component: Ints
-    duration: Times
+    first: Int32Array
+    ahead_first: Int32Array
+    ahead: Int32Array
+    component: Int32Array
+    duration: Int64Array
     sizes: int
-    taken_first: Ints
-    taken: Times
-    given: Times
+    taken_first: Int32Array
+    taken: Int64Array
+    given: Int64Array
 
 
 class State(NamedTuple):
@@ -73,19 +70,19 @@ class State(NamedTuple):
     device + 2, W]: for use within a choice.
     """
 
-    tally: Times
-    link: Times
-    device: Times
-    chunk: Ints
-    transfer: Ints
-    start: Times
-    queue: Ints
-    heap: Times
-    due: Ints
-    woken: Words
-    sets: Words
-    order: Ints
-    exact: Words
+    tally: Int64Array
+    link: Int64Array
+    device: Int64Array
+    chunk: Int32Array
+    transfer: Int32Array
+    start: Int64Array
+    queue: Int32Array
+    heap: Int64Array
+    due: Int32Array
+    woken: UInt64Array
+    sets: UInt64Array
+    order: Int32Array
+    exact: UInt64Array
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +256,14 @@ def launch(wires: Wires, state: State, planned: int) -> None:
 
 @njit(cache=True, nogil=True)
 def advance(
-    queue: Ints, transfer: Ints, start: Times, duration: Times, heap: Times, tally: Times, number: int, column: int
+    queue: Int32Array,
+    transfer: Int32Array,
+    start: Int64Array,
+    duration: Int64Array,
+    heap: Int64Array,
+    tally: Int64Array,
+    number: int,
+    column: int,
 ) -> bool:
     """Takes the first transfer off a queue; whether the next one is due now, too."""
     following = transfer[queue[number, 0], column]
@@ -277,13 +281,13 @@ def advance(
 def arrive(
     device: int,
     chunk: int,
-    devices: Times,
-    sets: Words,
-    order: Ints,
-    spread: Ints,
-    woken: Words,
-    first: Ints,
-    ahead: Ints,
+    devices: Int64Array,
+    sets: UInt64Array,
+    order: Int32Array,
+    spread: Int32Array,
+    woken: UInt64Array,
+    first: Int32Array,
+    ahead: Int32Array,
 ) -> None:
     """Books a chunk at a device, and wakes whom it may go to (ahead, from first on)."""
     sets[HAVE, device, chunk >> 6] |= ONE << np.uint64(chunk & 63)
@@ -295,20 +299,20 @@ def arrive(
 
 
 @njit(cache=True, nogil=True)
-def enter(sets: Words, component: Ints, device: int, chunk: int) -> None:
+def enter(sets: UInt64Array, component: Int32Array, device: int, chunk: int) -> None:
     """Notes that a chunk is in, or on its way into, the components of a device."""
     for level in range(len(component)):
         sets[INSIDE + level, component[level, device], chunk >> 6] |= ONE << np.uint64(chunk & 63)
 
 
 @njit(cache=True, nogil=True)
-def wake(woken: Words, device: int) -> None:
+def wake(woken: UInt64Array, device: int) -> None:
     """Marks a device to be looked at."""
     woken[device >> 6] |= ONE << np.uint64(device & 63)
 
 
 @njit(cache=True, nogil=True)
-def push(heap: Times, tally: Times, time: int, queue: int) -> None:
+def push(heap: Int64Array, tally: Int64Array, time: int, queue: int) -> None:
     """Adds (time, queue)."""
     place = tally[WAITING]
     tally[WAITING] += 1
@@ -319,7 +323,7 @@ def push(heap: Times, tally: Times, time: int, queue: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def pop(heap: Times, tally: Times) -> int:
+def pop(heap: Int64Array, tally: Int64Array) -> int:
     """Takes the queue of the least time off."""
     found = heap[0, 1]
     tally[WAITING] -= 1
@@ -339,7 +343,7 @@ def pop(heap: Times, tally: Times) -> int:
 
 
 @njit(cache=True, nogil=True)
-def alternatives(sets: Words, exact: Words, links: Times, low: int, high: int, device: int) -> None:
+def alternatives(sets: UInt64Array, exact: UInt64Array, links: Int64Array, low: int, high: int, device: int) -> None:
     """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...)."""
     for word in range(sets.shape[2]):
         lacks = sets[NEED, device, word]
@@ -357,7 +361,9 @@ def alternatives(sets: Words, exact: Words, links: Times, low: int, high: int, d
 
 
 @njit(cache=True, nogil=True)
-def queued(links: Times, devices: Times, sets: Words, order: Ints, link: int, device: int, strict: int) -> int:
+def queued(
+    links: Int64Array, devices: Int64Array, sets: UInt64Array, order: Int32Array, link: int, device: int, strict: int
+) -> int:
     """What the source got first of what the device needs (strict: and its component does not get), or -1."""
     column = CURSOR_OF_LEVEL if strict else CURSOR
     inside, component = INSIDE + links[link, LEVEL], links[link, COMPONENT]
@@ -377,7 +383,14 @@ def queued(links: Times, devices: Times, sets: Words, order: Ints, link: int, de
 
 @njit(cache=True, nogil=True)
 def rarest(
-    links: Times, chunks: Ints, sets: Words, exact: Words, most: int, link: int, device: int, strict: int
+    links: Int64Array,
+    chunks: Int32Array,
+    sets: UInt64Array,
+    exact: UInt64Array,
+    most: int,
+    link: int,
+    device: int,
+    strict: int,
 ) -> int:
     """As queued, but what the fewest of the device's links (`most` in all) could bring, of these the rarest."""
     source = links[link, SOURCE]
@@ -399,7 +412,9 @@ def rarest(
 
 
 @njit(cache=True, nogil=True)
-def late(links: Times, duration: Times, sizes: int, low: int, link: int, lacks: int, now: int, deadline: int) -> bool:
+def late(
+    links: Int64Array, duration: Int64Array, sizes: int, low: int, link: int, lacks: int, now: int, deadline: int
+) -> bool:
     """Whether the links into a device that are cheaper than one, from `low` on, cannot bring all that it lacks by the
     deadline.
     """
@@ -413,7 +428,7 @@ def late(links: Times, duration: Times, sizes: int, low: int, link: int, lacks: 
 
 
 @njit(cache=True, nogil=True)
-def blocked_until(taken_first: Ints, taken: Times, link: int, start: int, busy: int) -> int:
+def blocked_until(taken_first: Int32Array, taken: Int64Array, link: int, start: int, busy: int) -> int:
     """When the reservation ends that keeps a link from a transfer, or 0."""
     for span in range(taken_first[link], taken_first[link + 1]):
         low, high = taken[span, 0], taken[span, 1]

@@ -14,9 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bits = NDArray[np.uint8]
+from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
+
 Chunks = NDArray[np.uint16] | NDArray[np.uint32]
 
 
@@ -28,12 +27,12 @@ class Wires(NamedTuple):
     tile k does step t of a sweep for device[begin[k * depth + t] : begin[k * depth + t + 1]].
     """
 
-    first: Ints
-    source: Ints
-    number: Ints
+    first: Int32Array
+    source: Int32Array
+    number: Int32Array
     name: Chunks
-    begin: Times
-    device: Ints
+    begin: Int64Array
+    device: Int32Array
 
 
 class State(NamedTuple):
@@ -47,12 +46,12 @@ class State(NamedTuple):
     """
 
     order: Chunks
-    length: Ints
-    closed: Bits
-    have: Bits
-    cursor: Ints
+    length: Int32Array
+    closed: UInt8Array
+    have: UInt8Array
+    cursor: Int32Array
     window: Chunks
-    seen: Ints
+    seen: Int32Array
 
 
 @njit(cache=True, nogil=True)
@@ -129,11 +128,11 @@ def fewest_steps(wires: Wires, state: State, start: int, steps: int, grid: Chunk
 @njit(cache=True, nogil=True)
 def look(
     order: Chunks,
-    known: Ints,
-    closed: Bits,
-    cursor: Ints,
+    known: Int32Array,
+    closed: UInt8Array,
+    cursor: Int32Array,
     window: Chunks,
-    seen: Ints,
+    seen: Int32Array,
     device: int,
     link: int,
     sender: int,

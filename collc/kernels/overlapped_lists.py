@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 
 class Work(NamedTuple):
@@ -19,17 +16,17 @@ class Work(NamedTuple):
     part of the queue begins. taken_from, taken_to: intervals when links are taken, `taken` of State tells which.
     """
 
-    link: Ints
-    busy: Times
-    early: Times
-    late: Times
-    offsets: Times
-    followers: Ints
-    rank: Ints
-    by_rank: Ints
-    first: Times
-    taken_from: Times
-    taken_to: Times
+    link: Int32Array
+    busy: Int64Array
+    early: Int64Array
+    late: Int64Array
+    offsets: Int64Array
+    followers: Int32Array
+    rank: Int32Array
+    by_rank: Int32Array
+    first: Int64Array
+    taken_from: Int64Array
+    taken_to: Int64Array
 
 
 class State(NamedTuple):
@@ -41,21 +38,21 @@ class State(NamedTuple):
     events, links touched at this time, tasks begun. touched, marked: [links], those. start: int64[n], the result.
     """
 
-    waits: Ints
-    queue: Ints
-    length: Ints
-    free: Times
-    taken: Times
-    times: Times
-    ids: Times
-    counters: Times
-    touched: Ints
-    marked: NDArray[np.bool_]
-    start: Times
+    waits: Int32Array
+    queue: Int32Array
+    length: Int32Array
+    free: Int64Array
+    taken: Int64Array
+    times: Int64Array
+    ids: Int64Array
+    counters: Int64Array
+    touched: Int32Array
+    marked: BoolArray
+    start: Int64Array
 
 
 @njit(cache=True, nogil=True)
-def _sift_up(keys: Ints, base: int, place: int) -> None:
+def _sift_up(keys: Int32Array, base: int, place: int) -> None:
     while place > 0:
         parent = (place - 1) // 2
         if keys[base + place] >= keys[base + parent]:
@@ -65,7 +62,7 @@ def _sift_up(keys: Ints, base: int, place: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sift_down(keys: Ints, base: int, size: int) -> None:
+def _sift_down(keys: Int32Array, base: int, size: int) -> None:
     place = 0
     while 2 * place + 1 < size:
         child = 2 * place + 1
@@ -78,7 +75,7 @@ def _sift_down(keys: Ints, base: int, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _push(times: Times, ids: Times, size: int, time: int, number: int) -> None:
+def _push(times: Int64Array, ids: Int64Array, size: int, time: int, number: int) -> None:
     """Adds to a heap of (time, id), which has `size` already."""
     place = size
     while place > 0:
@@ -91,7 +88,7 @@ def _push(times: Times, ids: Times, size: int, time: int, number: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _pop(times: Times, ids: Times, size: int) -> None:
+def _pop(times: Int64Array, ids: Int64Array, size: int) -> None:
     """Takes the first off a heap of (time, id) of `size`."""
     last = size - 1
     time, number = times[last], ids[last]
@@ -110,13 +107,13 @@ def _pop(times: Times, ids: Times, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _note(times: Times, ids: Times, counters: Times, time: int, number: int) -> None:
+def _note(times: Int64Array, ids: Int64Array, counters: Int64Array, time: int, number: int) -> None:
     _push(times, ids, counters[0], time, number)
     counters[0] += 1
 
 
 @njit(cache=True, nogil=True)
-def _touch(touched: Ints, marked: NDArray[np.bool_], counters: Times, link: int) -> None:
+def _touch(touched: Int32Array, marked: BoolArray, counters: Int64Array, link: int) -> None:
     if not marked[link]:
         marked[link] = True
         touched[counters[1]] = link
@@ -124,14 +121,14 @@ def _touch(touched: Ints, marked: NDArray[np.bool_], counters: Times, link: int)
 
 
 @njit(cache=True, nogil=True)
-def _queue(queue: Ints, length: Ints, first: Times, link: int, rank: int) -> None:
+def _queue(queue: Int32Array, length: Int32Array, first: Int64Array, link: int, rank: int) -> None:
     queue[first[link] + length[link]] = rank
     _sift_up(queue, first[link], length[link])
     length[link] += 1
 
 
 @njit(cache=True, nogil=True)
-def _unqueue(queue: Ints, length: Ints, first: Times, link: int) -> None:
+def _unqueue(queue: Int32Array, length: Int32Array, first: Int64Array, link: int) -> None:
     length[link] -= 1
     queue[first[link]] = queue[first[link] + length[link]]
     _sift_down(queue, first[link], length[link])

@@ -5,15 +5,13 @@ The same as collc/synthesis/pccl/busy.py, with one row of a table for each link 
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int64Array
 
 
 @njit(cache=True, nogil=True)
-def _first_above(values: Times, count: int, bound: int) -> int:
+def _first_above(values: Int64Array, count: int, bound: int) -> int:
     """The first place, of so many, whose value is above a bound; values ascend."""
     low, high = 0, count
     while low < high:
@@ -26,7 +24,7 @@ def _first_above(values: Times, count: int, bound: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def next_free(starts: Times, ends: Times, count: int, time: int, length: int) -> int:
+def next_free(starts: Int64Array, ends: Int64Array, count: int, time: int, length: int) -> int:
     """The first time from `time` on at which a link is free for so long."""
     if count == 0 or ends[count - 1] <= time:
         return time
@@ -38,7 +36,7 @@ def next_free(starts: Times, ends: Times, count: int, time: int, length: int) ->
 
 
 @njit(cache=True, nogil=True)
-def last_free(starts: Times, ends: Times, count: int, time: int, latest: int, length: int) -> int:
+def last_free(starts: Int64Array, ends: Int64Array, count: int, time: int, latest: int, length: int) -> int:
     """The last start from `time` to `latest` at which a link is free for so long; `time` must be one."""
     while latest > time:
         k = _first_above(starts, count, latest + length - 1) - 1
@@ -49,7 +47,7 @@ def last_free(starts: Times, ends: Times, count: int, time: int, latest: int, le
 
 
 @njit(cache=True, nogil=True)
-def take(starts: Times, ends: Times, count: int, start: int, end: int) -> int:
+def take(starts: Int64Array, ends: Int64Array, count: int, start: int, end: int) -> int:
     """Takes an interval of a link, which may overlap others; how many intervals there are then."""
     low = _first_above(ends, count, start - 1)
     high = _first_above(starts, count, end)
@@ -70,7 +68,7 @@ def take(starts: Times, ends: Times, count: int, start: int, end: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def refuses(times: Times, held: Times, count: int, size: int, start: int, end: int, least: int) -> int:
+def refuses(times: Int64Array, held: Int64Array, count: int, size: int, start: int, end: int, least: int) -> int:
     """-1 where a place is free from start to end; else when, after it is full, one is free for `least`."""
     k = _first_above(times, count, end - 1) - 1
     while held[k] < size:
@@ -86,7 +84,7 @@ def refuses(times: Times, held: Times, count: int, size: int, start: int, end: i
 
 
 @njit(cache=True, nogil=True)
-def _split(times: Times, held: Times, count: int, time: int) -> int:
+def _split(times: Int64Array, held: Int64Array, count: int, time: int) -> int:
     k = _first_above(times, count, time - 1)
     if k < count and times[k] == time:
         return count
@@ -99,7 +97,7 @@ def _split(times: Times, held: Times, count: int, time: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def take_place(times: Times, held: Times, count: int, start: int, end: int) -> int:
+def take_place(times: Int64Array, held: Int64Array, count: int, start: int, end: int) -> int:
     """Takes a place of a switch; how many times there are then."""
     count = _split(times, held, count, start)
     count = _split(times, held, count, end)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 
 @njit(cache=True, nogil=True)
-def nearest_first(wanted: Ints, holders: Ints | Times, to: Ints | Times, target_row: Ints) -> Ints:
+def nearest_first(
+    wanted: Int32Array, holders: Int32Array | Int64Array, to: Int32Array | Int64Array, target_row: Int32Array
+) -> Int32Array:
     """Those who want a chunk, the nearest to any of its holders first. to: [targets, devices]."""
     near = np.full(len(wanted), np.int64(1) << 62)
     for i in range(len(wanted)):

@@ -12,10 +12,7 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from collc.kernels.pccl_rows import nearest_first
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Words = NDArray[np.uint64]
+from collc.ten.arrays import Int32Array, Int64Array, UInt64Array
 
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 NEVER = 1 << 29
@@ -24,7 +21,7 @@ STAMP, FOUND, VIA, SLOT = 0, 1, 2, 3
 
 
 @njit(cache=True, nogil=True)
-def _next_free(busy: Words, low: Ints, link: int, slot: int) -> int:
+def _next_free(busy: UInt64Array, low: Int32Array, link: int, slot: int) -> int:
     words = busy.shape[1]
     word = slot >> 6
     first = low[link]
@@ -43,7 +40,7 @@ def _next_free(busy: Words, low: Ints, link: int, slot: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
+def _grown(busy: UInt64Array, grid: Int32Array) -> tuple[UInt64Array, Int32Array]:
     words = busy.shape[1] + busy.shape[1] // 8 + 1
     wider = np.zeros((busy.shape[0], words), np.uint64)
     wider[:, : busy.shape[1]] = busy
@@ -54,10 +51,26 @@ def _grown(busy: Words, grid: Ints) -> tuple[Words, Ints]:
 
 @njit(cache=True, nogil=True)
 def _search(
-    left: Ints, seeds: Ints, count: int, target: int, row: int, salt: int, since: Ints, in_tree: Ints, at: Ints,
-    mark: int, busy: Words, low: Ints, offsets: Ints, heads: Ints, first: Ints, filled: Words, node: Ints,
-    after: Ints, detour: int,
-) -> None:  # fmt: skip
+    left: Int32Array,
+    seeds: Int32Array,
+    count: int,
+    target: int,
+    row: int,
+    salt: int,
+    since: Int32Array,
+    in_tree: Int32Array,
+    at: Int32Array,
+    mark: int,
+    busy: UInt64Array,
+    low: Int32Array,
+    offsets: Int32Array,
+    heads: Int32Array,
+    first: Int32Array,
+    filled: UInt64Array,
+    node: Int32Array,
+    after: Int32Array,
+    detour: int,
+) -> None:
     """A* where devices of equal least arrival lie on one stack; `filled` tells which stacks have any."""
     base, near, top, used = _seed(left, seeds, count, since, at, mark, first, filled, node, after)
     roam = near <= detour
@@ -106,9 +119,17 @@ def _search(
 
 @njit(cache=True, nogil=True)
 def _seed(
-    left: Ints, seeds: Ints, count: int, since: Ints, at: Ints, mark: int, first: Ints, filled: Words, node: Ints,
-    after: Ints,
-) -> tuple[int, int, int, int]:  # fmt: skip
+    left: Int32Array,
+    seeds: Int32Array,
+    count: int,
+    since: Int32Array,
+    at: Int32Array,
+    mark: int,
+    first: Int32Array,
+    filled: UInt64Array,
+    node: Int32Array,
+    after: Int32Array,
+) -> tuple[int, int, int, int]:
     """Puts those that have the chunk on their stacks: least arrival and distance, the last stack, entries used."""
     base = near = np.int64(NEVER)
     for k in range(count):
@@ -127,7 +148,9 @@ def _seed(
 
 
 @njit(cache=True, nogil=True)
-def _push(v: int, d: int, used: int, first: Ints, filled: Words, node: Ints, after: Ints) -> int:
+def _push(
+    v: int, d: int, used: int, first: Int32Array, filled: UInt64Array, node: Int32Array, after: Int32Array
+) -> int:
     bit = np.uint64(1) << np.uint64(d & 63)
     node[used] = v
     after[used] = first[d] if filled[d >> 6] & bit else -1
@@ -138,9 +161,22 @@ def _push(v: int, d: int, used: int, first: Ints, filled: Words, node: Ints, aft
 
 @njit(cache=True, nogil=True)
 def search_steps(
-    order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints, to: Ints,
-    target_row: Ints, offsets: Ints, heads: Ints, tails: Ints, detour: int, busy: Words, grid: Ints, low: Ints,
-) -> tuple[Words, Ints]:  # fmt: skip
+    order: Int32Array,
+    salt: Int64Array,
+    holder_offsets: Int64Array,
+    holders: Int32Array,
+    wanting_offsets: Int64Array,
+    wanting: Int32Array,
+    to: Int32Array,
+    target_row: Int32Array,
+    offsets: Int32Array,
+    heads: Int32Array,
+    tails: Int32Array,
+    detour: int,
+    busy: UInt64Array,
+    grid: Int32Array,
+    low: Int32Array,
+) -> tuple[UInt64Array, Int32Array]:
     """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
 
     busy: uint64[links, words], a bit a slot. grid: int32[links, words * 64], the row whose chunk each slot takes,
@@ -176,9 +212,26 @@ def search_steps(
                 first = np.zeros((room + 1) * 64 + 4 * devices, np.int32)
                 filled = np.zeros(len(first) // 64 + 1, np.uint64)
             _search(
-                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, at, mark, busy, low,
-                offsets, heads, first, filled, node, after, detour,
-            )  # fmt: skip
+                to[target_row[target]],
+                seeds,
+                count,
+                target,
+                k,
+                salt[k],
+                since,
+                in_tree,
+                at,
+                mark,
+                busy,
+                low,
+                offsets,
+                heads,
+                first,
+                filled,
+                node,
+                after,
+                detour,
+            )
             v = target
             while in_tree[v] != k:
                 link, slot = np.int64(at[v, VIA]), np.int64(at[v, SLOT])
@@ -197,7 +250,7 @@ def search_steps(
 
 
 @njit(cache=True, nogil=True)
-def lay_out(grid: Ints, links: Ints, chunk: Ints, steps: NDArray[np.generic]) -> None:
+def lay_out(grid: Int32Array, links: Int32Array, chunk: Int32Array, steps: NDArray[np.generic]) -> None:
     """Turns grid[link by source, slot] of rows into steps[slot, link] of chunks; what is free is left as it is."""
     count = steps.shape[0]
     for low in range(0, len(links), 16):

@@ -10,14 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from collc.kernels.pccl_busy import last_free, next_free, refuses, take, take_place
 from collc.kernels.pccl_rows import nearest_first
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 FAR = 1 << 60
 
@@ -28,15 +24,15 @@ class Net(NamedTuple):
     keeps: bool[switches], whether a chunk that has come to a switch may leave it more than once.
     """
 
-    offsets: Ints
-    links: Ints
-    tails: Ints
-    heads: Ints
-    length: Times
-    total: Times
+    offsets: Int32Array
+    links: Int32Array
+    tails: Int32Array
+    heads: Int32Array
+    length: Int64Array
+    total: Int64Array
     npus: int
-    multicast: Bools
-    keeps: Bools
+    multicast: BoolArray
+    keeps: BoolArray
     inverted: bool
 
 
@@ -48,15 +44,15 @@ class Work(NamedTuple):
     transfers: int64[n, 3], row, link and start; count: int64[1].
     """
 
-    starts: Times
-    ends: Times
-    intervals: Times
-    times: Times
-    held: Times
-    moments: Times
-    size: Times
-    transfers: Times
-    count: Times
+    starts: Int64Array
+    ends: Int64Array
+    intervals: Int64Array
+    times: Int64Array
+    held: Int64Array
+    moments: Int64Array
+    size: Int64Array
+    transfers: Int64Array
+    count: Int64Array
 
 
 HAS, SINCE, STAYED, UNTIL, LAST, LEFT, AHEAD, BEFORE, REACHED, FOUND, VIA, START, SEED = range(13)
@@ -69,7 +65,7 @@ but one after another those that have the chunk.
 
 
 @njit(cache=True, nogil=True)
-def _wider(table: Times) -> Times:
+def _wider(table: Int64Array) -> Int64Array:
     more = np.zeros((table.shape[0], table.shape[1] * 2), np.int64)
     more[:, : table.shape[1]] = table
     return more
@@ -79,9 +75,16 @@ def _wider(table: Times) -> Times:
 def _take(work: Work, link: int, start: int, end: int) -> Work:
     if work.intervals[link] == work.starts.shape[1]:
         work = Work(
-            _wider(work.starts), _wider(work.ends), work.intervals, work.times, work.held, work.moments, work.size,
-            work.transfers, work.count,
-        )  # fmt: skip
+            _wider(work.starts),
+            _wider(work.ends),
+            work.intervals,
+            work.times,
+            work.held,
+            work.moments,
+            work.size,
+            work.transfers,
+            work.count,
+        )
     work.intervals[link] = take(work.starts[link], work.ends[link], work.intervals[link], start, end)
     return work
 
@@ -90,9 +93,16 @@ def _take(work: Work, link: int, start: int, end: int) -> Work:
 def _hold(work: Work, switch: int, start: int, end: int) -> Work:
     if work.moments[switch] + 2 > work.times.shape[1]:
         work = Work(
-            work.starts, work.ends, work.intervals, _wider(work.times), _wider(work.held), work.moments, work.size,
-            work.transfers, work.count,
-        )  # fmt: skip
+            work.starts,
+            work.ends,
+            work.intervals,
+            _wider(work.times),
+            _wider(work.held),
+            work.moments,
+            work.size,
+            work.transfers,
+            work.count,
+        )
     work.moments[switch] = take_place(work.times[switch], work.held[switch], work.moments[switch], start, end)
     return work
 
@@ -114,14 +124,20 @@ def _note(work: Work, row: int, link: int, start: int) -> Work:
 
 
 @njit(cache=True, nogil=True)
-def begin(net: Net, size: Times, taken: Times, held: Times) -> Work:
+def begin(net: Net, size: Int64Array, taken: Int64Array, held: Int64Array) -> Work:
     """Nothing planned; taken: (link, start, end) and held: (switch, start, end), what is reserved."""
     links, switches = len(net.heads), len(size)
     work = Work(
-        np.zeros((links, 8), np.int64), np.zeros((links, 8), np.int64), np.zeros(links, np.int64),
-        np.zeros((switches, 8), np.int64), np.zeros((switches, 8), np.int64), np.ones(switches, np.int64), size,
-        np.zeros((1024, 3), np.int64), np.zeros(1, np.int64),
-    )  # fmt: skip
+        np.zeros((links, 8), np.int64),
+        np.zeros((links, 8), np.int64),
+        np.zeros(links, np.int64),
+        np.zeros((switches, 8), np.int64),
+        np.zeros((switches, 8), np.int64),
+        np.ones(switches, np.int64),
+        size,
+        np.zeros((1024, 3), np.int64),
+        np.zeros(1, np.int64),
+    )
     for k in range(len(taken)):
         work = _take(work, taken[k, 0], taken[k, 1], taken[k, 2])
     for k in range(len(held)):
@@ -156,9 +172,17 @@ def _between(work: Work, link: int, start: int, length: int, entry: int, departu
 
 @njit(cache=True, nogil=True)
 def _start(
-    k: int, u: int, link: int, time: int, length: Times, total: Times, net: Net, work: Work, tree: Times,
+    k: int,
+    u: int,
+    link: int,
+    time: int,
+    length: Int64Array,
+    total: Int64Array,
+    net: Net,
+    work: Work,
+    tree: Int64Array,
     departures: list[tuple[int, int, int]],
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """When a hop can start, and -1, or until when the chunk must not come, where the switch cannot keep it so long."""
     start = _next_free(work, link, time, length[link])
     if u < net.npus:
@@ -184,9 +208,21 @@ def _start(
 
 @njit(cache=True, nogil=True)
 def _search(
-    k: int, mark: int, number: int, left: Times, seeds: int, target: int, salt: int, detour: int, length: Times,
-    total: Times, net: Net, work: Work, tree: Times, departures: list[tuple[int, int, int]],
-) -> tuple[int, int]:  # fmt: skip
+    k: int,
+    mark: int,
+    number: int,
+    left: Int64Array,
+    seeds: int,
+    target: int,
+    salt: int,
+    detour: int,
+    length: Int64Array,
+    total: Int64Array,
+    net: Net,
+    work: Work,
+    tree: Int64Array,
+    departures: list[tuple[int, int, int]],
+) -> tuple[int, int]:
     """Looks for the path of earliest arrival: (target, 0), or a switch that refuses, and until when.
 
     mark: of this search. number: of the searches for this target, for `ahead`.
@@ -238,7 +274,9 @@ def _search(
 
 
 @njit(cache=True, nogil=True)
-def _path(k: int, target: int, length: Times, total: Times, net: Net, work: Work, tree: Times) -> list[int]:
+def _path(
+    k: int, target: int, length: Int64Array, total: Int64Array, net: Net, work: Work, tree: Int64Array
+) -> list[int]:
     """The links to the target, the last first; each hop into a switch with a limit as late as the next allows."""
     links = [tree[target, VIA]]
     v = np.int64(net.tails[links[0]])
@@ -255,9 +293,16 @@ def _path(k: int, target: int, length: Times, total: Times, net: Net, work: Work
 
 @njit(cache=True, nogil=True)
 def _book(
-    k: int, links: list[int], seeds: int, length: Times, total: Times, net: Net, work: Work, tree: Times,
+    k: int,
+    links: list[int],
+    seeds: int,
+    length: Int64Array,
+    total: Int64Array,
+    net: Net,
+    work: Work,
+    tree: Int64Array,
     departures: list[tuple[int, int, int]],
-) -> tuple[Work, int]:  # fmt: skip
+) -> tuple[Work, int]:
     came = np.int64(-1)
     entered = np.int64(0)
     for i in range(len(links) - 1, -1, -1):
@@ -295,7 +340,7 @@ def _book(
 
 
 @njit(cache=True, nogil=True)
-def _without(seeds: Times, count: int, gone: int) -> int:
+def _without(seeds: Int64Array, count: int, gone: int) -> int:
     kept = 0
     for i in range(count):
         if seeds[i] != gone:
@@ -306,9 +351,20 @@ def _without(seeds: Times, count: int, gone: int) -> int:
 
 @njit(cache=True, nogil=True)
 def search_times(
-    order: Ints, salt: Times, holder_offsets: Times, holders: Ints, wanting_offsets: Times, wanting: Ints,
-    release: Times, column: Ints, to: Times, target_row: Ints, detour: Times, net: Net, work: Work,
-) -> Work:  # fmt: skip
+    order: Int32Array,
+    salt: Int64Array,
+    holder_offsets: Int64Array,
+    holders: Int32Array,
+    wanting_offsets: Int64Array,
+    wanting: Int32Array,
+    release: Int64Array,
+    column: Int32Array,
+    to: Int64Array,
+    target_row: Int32Array,
+    detour: Int64Array,
+    net: Net,
+    work: Work,
+) -> Work:
     """Plans the rows in `order`, round what is taken already; the work with what they take."""
     devices = len(net.offsets) - 1
     bits = 0
@@ -336,9 +392,21 @@ def search_times(
             while True:
                 mark += 1
                 found, later = _search(
-                    k, mark, number, table[target_row[target]], seeds, target, salt[k] & ((1 << bits) - 1),
-                    detour[column[k]], length, total, net, work, tree, departures,
-                )  # fmt: skip
+                    k,
+                    mark,
+                    number,
+                    table[target_row[target]],
+                    seeds,
+                    target,
+                    salt[k] & ((1 << bits) - 1),
+                    detour[column[k]],
+                    length,
+                    total,
+                    net,
+                    work,
+                    tree,
+                    departures,
+                )
                 if found == target:
                     break
                 if tree[found, HAS] == k:

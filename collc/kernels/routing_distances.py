@@ -6,14 +6,14 @@ import heapq
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 
 @njit(cache=True, nogil=True)
-def all_distances(targets: Ints, offsets: Ints, order: Ints, source: Ints, weight: Times, far: int) -> Times:
+def all_distances(
+    targets: Int32Array, offsets: Int32Array, order: Int32Array, source: Int32Array, weight: Int64Array, far: int
+) -> Int64Array:
     """int64[targets, devices]: Dijkstra on the links into each device (offsets, order: CSR of link numbers)."""
     devices = len(offsets) - 1
     found = np.full((len(targets), devices), far, np.int64)
@@ -35,7 +35,9 @@ def all_distances(targets: Ints, offsets: Ints, order: Ints, source: Ints, weigh
 
 
 @njit(cache=True, nogil=True)
-def all_hops(targets: Ints, offsets: Ints, order: Ints, source: Ints, weight: int, far: int) -> Times:
+def all_hops(
+    targets: Int32Array, offsets: Int32Array, order: Int32Array, source: Int32Array, weight: int, far: int
+) -> Int64Array:
     """int64[targets, devices]: as `all_distances`, where all links have the same weight; breadth first."""
     devices = len(offsets) - 1
     found = np.full((len(targets), devices), far, np.int64)

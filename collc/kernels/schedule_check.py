@@ -6,17 +6,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 
 NEVER = np.iinfo(np.int64).max
 
 
 @njit(cache=True)
 def overlaps(
-    chunk: Ints, link: Ints, start: Times, busy: Times, size_of: Ints, kind: Ints, links: int, limit: int
-) -> tuple[int, Times, Times]:
+    chunk: Int32Array,
+    link: Int32Array,
+    start: Int64Array,
+    busy: Int64Array,
+    size_of: Int32Array,
+    kind: Int32Array,
+    links: int,
+    limit: int,
+) -> tuple[int, Int64Array, Int64Array]:
     """Rows (by start) that begin before the row before them on their link has ended: (count, earlier, later)."""
     last = np.full(links, -1, np.int64)
     earlier, later = np.empty(limit, np.int64), np.empty(limit, np.int64)
@@ -32,7 +37,7 @@ def overlaps(
 
 
 @njit(cache=True)
-def by_chunk(chunk: Ints, chunks: int) -> tuple[Times, Ints]:
+def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
     """Rows of each chunk, in order: offsets int64[chunks + 1], rows int32."""
     offsets = np.zeros(chunks + 1, np.int64)
     for number in chunk:
@@ -50,13 +55,13 @@ def by_chunk(chunk: Ints, chunks: int) -> tuple[Times, Ints]:
 class Moves(NamedTuple):
     """The transfers of all chunks, and how long they take on each kind of link, for chunks of one size (total)."""
 
-    link: Ints
-    start: Times
-    reduce: Flags
-    source: Ints
-    target: Ints
-    total: Times
-    kind: Ints
+    link: Int32Array
+    start: Int64Array
+    reduce: BoolArray
+    source: Int32Array
+    target: Int32Array
+    total: Int64Array
+    kind: Int32Array
     npus: int
 
 
@@ -67,14 +72,14 @@ class Marks(NamedTuple):
     of a partial. part[device] == chunk: it takes part in the tree.
     """
 
-    seen: Times
-    held: Times
-    into: Times
-    out: Times
-    first: Times
-    last: Times
-    sent: Times
-    part: Times
+    seen: Int64Array
+    held: Int64Array
+    into: Int64Array
+    out: Int64Array
+    first: Int64Array
+    last: Int64Array
+    sent: Int64Array
+    part: Int64Array
 
 
 @njit(cache=True)
@@ -87,7 +92,7 @@ def _marks(devices: int) -> Marks:
 
 
 @njit(cache=True)
-def _copied(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: int) -> bool:
+def _copied(rows: Int32Array, moves: Moves, pre: Int32Array, post: Int32Array, marks: Marks, tag: int) -> bool:
     """Whether a copy chunk is plainly right; `held` gets when each device first has it."""
     seen, held, into, out = marks.seen, marks.held, marks.into, marks.out
     for device in pre:
@@ -122,7 +127,15 @@ def _copied(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: 
 
 @njit(cache=True)
 def _note(
-    device: int, tag: int, seen: Times, held: Times, into: Times, out: Times, first: Times, last: Times, sent: Times
+    device: int,
+    tag: int,
+    seen: Int64Array,
+    held: Int64Array,
+    into: Int64Array,
+    out: Int64Array,
+    first: Int64Array,
+    last: Int64Array,
+    sent: Int64Array,
 ) -> None:
     """Begin a device's record for a chunk. (Called for each row: plain arrays are faster here than a tuple of them.)"""
     if seen[device] != tag:
@@ -133,7 +146,7 @@ def _note(
 
 
 @njit(cache=True)
-def _root(rows: Ints, moves: Moves, pre: Ints, marks: Marks, tag: int) -> int:
+def _root(rows: Int32Array, moves: Moves, pre: Int32Array, marks: Marks, tag: int) -> int:
     """Note all transfers of a reduction; the device to which a tree of partials leads, -1 where there is no tree."""
     nodes, senders, rest = len(pre), 0, 0
     link, start, reduce, source, target, total, kind, npus = moves
@@ -173,7 +186,7 @@ def _root(rows: Ints, moves: Moves, pre: Ints, marks: Marks, tag: int) -> int:
 
 
 @njit(cache=True)
-def _in_order(rows: Ints, moves: Moves, marks: Marks, root: int) -> bool:
+def _in_order(rows: Int32Array, moves: Moves, marks: Marks, root: int) -> bool:
     """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
     link, start, reduce, source, target, total, kind, npus = moves
     _, held, into, out, first, last, _, _ = marks
@@ -195,7 +208,7 @@ def _in_order(rows: Ints, moves: Moves, marks: Marks, root: int) -> bool:
 
 
 @njit(cache=True)
-def _reduced(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag: int) -> bool:
+def _reduced(rows: Int32Array, moves: Moves, pre: Int32Array, post: Int32Array, marks: Marks, tag: int) -> bool:
     """Whether a reduction is plainly right: a tree of partials to one root, then copies of what the root has."""
     root = _root(rows, moves, pre, marks, tag)
     if root < 0 or not _in_order(rows, moves, marks, root):
@@ -208,25 +221,25 @@ def _reduced(rows: Ints, moves: Moves, pre: Ints, post: Ints, marks: Marks, tag:
 
 @njit(cache=True)
 def screen(
-    offsets: Times,
-    order: Ints,
-    link: Ints,
-    start: Times,
-    reduce: Flags,
-    source: Ints,
-    target: Ints,
-    total: Times,
-    size_of: Ints,
-    kind: Ints,
+    offsets: Int64Array,
+    order: Int32Array,
+    link: Int32Array,
+    start: Int64Array,
+    reduce: BoolArray,
+    source: Int32Array,
+    target: Int32Array,
+    total: Int64Array,
+    size_of: Int32Array,
+    kind: Int32Array,
     npus: int,
     devices: int,
     op: NDArray[np.int8],
-    pre: Ints,
-    post: Ints,
-    sets: Times,
-    members: Ints,
-    hold: Times,
-) -> NDArray[np.uint8]:
+    pre: Int32Array,
+    post: Int32Array,
+    sets: Int64Array,
+    members: Int32Array,
+    hold: Int64Array,
+) -> UInt8Array:
     """uint8[chunks]: 0 where a chunk is plainly right, 1 where it needs the exact check.
 
     hold: int64[rows] or empty; for a row that leaves a switch, when its chunk came there.

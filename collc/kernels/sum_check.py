@@ -2,19 +2,15 @@
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Bits = NDArray[np.uint64]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Array
 
 LATEST = 2**61
 """Picoseconds up to which an arrival and a flag fit into one number."""
 
 
 @njit(cache=True)
-def _arrive(value: Bits, brought: Bits, reduce: bool) -> bool:
+def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
     """Take something in; whether every contribution comes once."""
     for word in range(len(brought)):
         if reduce and value[word] & brought[word]:
@@ -24,7 +20,7 @@ def _arrive(value: Bits, brought: Bits, reduce: bool) -> bool:
 
 
 @njit(cache=True)
-def _leaves(value: Bits, full: Bits, reduce: bool) -> bool:
+def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
     """Whether there is something to send, and all of it where it is sent as final."""
     some, complete = False, True
     for word in range(len(full)):
@@ -34,14 +30,16 @@ def _leaves(value: Bits, full: Bits, reduce: bool) -> bool:
 
 
 @njit(cache=True)
-def _begin(device: int, tag: int, seen: Times, value: Bits) -> None:
+def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array) -> None:
     if seen[device] != tag:
         seen[device] = tag
         value[device, :] = 0
 
 
 @njit(cache=True)
-def _arrivals(rows: Ints, link: Ints, start: Times, reduce: Flags, total: Times, kind: Ints) -> tuple[Times, Times]:
+def _arrivals(
+    rows: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray, total: Int64Array, kind: Int32Array
+) -> tuple[Int64Array, Int64Array]:
     """When the chunk of each row is there, and the rows in that order, copies first; empty where times do not serve."""
     arrival, key = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     for place, row in enumerate(rows):
@@ -55,9 +53,21 @@ def _arrivals(rows: Ints, link: Ints, start: Times, reduce: Flags, total: Times,
 
 @njit(cache=True)
 def added_up(
-    rows: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints, total: Times, kind: Ints,
-    npus: int, pre: Ints, post: Ints, seen: Times, value: Bits, tag: int,
-) -> bool:  # fmt: skip
+    rows: Int32Array,
+    link: Int32Array,
+    start: Int64Array,
+    reduce: BoolArray,
+    source: Int32Array,
+    target: Int32Array,
+    total: Int64Array,
+    kind: Int32Array,
+    npus: int,
+    pre: Int32Array,
+    post: Int32Array,
+    seen: Int64Array,
+    value: UInt64Array,
+    tag: int,
+) -> bool:
     """Whether a reduction between NPUs is right: every transfer at its time, every contribution once.
 
     seen: int64[devices], value: uint64[devices, words]: what each device has, where seen[device] == tag.
@@ -96,9 +106,24 @@ def added_up(
 
 @njit(cache=True)
 def rescreen(
-    doubtful: Times, offsets: Times, order: Ints, link: Ints, start: Times, reduce: Flags, source: Ints, target: Ints,
-    total: Times, size_of: Ints, kind: Ints, npus: int, devices: int, pre: Ints, post: Ints, sets: Times, members: Ints,
-) -> NDArray[np.uint8]:  # fmt: skip
+    doubtful: Int64Array,
+    offsets: Int64Array,
+    order: Int32Array,
+    link: Int32Array,
+    start: Int64Array,
+    reduce: BoolArray,
+    source: Int32Array,
+    target: Int32Array,
+    total: Int64Array,
+    size_of: Int32Array,
+    kind: Int32Array,
+    npus: int,
+    devices: int,
+    pre: Int32Array,
+    post: Int32Array,
+    sets: Int64Array,
+    members: Int32Array,
+) -> UInt8Array:
     """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check."""
     found = np.ones(len(doubtful), np.uint8)
     owner, value = np.full(devices, -1, np.int64), np.empty((devices, 0), np.uint64)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
+from collc.ten.arrays import Int32Array
 
 
 @njit(cache=True, nogil=True)
-def generator_links(source: Ints, target: Ints, kind: Ints, ahead: Ints, kinds: Ints, link: Ints) -> bool:
+def generator_links(
+    source: Int32Array, target: Int32Array, kind: Int32Array, ahead: Int32Array, kinds: Int32Array, link: Int32Array
+) -> bool:
     """Fills link int32[generators, npus], -1 before, from source, target, kind int32[links]; whether all links fit.
 
     ahead: int32[generators, npus], where each generator leads. kinds: int32[generators]. Parallel links are

@@ -6,11 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 
 class Pacing(NamedTuple):
@@ -22,11 +19,11 @@ class Pacing(NamedTuple):
     how many chunks one is picked.
     """
 
-    ahead: Ints
-    busy: Times
-    total: Times
-    cheaper: Bools
-    coset: Ints
+    ahead: Int32Array
+    busy: Int64Array
+    total: Int64Array
+    cheaper: BoolArray
+    coset: Int32Array
     deadline: int
     window: int
 
@@ -39,14 +36,14 @@ class Spread(NamedTuple):
     cursor, free: int64[generators], before it all is closed; when its links are free. rows: see spread_paced.
     """
 
-    closed: Bools
-    inside: Bools
-    informed: Ints
-    holder: Ints
-    held: Ints
-    cursor: Times
-    free: Times
-    rows: Times
+    closed: BoolArray
+    inside: BoolArray
+    informed: Int32Array
+    holder: Int32Array
+    held: Int32Array
+    cursor: Int64Array
+    free: Int64Array
+    rows: Int64Array
 
 
 @njit(cache=True, nogil=True)
@@ -97,7 +94,7 @@ def _settle(pacing: Pacing, spread: Spread, known: int, chunk: int, npu: int) ->
 
 
 @njit(cache=True, nogil=True)
-def _next(pacing: Pacing, spread: Spread, flying: Ints, begun: Times, arrived: Times, now: int) -> int:
+def _next(pacing: Pacing, spread: Spread, flying: Int32Array, begun: Int64Array, arrived: Int64Array, now: int) -> int:
     """When next a link gets free or a chunk arrives, -1 for never."""
     after = np.int64(-1)
     for generator in range(len(pacing.busy)):
@@ -112,7 +109,7 @@ def _next(pacing: Pacing, spread: Spread, flying: Ints, begun: Times, arrived: T
 
 
 @njit(cache=True, nogil=True)
-def spread_paced(pacing: Pacing, chunks: int, rows: Times) -> int:
+def spread_paced(pacing: Pacing, chunks: int, rows: Int64Array) -> int:
     """Fills rows int64[5, (npus - 1) * chunks]: start, generator, sender, chunk, target; returns the end, -1 for none.
 
     A generator takes, of the first `window` chunks that it may take, one whose target has the fewest informed

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
+from collc.ten.arrays import Int32Array
 
 
 @njit(cache=True, nogil=True)
-def spread(ahead: Ints, chunks: int, window: int, rows: Ints) -> int:
+def spread(ahead: Int32Array, chunks: int, window: int, rows: Int32Array) -> int:
     """Fills rows int32[4, (npus - 1) * chunks]: step, generator, sender, chunk; returns the steps, -1 if some get none.
 
     ahead: int32[generators, npus], the NPU that a generator leads to. Each generator takes, of the first

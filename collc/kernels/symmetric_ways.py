@@ -5,14 +5,10 @@ Plain Python on plain arrays; the caller compiles it (Numba) where that pays.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 
-def spanning_order(ahead: Ints, order: Times, depth: Times) -> bool:
+def spanning_order(ahead: Int32Array, order: Int64Array, depth: Int64Array) -> bool:
     """Fills order and depth, int64[npus]: NPUs breadth first from NPU 0, and hops to each; whether all are reached."""
     generators, count = ahead.shape
     depth[:] = -1
@@ -30,7 +26,9 @@ def spanning_order(ahead: Ints, order: Times, depth: Times) -> bool:
     return True
 
 
-def shortest_ways(behind: Ints, order: Times, depth: Times, sweeps: int, counts: Times, load: Times) -> None:
+def shortest_ways(
+    behind: Int32Array, order: Int64Array, depth: Int64Array, sweeps: int, counts: Int64Array, load: Int64Array
+) -> None:
     """Fills counts int64[npus, copies, generators], the hops of a message to each NPU, and their sums, load.
 
     behind: int32[generators, npus], where generators come from. Each way goes on from that to an NPU one hop
@@ -58,7 +56,9 @@ def shortest_ways(behind: Ints, order: Times, depth: Times, sweeps: int, counts:
                 load += counts[npu, copy]
 
 
-def follow(ahead: Ints, message: Times, step: Times, generator: Times, hops: Times, rows: Ints) -> None:
+def follow(
+    ahead: Int32Array, message: Int64Array, step: Int64Array, generator: Int64Array, hops: Int64Array, rows: Int32Array
+) -> None:
     """Fills rows int32[4, all hops]: step, generator, sender, message.
 
     message, step, generator, hops: int64[blocks], in order of message and step; from `step` on, so many hops over a

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
-
-Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +30,9 @@ class Replay:
 
     model: LinkModel
     transfers: Transfers
-    arrival: Times
-    busy: Times
-    sent: Times
+    arrival: Int64Array
+    busy: Int64Array
+    sent: Int64Array
 
     @cached_property
     def time(self) -> int:
@@ -74,7 +73,7 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
     return Replay(model, moved, (start + total)[order], taken, sent)
 
 
-def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Times) -> list[list[int]]:
+def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> list[list[int]]:
     """For each transfer the transfers whose arrival it waits for; [-1] where its chunk never comes."""
     chunks: list[int] = rows.chunk.tolist()
     sources: list[int] = network.source[rows.link].tolist()
@@ -100,7 +99,7 @@ def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Times
     return waits
 
 
-def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Times | None:
+def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Int64Array | None:
     """int64: when each transfer starts; None where one never does."""
     links: list[int] = rows.link.tolist()
     busy: list[int] = clock.busy_of(rows).tolist()

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.routing import FAR, distances
 from collc.synthesis.task import Task
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Clock, LinkModel
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,30 +25,30 @@ class Conditions:
 
     task: Task
     clock: Clock
-    chunk: Ints
-    holder_offsets: Times
-    holders: Ints
-    wanting_offsets: Times
-    wanting: Ints
-    release: Times
+    chunk: Int32Array
+    holder_offsets: Int64Array
+    holders: Int32Array
+    wanting_offsets: Int64Array
+    wanting: Int32Array
+    release: Int64Array
 
     def __len__(self) -> int:
         return len(self.chunk)
 
     @cached_property
-    def column(self) -> Ints:
+    def column(self) -> Int32Array:
         """int32: the column of the clock for each row."""
         return self.clock.size_of[self.chunk]
 
     @cached_property
-    def targets(self) -> Ints:
+    def targets(self) -> Int32Array:
         """int32: all devices that want something, ascending."""
         wanted = np.zeros(self.task.network.device_count, np.bool_)
         wanted[self.wanting] = True
         return np.flatnonzero(wanted).astype(np.int32)
 
     @cached_property
-    def target_row(self) -> Ints:
+    def target_row(self) -> Int32Array:
         """int32[devices]: the row of each target in tables of distances; 0 for others."""
         row = np.zeros(self.task.network.device_count, np.int32)
         row[self.targets] = np.arange(len(self.targets))
@@ -62,12 +59,12 @@ class Conditions:
         """Whether every row has one who wants."""
         return len(self.wanting) == len(self.chunk)
 
-    def times_to(self, column: int) -> Times:
+    def times_to(self, column: int) -> Int64Array:
         """int64[targets, devices]: picoseconds from every device to every target for a size, FAR for none."""
         weight = np.maximum(1, self.clock.total[self.task.network.kind, column])
         return distances(self.task.network, weight, self.targets)
 
-    def far(self, to: Times) -> Times:
+    def far(self, to: Int64Array) -> Int64Array:
         """int64: the cost from the nearest holder to the farthest who wants. Raises SourceError where no path leads."""
         if self.single and len(self.holders) == len(self.chunk):
             result = to[self.target_row[self.wanting], self.holders]
@@ -82,14 +79,14 @@ class Conditions:
             raise self._unreachable(int(lost[0]), to)
         return result
 
-    def row(self, k: int) -> tuple[Ints, Ints]:
+    def row(self, k: int) -> tuple[Int32Array, Int32Array]:
         """Holders and wanting of a row."""
         return (
             self.holders[self.holder_offsets[k] : self.holder_offsets[k + 1]],
             self.wanting[self.wanting_offsets[k] : self.wanting_offsets[k + 1]],
         )
 
-    def _unreachable(self, k: int, to: Times) -> SourceError:
+    def _unreachable(self, k: int, to: Int64Array) -> SourceError:
         network, demand = self.task.network, self.task.demand
         holders, wanting = self.row(k)
         target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= FAR)
@@ -127,10 +124,12 @@ def conditions_of(task: Task) -> Conditions:
     return Conditions(task, clock, chunks, *lists, release)
 
 
-def _general(task: Task, chunks: Ints) -> tuple[Ints, tuple[Times, Ints, Times, Ints]]:
+def _general(
+    task: Task, chunks: Int32Array
+) -> tuple[Int32Array, tuple[Int64Array, Int32Array, Int64Array, Int32Array]]:
     table = task.demand.chunks
-    missing: dict[tuple[int, int], Ints] = {}
-    rows: list[tuple[int, Ints, Ints]] = []
+    missing: dict[tuple[int, int], Int32Array] = {}
+    rows: list[tuple[int, Int32Array, Int32Array]] = []
     for chunk in chunks.tolist():
         key = (int(table.pre[chunk]), int(table.post[chunk]))
         if key not in missing:
@@ -138,7 +137,7 @@ def _general(task: Task, chunks: Ints) -> tuple[Ints, tuple[Times, Ints, Times, 
         if len(missing[key]):
             rows.append((chunk, table.sets[key[0]], missing[key]))
 
-    def csr(lists: list[Ints]) -> tuple[Times, Ints]:
+    def csr(lists: list[Int32Array]) -> tuple[Int64Array, Int32Array]:
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
         return offsets, np.concatenate(lists).astype(np.int32) if lists else np.empty(0, np.int32)
@@ -159,7 +158,7 @@ def alike_pipelined(conditions: Conditions) -> bool:
     return pipelined and _equal(conditions, clock.total) and _equal(conditions, clock.busy)
 
 
-def _equal(conditions: Conditions, times: Times) -> bool:
+def _equal(conditions: Conditions, times: Int64Array) -> bool:
     used = times[np.unique(conditions.task.network.kind)][:, np.unique(conditions.column)]
     return used.size > 0 and bool((used == used.flat[0]).all())
 

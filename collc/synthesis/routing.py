@@ -6,12 +6,9 @@ import heapq
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 FAR: Final = 1 << 60
 """The distance where no path leads to the target."""
@@ -26,7 +23,7 @@ class Router:
     Of paths with equal cost the lexicographically smallest sequence of devices is taken.
     """
 
-    def __init__(self, network: Network, weight: Times) -> None:
+    def __init__(self, network: Network, weight: Int64Array) -> None:
         self._weight: list[int] = weight.tolist()
         self._in: list[list[tuple[int, int]]] = []
         self._next: list[dict[int, list[int]]] = []
@@ -76,7 +73,7 @@ class Router:
         return path
 
 
-def distances(network: Network, weight: Times, targets: Ints) -> Times:
+def distances(network: Network, weight: Int64Array, targets: Int32Array) -> Int64Array:
     """int64[targets, devices]: cost of the cheapest path from every device to each target, FAR for none.
 
     weight: int64[links], each > 0.
@@ -105,7 +102,7 @@ def distances(network: Network, weight: Times, targets: Ints) -> Times:
     return found
 
 
-def _breadth_first(network: Network, layers: list[Ints], weight: int, targets: Ints) -> Times:
+def _breadth_first(network: Network, layers: list[Int32Array], weight: int, targets: Int32Array) -> Int64Array:
     """The same where all links cost `weight`: from all targets at once, a hop a round."""
     found = np.full((network.device_count, len(targets)), FAR, np.int64)
     front = np.zeros(found.shape, np.bool_)
@@ -122,7 +119,7 @@ def _breadth_first(network: Network, layers: list[Ints], weight: int, targets: I
     return np.ascontiguousarray(found.T)
 
 
-def _by_rank(network: Network) -> list[Ints]:
+def _by_rank(network: Network) -> list[Int32Array]:
     """The links in groups; each device is the source of at most one link of a group."""
     offsets, order = network.out_links
     rank = np.arange(len(order), dtype=np.int32) - np.repeat(offsets[:-1], np.diff(offsets))

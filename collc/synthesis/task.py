@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Transfers
@@ -31,8 +29,8 @@ class Task:
     network: Network
     demand: Demand
     model: LinkModel
-    chunks: NDArray[np.int32]
-    release: NDArray[np.int64] | None = None
+    chunks: Int32Array
+    release: Int64Array | None = None
     reserved: Transfers | None = None
     inverted: bool = False
     relays: bool = False

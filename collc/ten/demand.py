@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
+
 T = TypeVar("T", bound=np.generic)
 
 
@@ -36,17 +36,17 @@ class HolderSets:
     offsets: int64[sets + 1]. members: int32, device numbers.
     """
 
-    offsets: Times
-    members: Ints
+    offsets: Int64Array
+    members: Int32Array
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, number: int) -> Ints:
+    def __getitem__(self, number: int) -> Int32Array:
         return self.members[self.offsets[number] : self.offsets[number + 1]]
 
     @cached_property
-    def sizes(self) -> Times:
+    def sizes(self) -> Int64Array:
         """int64[sets]: members of each set."""
         return np.diff(self.offsets)
 
@@ -77,12 +77,12 @@ class ChunkTable:
     family: int32[chunks], rows of `families`. index: int32[chunks, K], its indices, unused ones 0.
     """
 
-    size: Times
-    pre: Ints
-    post: Ints
+    size: Int64Array
+    pre: Int32Array
+    post: Int32Array
     op: NDArray[np.int8]
-    family: Ints
-    index: Ints
+    family: Int32Array
+    index: Int32Array
     families: tuple[ChunkFamily, ...]
     sets: HolderSets
 
@@ -128,7 +128,7 @@ class Run:
     """
 
     collective: str
-    group: Ints
+    group: Int32Array
     pattern: ChunkPattern
     standard: Standard | None = None
 
@@ -140,7 +140,7 @@ class Demand:
     runs: tuple[Run, ...]
 
     @cached_property
-    def first_chunk(self) -> Times:
+    def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: number of the first chunk of each run, and of all chunks."""
         offsets = np.zeros(len(self.runs) + 1, np.int64)
         np.cumsum([len(run.pattern) for run in self.runs], out=offsets[1:])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int32]
+from collc.ten.arrays import BoolArray, Int32Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +15,11 @@ class Moves:
     step, -1 where none is given. reduce: bool.
     """
 
-    chunk: Ints
-    source: Ints
-    target: Ints
-    step: Ints
-    reduce: NDArray[np.bool_]
+    chunk: Int32Array
+    source: Int32Array
+    target: Int32Array
+    step: Int32Array
+    reduce: BoolArray
 
     def __len__(self) -> int:
         return len(self.chunk)

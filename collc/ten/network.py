@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.units import serialization_time
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +93,18 @@ class Network:
     name: str
     npu_count: int
     families: tuple[DeviceFamily, ...]
-    present: Bools
-    buffers: Times
-    multicast: Bools
-    reduces: Bools
-    source: Ints
-    target: Ints
-    kind: Ints
+    present: BoolArray
+    buffers: Int64Array
+    multicast: BoolArray
+    reduces: BoolArray
+    source: Int32Array
+    target: Int32Array
+    kind: Int32Array
     kinds: tuple[LinkKind, ...]
     axes: tuple[Axis, ...] = ()
     link_axis: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
     unwound: bool = False
-    endpoint: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    endpoint: Int32Array = field(default_factory=lambda: np.empty(0, np.int32))
     endpoint_kinds: tuple[Endpoint, ...] = ()
 
     @property
@@ -131,17 +128,17 @@ class Network:
         return len(self.source)
 
     @cached_property
-    def npus(self) -> Ints:
+    def npus(self) -> Int32Array:
         """int32: the NPUs that are present, in order. The position of one is its rank."""
         return np.flatnonzero(self.present[: self.npu_count]).astype(np.int32)
 
     @cached_property
-    def out_links(self) -> tuple[Ints, Ints]:
+    def out_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by source as (offsets int32[devices + 1], links int32[links])."""
         return _grouped(self.source, self.device_count)
 
     @cached_property
-    def in_links(self) -> tuple[Ints, Ints]:
+    def in_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by target as (offsets int32[devices + 1], links int32[links])."""
         return _grouped(self.target, self.device_count)
 
@@ -162,7 +159,7 @@ class Network:
         """`gpu[0, 3] -> spine`."""
         return f"{self.device_name(int(self.source[link]))} -> {self.device_name(int(self.target[link]))}"
 
-    def occupancy(self, sizes: Times) -> Times:
+    def occupancy(self, sizes: Int64Array) -> Int64Array:
         """int64[kinds, sizes]: picoseconds that a chunk of each size (bytes) takes to be put on a link of each kind.
 
         Raises ValueError where a kind has no bandwidth, OverflowError where a time does not fit in 64 bits.
@@ -175,7 +172,7 @@ class Network:
         return np.array(rows, np.int64).reshape(len(self.kinds), len(sizes))
 
     @cached_property
-    def latencies(self) -> Times:
+    def latencies(self) -> Int64Array:
         """int64[kinds]: latency in picoseconds.
 
         Raises ValueError where a kind has no latency.
@@ -190,7 +187,7 @@ class Network:
         return replace(self, source=self.target, target=self.source)
 
 
-def _grouped(keys: Ints, count: int) -> tuple[Ints, Ints]:
+def _grouped(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
     order = np.argsort(keys, kind="stable").astype(np.int32)
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])

@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, Op, Run
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 MAX_LISTED = 1_000_000
 """Chunks of a run that are listed to find the one that is told."""
@@ -33,11 +30,11 @@ class Unreachable:
     chunk: int | None
     source: int
     target: int
-    side: Ints
+    side: Int32Array
     forward: bool
 
 
-def reached(network: Network, start: Iterable[int], backward: bool = False) -> Bools:
+def reached(network: Network, start: Iterable[int], backward: bool = False) -> BoolArray:
     """bool[devices]: the devices that can be reached from some, or, backward, from which they can be."""
     offsets, links = network.in_links if backward else network.out_links
     ends = (network.source if backward else network.target)[links]
@@ -83,7 +80,7 @@ def _unreachable(network: Network, demand: Demand, number: int, run: Run) -> Unr
     return _cut_off(network, demand, number)
 
 
-def _parted(network: Network, group: Ints) -> tuple[int, int] | None:
+def _parted(network: Network, group: Int32Array) -> tuple[int, int] | None:
     """A member that does not reach another, and that other; None where all reach each other."""
     first = int(group[0])
     away = group[~reached(network, [first])[group]]
@@ -97,7 +94,7 @@ def _cut_off(network: Network, demand: Demand, number: int) -> Unreachable | Non
     """The first chunk of a run that cannot get to an NPU, None where all can."""
     table = demand.runs[number].pattern.expand()
     first = int(demand.first_chunk[number])
-    ahead: dict[tuple[int, ...], Bools] = {}
+    ahead: dict[tuple[int, ...], BoolArray] = {}
     seen: set[tuple[int, int, bool]] = set()
     for chunk, (pre, post, op) in enumerate(
         zip(table.pre.tolist(), table.post.tolist(), table.op.tolist(), strict=True)

@@ -15,11 +15,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 
 class LinkModel(StrEnum):
@@ -41,16 +39,16 @@ class Transfers:
     what arrives with what it holds (a receiver that holds nothing of the chunk just keeps it).
     """
 
-    chunk: Ints
-    link: Ints
-    start: Times
-    reduce: NDArray[np.bool_]
+    chunk: Int32Array
+    link: Int32Array
+    start: Int64Array
+    reduce: BoolArray
 
     def __len__(self) -> int:
         return len(self.chunk)
 
     @staticmethod
-    def of(chunk: Ints, link: Ints, start: Times, reduce: NDArray[np.bool_] | bool = False) -> Transfers:
+    def of(chunk: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray | bool = False) -> Transfers:
         """From columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
         order = np.lexsort((chunk, link, start))
@@ -90,10 +88,10 @@ class Clock:
     size_of: int32[chunks], the column of each chunk.
     """
 
-    busy: Times
-    total: Times
-    size_of: Ints
-    kind: Ints
+    busy: Int64Array
+    total: Int64Array
+    size_of: Int32Array
+    kind: Int32Array
 
     @staticmethod
     def of(network: Network, demand: Demand, model: LinkModel) -> Clock:
@@ -104,11 +102,11 @@ class Clock:
         busy = total if model is LinkModel.STORE else occupancy
         return Clock(busy, total, size_of.astype(np.int32).reshape(-1), network.kind)
 
-    def busy_of(self, transfers: Transfers) -> Times:
+    def busy_of(self, transfers: Transfers) -> Int64Array:
         """int64: how long each transfer occupies its link."""
         return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
-    def total_of(self, transfers: Transfers) -> Times:
+    def total_of(self, transfers: Transfers) -> Int64Array:
         """int64: how long after its start each transfer's chunk is at the target."""
         return self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
 

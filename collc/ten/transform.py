@@ -8,9 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
-
-Rows = NDArray[np.int64]
 
 
 def unwound(network: Network, degree: int = 1) -> Network:
@@ -95,7 +94,7 @@ def _both(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
     return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
 
 
-def without(network: Network, npus: list[int], links: Rows) -> Network:
+def without(network: Network, npus: list[int], links: Int64Array) -> Network:
     """The network without some NPUs, their links and some other links (int64, numbers)."""
     present = network.present.copy()
     present[npus] = False
@@ -154,11 +153,11 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 
 
 def _lines(
-    network: Network, first: Rows, stride: int, switches: int, known: dict[LinkKind, int]
-) -> tuple[Rows, Rows, Rows]:
+    network: Network, first: Int64Array, stride: int, switches: int, known: dict[LinkKind, int]
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Copies of a network's links: NPU i of copy k becomes first[k] + i * stride, switches count from `switches`."""
     copies = np.arange(len(first), dtype=np.int64)[:, None]
-    ends: list[Rows] = []
+    ends: list[Int64Array] = []
     for end in (network.source.astype(np.int64), network.target.astype(np.int64)):
         at = np.where(
             end < network.npu_count,

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 LATEST = 2**62
 """Picoseconds (53 days); later times could overflow when a duration is added."""
 
@@ -25,16 +24,16 @@ class Rows:
     is there. clock: the same by kind of link and size.
     """
 
-    chunk: Ints
-    link: Ints
-    start: Times
-    reduce: NDArray[np.bool_]
+    chunk: Int32Array
+    link: Int32Array
+    start: Int64Array
+    reduce: BoolArray
     clock: Clock
 
     def __len__(self) -> int:
         return len(self.chunk)
 
-    def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Times, Times]:
+    def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Int64Array, Int64Array]:
         """The columns busy and total of some rows."""
         kind, size = self.clock.kind[self.link[rows]], self.clock.size_of[self.chunk[rows]]
         return self.clock.busy[kind, size], self.clock.total[kind, size]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import StepSchedule
@@ -66,9 +67,7 @@ def _check_chunks(module: Module, rows: Rows, findings: Findings, compiled: bool
     check_buffers(module.network, np.concatenate([places, found]), findings)
 
 
-def _screened(
-    module: Module, rows: Rows
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.intp], NDArray[np.int64]]:
+def _screened(module: Module, rows: Rows) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk, the chunks that need the exact check, and places in buffers of the other ones."""
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen
@@ -79,7 +78,7 @@ def _screened(
     moves = (offsets, order, rows.link, rows.start, rows.reduce, network.source, network.target)
     times = (rows.clock.total, rows.clock.size_of, rows.clock.kind, network.npu_count, network.device_count)
     holders = (table.pre, table.post, table.sets.offsets, table.sets.members)
-    flags: NDArray[np.uint8] = screen(*moves, *times, table.op, *holders, hold)
+    flags: UInt8Array = screen(*moves, *times, table.op, *holders, hold)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
         flags[sums] = rescreen(sums, *moves, *times, *holders)

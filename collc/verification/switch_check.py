@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.verification.verdict import Findings, at
 
-Times = NDArray[np.int64]
 
-
-def check_buffers(network: Network, intervals: Times, findings: Findings) -> None:
+def check_buffers(network: Network, intervals: Int64Array, findings: Findings) -> None:
     """Check int64[places, 4]: switch, from, until (excluded), chunk."""
     if not len(intervals):
         return

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from collc.ten.arrays import Int64Array
 
 NAMES: Final[dict[str, tuple[str, ...]]] = {
     "executor": (
@@ -90,12 +91,12 @@ def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
 class Layout:
     """Where each buffer of each gpu begins in one flat memory. base: int64[gpus, 3]. size: all slots."""
 
-    base: NDArray[np.int64]
+    base: Int64Array
     size: int
     inplace: bool
 
 
-def layout(coll: str, chunks: NDArray[np.int64], total: int, *, inplace: bool, root: int = 0) -> Layout:
+def layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> Layout:
     """Buffers one after the other; in place, input and output overlap as section 5 of the facts says.
 
     chunks: int64[gpus, 3], chunks of i, o and s. Roots count for gather and scatter only.

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.check.model import RECEIVES, SENDS, FileProgram
-
-Rows = NDArray[np.int64]
+from collc.ten.arrays import Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +19,11 @@ class Connections:
     receives from, -1 for none.
     """
 
-    key: NDArray[np.int64]
-    sender: Rows
-    receiver: Rows
-    of_sender: Rows
-    of_receiver: Rows
+    key: Int64Array
+    sender: Int64Array
+    receiver: Int64Array
+    of_sender: Int64Array
+    of_receiver: Int64Array
 
     def __len__(self) -> int:
         return len(self.key)
@@ -54,7 +52,7 @@ def connect(program: FileProgram) -> Connections:
     return Connections(key, sender, receiver, of_sender, of_receiver)
 
 
-def messages(program: FileProgram, connections: Connections) -> tuple[Rows, Rows, Rows, Rows]:
+def messages(program: FileProgram, connections: Connections) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Steps that send and steps that receive, each in order of connection and time, with their connections.
 
     Returns (send steps, their connections, receive steps, their connections), int64 each.

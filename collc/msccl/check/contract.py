@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.check.collectives import NAMES, TOTAL, Expected, buffer_sizes
 from collc.msccl.check.connections import Connections
@@ -31,6 +30,7 @@ from collc.msccl.check.model import (
     FileProgram,
     Kind,
 )
+from collc.ten.arrays import BoolArray, Int64Array
 
 MAX_CHANNELS: Final = 32
 MAX_PEERS_PER_CHANNEL: Final = 32
@@ -46,8 +46,6 @@ MAX_CHUNKS: Final = 2**24
 MAX_STEPS: Final = {"executor": 64, "old": 256}
 MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216}
 SHOWN: Final = 13
-
-Mask = NDArray[np.bool_]
 
 
 def check_contract(program: FileProgram, connections: Connections, findings: Findings, coll: str) -> None:
@@ -326,7 +324,7 @@ class _Contract:
         )
         self._depended(rows[~outside], tbs.first[on[~outside]] + steps.deps[rows[~outside]])
 
-    def _depended(self, rows: NDArray[np.int64], target: NDArray[np.int64]) -> None:
+    def _depended(self, rows: Int64Array, target: Int64Array) -> None:
         """What is depended on must move the counter: a real step with hasdep."""
         program, steps = self.program, self.program.steps
         silent = (steps.hasdep[target] != 1) | (steps.kind[target] == Kind.NOP)
@@ -394,7 +392,7 @@ class _Contract:
         place = Place(where.line, where.column, attribute=attribute)
         self._add("X0110", text, place, rule, breaks=breaks, warning=warning, hint=hint)
 
-    def _tbs(self, mask: Mask, code: str, attribute: str, text: str | Callable[[int], str], rule: str) -> None:
+    def _tbs(self, mask: BoolArray, code: str, attribute: str, text: str | Callable[[int], str], rule: str) -> None:
         for row in np.flatnonzero(mask).tolist()[:SHOWN]:
             self._add(
                 code,
@@ -406,7 +404,7 @@ class _Contract:
 
     def _steps(
         self,
-        mask: Mask,
+        mask: BoolArray,
         code: str,
         attribute: str,
         text: str | Callable[[int], str],

@@ -12,12 +12,9 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.check.findings import Place
-
-Column = NDArray[np.int32]
-Flags = NDArray[np.bool_]
+from collc.ten.arrays import Int32Array, Int64Array
 
 
 class Kind(IntEnum):
@@ -58,14 +55,14 @@ MAX_COUNT: Final = 71
 class Threadblocks:
     """One row a threadblock, by gpu and then by id. first: int64[rows + 1], its first step row."""
 
-    gpu: Column
-    id: Column
-    send: Column
-    recv: Column
-    chan: Column
-    line: Column
-    column: Column
-    first: NDArray[np.int64]
+    gpu: Int32Array
+    id: Int32Array
+    send: Int32Array
+    recv: Int32Array
+    chan: Int32Array
+    line: Int32Array
+    column: Int32Array
+    first: Int64Array
 
     def __len__(self) -> int:
         return len(self.gpu)
@@ -75,19 +72,19 @@ class Threadblocks:
 class Steps:
     """One row a step, by threadblock and then by position. kind: Kind values; srcbuf, dstbuf: rows of BUFFERS."""
 
-    tb: Column
-    kind: Column
-    srcbuf: Column
-    srcoff: Column
-    dstbuf: Column
-    dstoff: Column
-    cnt: Column
-    depid: Column
-    deps: Column
-    hasdep: Column
-    s: Column
-    line: Column
-    column: Column
+    tb: Int32Array
+    kind: Int32Array
+    srcbuf: Int32Array
+    srcoff: Int32Array
+    dstbuf: Int32Array
+    dstoff: Int32Array
+    cnt: Int32Array
+    depid: Int32Array
+    deps: Int32Array
+    hasdep: Int32Array
+    s: Int32Array
+    line: Int32Array
+    column: Int32Array
 
     def __len__(self) -> int:
         return len(self.tb)
@@ -110,9 +107,9 @@ class FileProgram:
     max_bytes: int
     inplace: bool
     outofplace: bool
-    chunks: NDArray[np.int64]
-    gpu_lines: Column
-    gpu_columns: Column
+    chunks: Int64Array
+    gpu_lines: Int32Array
+    gpu_columns: Int32Array
     algo_place: Place
     tbs: Threadblocks
     steps: Steps
@@ -120,17 +117,17 @@ class FileProgram:
     redop: str = ""
 
     @cached_property
-    def position(self) -> NDArray[np.int64]:
+    def position(self) -> Int64Array:
         """int64[steps]: position of each step in its threadblock."""
         return np.arange(len(self.steps)) - self.tbs.first[self.steps.tb]
 
     @cached_property
-    def step_gpu(self) -> Column:
+    def step_gpu(self) -> Int32Array:
         """int32[steps]: gpu of each step."""
         return self.tbs.gpu[self.steps.tb]
 
     @cached_property
-    def gpu_first(self) -> NDArray[np.int64]:
+    def gpu_first(self) -> Int64Array:
         """int64[gpus + 1]: first threadblock row of each gpu."""
         return np.searchsorted(self.tbs.gpu, np.arange(self.ngpus + 1))
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.check.collectives import Layout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, READS_TARGET, WRITES, FileProgram, Kind
 from collc.msccl.check.replay import Waits
+from collc.ten.arrays import BoolArray, Int64Array
 
-Rows = NDArray[np.int64]
 BLOCK: Final = 1024
 """Questions answered in one pass over the events (bits of a set)."""
 SHOWN: Final = 13
@@ -34,9 +33,9 @@ SHOWN: Final = 13
 class Pairs:
     """Pairs of events that must be ordered: int64[pairs] each, before and after, and the slot that they share."""
 
-    before: Rows
-    after: Rows
-    slot: Rows
+    before: Int64Array
+    after: Int64Array
+    slot: Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +47,11 @@ class Events:
     its threadblock, as two columns (event, source) sorted by event.
     """
 
-    step: Rows
-    chunk: Rows
-    start: Rows
-    event: Rows
-    source: Rows
+    step: Int64Array
+    chunk: Int64Array
+    start: Int64Array
+    event: Int64Array
+    source: Int64Array
 
 
 def check_races(program: FileProgram, waits: Waits, order: Sequence[int], where: Layout, findings: Findings) -> None:
@@ -103,9 +102,9 @@ def _events(program: FileProgram, waits: Waits, order: Sequence[int]) -> Events:
     return Events(step, chunk, start, event[by], source[by])
 
 
-def _message_edges(waits: Waits, counts: Rows, start: Rows) -> tuple[Rows, Rows]:
+def _message_edges(waits: Waits, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(receiving event, sending event): the j-th chunk taken on a connection is the j-th sent."""
-    columns: list[Rows] = []
+    columns: list[Int64Array] = []
     for of in (waits.receives, waits.sends):
         number = np.asarray(of, np.int64)
         rows = np.flatnonzero(number >= 0)
@@ -116,7 +115,9 @@ def _message_edges(waits: Waits, counts: Rows, start: Rows) -> tuple[Rows, Rows]
     return columns[0], columns[1]
 
 
-def _dependency_edges(program: FileProgram, waits: Waits, counts: Rows, start: Rows) -> tuple[Rows, Rows]:
+def _dependency_edges(
+    program: FileProgram, waits: Waits, counts: Int64Array, start: Int64Array
+) -> tuple[Int64Array, Int64Array]:
     """(first event of the step, last event of the step that frees it: the first to move the counter far enough)."""
     on_tb = np.asarray(waits.needs_tb, np.int64)
     rows = np.flatnonzero(on_tb >= 0)
@@ -126,12 +127,12 @@ def _dependency_edges(program: FileProgram, waits: Waits, counts: Rows, start: R
     return start[rows], start[source] + counts[source] - 1
 
 
-def _accesses(program: FileProgram, events: Events, where: Layout) -> tuple[Rows, Rows, NDArray[np.bool_]]:
+def _accesses(program: FileProgram, events: Events, where: Layout) -> tuple[Int64Array, Int64Array, BoolArray]:
     """(slot, event, writes) of every access, by slot and then in order; an event that reads and writes a slot once."""
     steps = program.steps
     kind, gpu = steps.kind[events.step], program.step_gpu[events.step]
     every = np.arange(len(events.step))
-    columns: list[tuple[Rows, Rows, NDArray[np.bool_]]] = []
+    columns: list[tuple[Int64Array, Int64Array, BoolArray]] = []
     source = where.base[gpu, steps.srcbuf[events.step]] + steps.srcoff[events.step] + events.chunk
     target = where.base[gpu, steps.dstbuf[events.step]] + steps.dstoff[events.step] + events.chunk
     itself = (kind == Kind.CPY) & (source == target)
@@ -166,7 +167,7 @@ def _pairs(program: FileProgram, events: Events, where: Layout) -> Pairs:
     return Pairs(event[both[0]], event[both[1]], slot[both[0]])
 
 
-def _ordered_within_gpu(program: FileProgram, waits: Waits, events: Events, pairs: Pairs) -> NDArray[np.bool_]:
+def _ordered_within_gpu(program: FileProgram, waits: Waits, events: Events, pairs: Pairs) -> BoolArray:
     """Pairs that program order and dependencies of one gpu order: vector clocks, a gpu at a time."""
     known = np.zeros(len(pairs.before), np.bool_)
     before, after = events.step[pairs.before], events.step[pairs.after]
@@ -186,12 +187,12 @@ def _ordered_within_gpu(program: FileProgram, waits: Waits, events: Events, pair
     return known
 
 
-def _clocks(program: FileProgram, waits: Waits, depends: list[int], before: Rows, after: Rows) -> NDArray[np.bool_]:
+def _clocks(program: FileProgram, waits: Waits, depends: list[int], before: Int64Array, after: Int64Array) -> BoolArray:
     """Whether each `before` step is known to have ended when `after` begins; depends: waiting steps in order."""
     tb = program.steps.tb
     base = int(program.gpu_first[program.step_gpu[depends[0]]])
     width = int(program.gpu_first[program.step_gpu[depends[0]] + 1]) - base
-    history: dict[int, tuple[list[int], list[NDArray[np.int64]]]] = {}
+    history: dict[int, tuple[list[int], list[Int64Array]]] = {}
     for step in depends:
         own, on = int(tb[step]), waits.needs_tb[step]
         goal = int(program.tbs.first[on]) + waits.needs_step[step]
@@ -212,7 +213,7 @@ def _clocks(program: FileProgram, waits: Waits, depends: list[int], before: Rows
     return answers
 
 
-def _ordered(program: FileProgram, events: Events, before: Rows, after: Rows) -> NDArray[np.bool_]:
+def _ordered(program: FileProgram, events: Events, before: Int64Array, after: Int64Array) -> BoolArray:
     """Whether `before` reaches `after` over all gpus: sets of questions flow along the edges."""
     answers = np.zeros(len(before), np.bool_)
     if not len(before):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import Finding, Findings, Place, mistakes, unreadable
 from collc.msccl.check.model import BUFFERS, CAPACITY, KINDS, FileProgram, Kind, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
+from collc.ten.arrays import Int64Array
 
 Profile = Literal["executor", "old"]
 
@@ -271,7 +271,7 @@ class Reader:
             return None
         lengths = np.diff(first)[order]
         new_first = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        take: NDArray[np.int64] = np.repeat(first[:-1][order] - new_first[:-1], lengths) + np.arange(int(new_first[-1]))
+        take: Int64Array = np.repeat(first[:-1][order] - new_first[:-1], lengths) + np.arange(int(new_first[-1]))
         steps = {name: np.array(column, np.int32)[take] for name, column in rows.steps.items()}
         steps["tb"] = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
         table = np.array(rows.gpus, np.int64).reshape(-1, 6)[np.argsort(ids)]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.check.collectives import (
     REDUCING,
@@ -26,6 +25,7 @@ from collc.msccl.check.collectives import (
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram, Kind
 from collc.msccl.check.replay import Waits
 from collc.msccl.check.values import UNDEFINED, Values
+from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]
 """Which local slots a receiving reduction reads: those that the file calls src, or as the public tool meant it."""
@@ -51,7 +51,7 @@ class Miss:
     wanted: int
 
 
-def real_chunks(program: FileProgram, coll: str, root: int) -> NDArray[np.int64]:
+def real_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
     """int64[gpus, 3]: the buffers as the runtime has them, whatever smaller sizes the file names."""
     chunks = program.chunks.copy()
     sizes = buffer_sizes(coll, program.ngpus, program.nchunksperloop)
@@ -65,7 +65,7 @@ def real_chunks(program: FileProgram, coll: str, root: int) -> NDArray[np.int64]
     return chunks
 
 
-def place(program: FileProgram, task: Task) -> tuple[NDArray[np.int64], Layout]:
+def place(program: FileProgram, task: Task) -> tuple[Int64Array, Layout]:
     """The buffers' sizes and places for one placement."""
     chunks = real_chunks(program, task.coll, task.root)
     total = program.nchunksperloop
@@ -88,7 +88,7 @@ def execute(
     return values, memory, where
 
 
-def _width(program: FileProgram, task: Task, chunks: NDArray[np.int64]) -> int:
+def _width(program: FileProgram, task: Task, chunks: Int64Array) -> int:
     """Input chunks of a rank: those that it has and those that the task asks for, so that none has two names."""
     sizes = buffer_sizes(task.coll, program.ngpus, program.nchunksperloop) or (1, 1)
     wanted = task.expected.width if task.expected is not None else 1

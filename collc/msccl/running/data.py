@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, canonical
+from collc.ten.arrays import BoolArray
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -75,7 +76,7 @@ def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> lis
     return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
 
 
-def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[NDArray[np.bool_], float]:
+def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[BoolArray, float]:
     """Where two arrays differ by more than rounding in another order explains, and the largest relative error."""
     if got.dtype.kind != "f" or op in ("max", "min"):
         return got != expected, 0.0

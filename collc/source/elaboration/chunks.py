@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.source.elaboration.values import Rows
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
 
-Table = NDArray[np.int64]
+Table = Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,7 @@ class SetPool:
         result[several] = first + np.arange(len(several), dtype=np.int64)
         return result
 
-    def shared(self, columns: Sequence[Rows]) -> tuple[HolderSets, list[NDArray[np.int32]]]:
+    def shared(self, columns: Sequence[Rows]) -> tuple[HolderSets, list[Int32Array]]:
         """The sets that columns use, each content once, in order of first use, and the columns in their numbers."""
         members, starts = self.arrays()
         used, place = np.unique(np.concatenate(columns), return_inverse=True)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.source import limits
@@ -83,6 +82,7 @@ from collc.source.types import (
     set_of,
     unary_type,
 )
+from collc.ten.arrays import BoolArray
 
 
 class Host(Protocol):
@@ -133,7 +133,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise fail("E0303", f"{what} may not depend on a loop variable", node.span)
         return int(value.data)
 
-    def condition(self, node: Expr, frame: Frame) -> bool | NDArray[np.bool_]:
+    def condition(self, node: Expr, frame: Frame) -> bool | BoolArray:
         """A condition: plain, or one truth an iteration."""
         return self.wanted(node, frame, BOOL, "a condition").data
 

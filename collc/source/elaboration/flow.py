@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.source import limits
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Rows
 from collc.source.parsing.syntax import For, If, Let, Statement
+from collc.ten.arrays import Int64Array
 
-Table = NDArray[np.int64]
+Table = Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from collc.source.parsing.expressions import Argument, Expr, Identifier, Index, 
 from collc.source.parsing.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
 from collc.source.problems import fail
 from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -50,12 +51,12 @@ class _Builder:
         self.switch_families: list[DeviceFamily] = []
         self.npus = 0
         self.links = 0
-        self.buffers: list[NDArray[np.int64]] = []
-        self.multicast: list[NDArray[np.bool_]] = []
-        self.reduces: list[NDArray[np.bool_]] = []
+        self.buffers: list[Int64Array] = []
+        self.multicast: list[BoolArray] = []
+        self.reduces: list[BoolArray] = []
         self.switches = 0
         self.endpoints: dict[Endpoint, int] = {Endpoint(): 0}
-        self.endpoint_of: list[NDArray[np.int32]] = []
+        self.endpoint_of: list[Int32Array] = []
         self.kinds: dict[LinkKind, int] = {}
 
     def handle(self, statement: Statement, frame: Frame) -> Emitted | None:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from collc.source.elaboration.shapes import Topology
 from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, join
+from collc.ten.arrays import Int64Array
 
-Rows = NDArray[np.int64]
+Rows = Int64Array
 Column = NDArray[Any]
 """int64 or, where numbers are too large or no integers, objects; bool for bool."""
 

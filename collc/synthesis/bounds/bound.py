@@ -11,21 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.bounds.cuts import Cut, cuts_of, distances, hop_counts, tries_all
 from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.timing import Classes, Timing, Windows, farthest
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
+from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand
 from collc.ten.module import Bound
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 HOPS = 2048
 """Devices up to which all shortest paths are counted, and delays before and behind links."""
@@ -65,7 +61,7 @@ def _largest(bounds: Iterator[Bound], enough: int | None) -> Bound:
 
 
 def _bounds(
-    network: Network, demand: Demand, chunks: Ints | None, model: LinkModel, flows: bool = False
+    network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel, flows: bool = False
 ) -> Iterator[Bound]:
     sizes, traffic = traffic_of(demand, chunks)
     if not len(sizes) or not network.link_count:
@@ -181,7 +177,7 @@ def _cut_bounds(problem: _Problem, cut: Cut) -> Iterator[Bound]:
     yield Bound(_crossing_time(problem, ~cut.inside), f"cut out of {cut.name}")
 
 
-def _crossing_time(problem: _Problem, inside: Bools) -> int:
+def _crossing_time(problem: _Problem, inside: BoolArray) -> int:
     """When all that must enter a set of devices can have done so.
 
     What several in the set want enters once, early enough to get on from the first of them to the next, or once for
@@ -206,7 +202,7 @@ def _crossing_time(problem: _Problem, inside: Bools) -> int:
     return time
 
 
-def _crossing(traffic: list[Traffic], inside: NDArray[np.bool_]) -> Crossing:
+def _crossing(traffic: list[Traffic], inside: BoolArray) -> Crossing:
     parts = [part.crossing(inside) for part in traffic]
     moving = [part for part in parts if part.counts.any()]
     counts = np.sum([part.counts for part in parts], axis=0)

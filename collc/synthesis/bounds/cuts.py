@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 ALL_CUTS = 8
 """Devices up to which every cut is tried."""
@@ -29,10 +25,10 @@ class Cut:
     """A set of devices, bool[devices], and what to call it."""
 
     name: str
-    inside: Bools
+    inside: BoolArray
 
 
-def cuts_of(network: Network, cost: Times) -> Iterator[Cut]:
+def cuts_of(network: Network, cost: Int64Array) -> Iterator[Cut]:
     """Cuts to try. cost: int64[kinds], picoseconds of a chunk on links of a kind.
 
     Every set of devices gives a right bound; these are the ones that tend to be narrow: components of
@@ -56,7 +52,7 @@ def tries_all(network: Network) -> bool:
     return 1 < int(network.present.sum()) <= ALL_CUTS
 
 
-def _component_cuts(network: Network, cost: Times) -> Iterator[Cut]:
+def _component_cuts(network: Network, cost: Int64Array) -> Iterator[Cut]:
     for price in np.unique(cost[network.kind])[1:].tolist():
         cheap = cost[network.kind] < price
         component = _components(network.device_count, network.source[cheap], network.target[cheap])
@@ -68,7 +64,7 @@ def _component_cuts(network: Network, cost: Times) -> Iterator[Cut]:
                 yield Cut(f"the {int(inside.sum())} devices round {first} that cheaper links join", inside)
 
 
-def _components(count: int, source: Ints, target: Ints) -> Ints:
+def _components(count: int, source: Int32Array, target: Int32Array) -> Int32Array:
     """int32[devices]: the smallest device that links, either way, join to each."""
     label = np.arange(count, dtype=np.int32)
     while True:
@@ -99,7 +95,7 @@ def _axis_cuts(network: Network) -> Iterator[Cut]:
                 yield Cut(f"{family.name}[{where}]", _with_switches(network, inside))
 
 
-def _with_switches(network: Network, inside: Bools) -> Bools:
+def _with_switches(network: Network, inside: BoolArray) -> BoolArray:
     """The set with those switches that have more than half of their links into it."""
     if not network.switch_count:
         return inside
@@ -121,7 +117,7 @@ def _switch_cuts(network: Network) -> Iterator[Cut]:
             yield Cut(f"the NPUs on {network.device_name(switch)}", inside)
 
 
-def hop_counts(network: Network) -> NDArray[np.int32]:
+def hop_counts(network: Network) -> Int32Array:
     """int32[devices, devices]: links on a shortest path to the row from the column; 0 where there is none."""
     count = network.device_count
     offsets, order = network.in_links
@@ -139,7 +135,7 @@ def hop_counts(network: Network) -> NDArray[np.int32]:
         reached = spread
 
 
-def distances(network: Network, cost: Times, work: int) -> tuple[Ints, Times]:
+def distances(network: Network, cost: Int64Array, work: int) -> tuple[Int32Array, Int64Array]:
     """(sources int32, int64[sources, devices]): picoseconds of the shortest paths from some NPUs.
 
     All NPUs are sources, or as many as `work` link visits allow; 2**60 stands for no path.
@@ -158,7 +154,7 @@ def distances(network: Network, cost: Times, work: int) -> tuple[Ints, Times]:
     return sources, _spread(network, cost, sources)[0]
 
 
-def _spread(network: Network, cost: Times, sources: Ints) -> tuple[Times, int]:
+def _spread(network: Network, cost: Int64Array, sources: Int32Array) -> tuple[Int64Array, int]:
     """Shortest paths by relaxing all links until nothing changes (Bellman and Ford), and the rounds it took."""
     offsets, order = network.in_links
     ends = np.flatnonzero(np.diff(offsets))

@@ -13,14 +13,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.bounds.cuts import Cut
 from collc.synthesis.bounds.traffic import Traffic
+from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
-
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 DEVICES: Final = 32
 """Devices up to which flows are computed: they take milliseconds each."""
@@ -31,7 +28,7 @@ ROUNDS: Final = 8
 _SCALE: Final = 1 << 40
 
 
-def flow_cuts(network: Network, traffic: list[Traffic], busy: Times) -> Iterator[Cut]:
+def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Iterator[Cut]:
     """The narrowest cuts found, each once. busy: int64[kinds], picoseconds that a chunk takes a link."""
     if int(network.present.sum()) > DEVICES:
         return
@@ -52,7 +49,7 @@ def flow_cuts(network: Network, traffic: list[Traffic], busy: Times) -> Iterator
                     yield Cut(_name(network, inside), inside)
 
 
-def _name(network: Network, inside: Bools) -> str:
+def _name(network: Network, inside: BoolArray) -> str:
     """All devices of the smaller side, by name."""
     few = inside if 2 * int(inside.sum()) <= int(network.present.sum()) else ~inside & network.present
     names = ", ".join(network.device_name(device) for device in np.flatnonzero(few).tolist())
@@ -61,7 +58,7 @@ def _name(network: Network, inside: Bools) -> str:
 
 def _narrower(
     network: Network, capacity: list[int], target: int, classes: dict[tuple[int, ...], int]
-) -> Iterator[Bools]:
+) -> Iterator[BoolArray]:
     """Sets with the target, each with more to bring for its capacity than the one before, which is the target alone."""
     inside = np.zeros(network.device_count, np.bool_)
     inside[target] = True
@@ -82,7 +79,7 @@ def _minimum(
     target: int,
     classes: dict[tuple[int, ...], int],
     known: tuple[int, int],
-) -> Bools | None:
+) -> BoolArray | None:
     """The set with the target for which width x known volume - volume x known width is least; None if not below 0."""
     nx: Any = importlib.import_module("networkx")  # networkx has no types to check
     width, volume = known

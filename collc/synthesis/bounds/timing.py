@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.routing import FAR
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 Alike = tuple[int, int, int, int]
 """Links that are alike: kind, lag, longer lag, and how many there are.
@@ -28,12 +24,12 @@ holds for transfers that count for several NPUs.
 class Timing:
     """busy, total: int64[kinds, sizes], picoseconds. sizes: int64, bytes, ascending."""
 
-    sizes: Times
-    busy: Times
-    total: Times
+    sizes: Int64Array
+    busy: Int64Array
+    total: Int64Array
 
     @staticmethod
-    def of(network: Network, sizes: Times, model: LinkModel) -> Timing:
+    def of(network: Network, sizes: Int64Array, model: LinkModel) -> Timing:
         """Raises ValueError where links have no bandwidth or latency."""
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
@@ -96,10 +92,10 @@ class Windows:
     second nearest.
     """
 
-    head: Times
-    merged: Times
-    tail: Times
-    forked: Times
+    head: Int64Array
+    merged: Int64Array
+    tail: Int64Array
+    forked: Int64Array
 
     @staticmethod
     def none(network: Network) -> Windows:
@@ -108,7 +104,7 @@ class Windows:
         return Windows(zero, zero, zero, zero)
 
     @staticmethod
-    def of(network: Network, cost: Times, holders: Ints, wanting: Ints) -> Windows:
+    def of(network: Network, cost: Int64Array, holders: Int32Array, wanting: Int32Array) -> Windows:
         """cost: int64[kinds], picoseconds of the smallest chunk. holders, wanting: device numbers."""
         head, second = _two_nearest(network, cost, holders)
         back = network.reversed()
@@ -132,9 +128,9 @@ class Classes:
     """alike: kind, lag and longer lag of each class of links. number: int64[links], the class of each link."""
 
     alike: list[tuple[int, int, int]]
-    number: Times
+    number: Int64Array
 
-    def of(self, links: Bools) -> list[Alike]:
+    def of(self, links: BoolArray) -> list[Alike]:
         """Some links, bool[links], by class."""
         return self.counted(np.bincount(self.number[links], minlength=len(self.alike)).tolist())
 
@@ -143,7 +139,7 @@ class Classes:
         return [(*key, count) for key, count in zip(self.alike, counts, strict=True) if count]
 
 
-def farthest(network: Network, cost: Times) -> int:
+def farthest(network: Network, cost: Int64Array) -> int:
     """A time that no shortest path exceeds: to the first NPU from wherever, and from there to wherever.
 
     FAR and more where that NPU does not reach all, or not all reach it. cost: int64[kinds], picoseconds.
@@ -154,7 +150,7 @@ def farthest(network: Network, cost: Times) -> int:
     return sum(int(way.max(initial=0)) for way in ways)
 
 
-def _two_nearest(network: Network, cost: Times, sources: Ints) -> tuple[Times, Times]:
+def _two_nearest(network: Network, cost: Int64Array, sources: Int32Array) -> tuple[Int64Array, Int64Array]:
     """int64[devices], twice: the way from the nearest source, and from the nearest of all others."""
     start = np.full(network.device_count, FAR, np.int64)
     start[sources] = 0
@@ -167,7 +163,7 @@ def _two_nearest(network: Network, cost: Times, sources: Ints) -> tuple[Times, T
     return first, _relaxed(network, cost, np.minimum(second, FAR), ~across)
 
 
-def _labels(network: Network, cost: Times, sources: Ints, near: Times) -> Ints:
+def _labels(network: Network, cost: Int64Array, sources: Int32Array, near: Int64Array) -> Int32Array:
     """int32[devices]: a source that is nearest to each; -1 where none leads there."""
     label = np.full(network.device_count, -1, np.int32)
     label[sources] = sources
@@ -181,7 +177,7 @@ def _labels(network: Network, cost: Times, sources: Ints, near: Times) -> Ints:
         label[target[open_]] = label[source[open_]]
 
 
-def _relaxed(network: Network, cost: Times, start: Times, links: Bools | None = None) -> Times:
+def _relaxed(network: Network, cost: Int64Array, start: Int64Array, links: BoolArray | None = None) -> Int64Array:
     """int64[devices]: the cheapest way from any device, each with a start of its own (Bellman and Ford)."""
     source, target, kind = network.source, network.target, network.kind
     if links is not None:

@@ -8,13 +8,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, Op
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 PAIRS = 16
 """Members from which an All-to-All is counted by its pattern, not chunk by chunk."""
@@ -28,7 +24,7 @@ class Crossing:
     of devices outside it that contribute to such a chunk.
     """
 
-    counts: Times
+    counts: Int64Array
     spread: int
     gather: int
 
@@ -50,11 +46,11 @@ class Traffic(Protocol):
         """Whether chunks go from one device to one other, so that the length of the way counts."""
         ...
 
-    def crossing(self, inside: Bools) -> Crossing:
+    def crossing(self, inside: BoolArray) -> Crossing:
         """What must enter the devices where `inside` is true; a reduced chunk counts once."""
         ...
 
-    def ends(self) -> tuple[Ints, Ints]:
+    def ends(self) -> tuple[Int32Array, Int32Array]:
         """Device numbers, in any order: who holds something at the start, and who wants something."""
         ...
 
@@ -62,19 +58,19 @@ class Traffic(Protocol):
         """What each NPU must get, or, backward, what each contributor to a reduction must get rid of."""
         ...
 
-    def received(self) -> Times:
+    def received(self) -> Int64Array:
         """int64[sizes, devices]: chunks that each device must receive."""
         ...
 
-    def sent(self) -> Times:
+    def sent(self) -> Int64Array:
         """int64[sizes, devices]: chunks that each device must send."""
         ...
 
-    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+    def transfers(self, hops: Int32Array | None) -> Int64Array:
         """int64[sizes]: the least number of transfers. hops: int32[devices, devices], to the row from the column."""
         ...
 
-    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+    def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """The largest distance that a chunk of size number `size` or more must go, with its ends.
 
         distance: int64[sources, devices]. (0, -1, -1) where there is none.
@@ -82,10 +78,10 @@ class Traffic(Protocol):
         ...
 
 
-def traffic_of(demand: Demand, chunks: Ints | None) -> tuple[Times, list[Traffic]]:
+def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, list[Traffic]]:
     """(sizes int64, ascending, and the traffic of each run) of a demand, or of some of its chunks as copies."""
     sizes: set[int] = set()
-    kept: list[tuple[int, Ints | None]] = []
+    kept: list[tuple[int, Int32Array | None]] = []
     for run, entry in enumerate(demand.runs):
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
         rows = None
@@ -104,7 +100,7 @@ def traffic_of(demand: Demand, chunks: Ints | None) -> tuple[Times, list[Traffic
     return known, [_traffic(demand, run, rows, known, chunks is not None) for run, rows in kept]
 
 
-def _whole(demand: Demand, run: int, rows: Ints) -> bool:
+def _whole(demand: Demand, run: int, rows: Int32Array) -> bool:
     """Whether chunks are all of an All-to-All that move."""
     entry = demand.runs[run]
     if entry.standard is None or entry.standard.kind != "all_to_all":
@@ -113,7 +109,7 @@ def _whole(demand: Demand, run: int, rows: Ints) -> bool:
     return len(rows) in (len(entry.pattern), members * (members - 1) * count)
 
 
-def _traffic(demand: Demand, run: int, rows: Ints | None, sizes: Times, copies: bool) -> Traffic:
+def _traffic(demand: Demand, run: int, rows: Int32Array | None, sizes: Int64Array, copies: bool) -> Traffic:
     entry = demand.runs[run]
     standard = entry.standard
     if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
@@ -127,21 +123,21 @@ def _traffic(demand: Demand, run: int, rows: Ints | None, sizes: Times, copies: 
 class _Pairs:
     """An All-to-All: `chunks` chunks of some bytes from each member to each other; size: their number among sizes."""
 
-    group: Ints
+    group: Int32Array
     chunks: int
     bytes: int
     size: int
     sizes: int
     pairwise: bool = True
 
-    def crossing(self, inside: Bools) -> Crossing:
+    def crossing(self, inside: BoolArray) -> Crossing:
         """See Traffic."""
         within = int(np.count_nonzero(inside[self.group]))
         counts = np.zeros(self.sizes, np.int64)
         counts[self.size] = within * (len(self.group) - within) * self.chunks
         return Crossing(counts, 1, 1)
 
-    def ends(self) -> tuple[Ints, Ints]:
+    def ends(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
         return self.group, self.group
 
@@ -153,17 +149,17 @@ class _Pairs:
                 if source != target:
                     yield Stream((source,), target, self.chunks * self.bytes)
 
-    def received(self) -> Times:
+    def received(self) -> Int64Array:
         """See Traffic."""
         found = np.zeros((self.sizes, int(self.group.max()) + 1), np.int64)
         found[self.size, self.group] = (len(self.group) - 1) * self.chunks
         return found
 
-    def sent(self) -> Times:
+    def sent(self) -> Int64Array:
         """See Traffic."""
         return self.received()
 
-    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+    def transfers(self, hops: Int32Array | None) -> Int64Array:
         """See Traffic."""
         counts = np.zeros(self.sizes, np.int64)
         members = len(self.group)
@@ -171,7 +167,7 @@ class _Pairs:
         counts[self.size] = pairs * self.chunks
         return counts
 
-    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+    def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """See Traffic."""
         rows = np.flatnonzero(np.isin(sources, self.group))
         if size > self.size or not len(rows):
@@ -184,7 +180,7 @@ class _Pairs:
 class _Table:
     """Chunks of a table; alike ones are counted together."""
 
-    def __init__(self, table: ChunkTable, rows: Ints, sizes: Times, copies: bool) -> None:
+    def __init__(self, table: ChunkTable, rows: Int32Array, sizes: Int64Array, copies: bool) -> None:
         reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
         size = np.searchsorted(sizes, table.size[rows])
         keys = np.stack([table.pre[rows], table.post[rows], reduced.astype(np.int64), size], axis=1).astype(np.int64)
@@ -197,14 +193,14 @@ class _Table:
         self._devices = int(table.sets.members.max(initial=-1)) + 1
         self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
 
-    def _within(self, inside: Bools) -> Times:
+    def _within(self, inside: BoolArray) -> Int64Array:
         """int64[sets]: members of each set that are inside."""
         sets = self._sets
         total = np.zeros(len(sets.members) + 1, np.int64)
         np.cumsum(inside[sets.members], out=total[1:])
         return total[sets.offsets[1:]] - total[sets.offsets[:-1]]
 
-    def crossing(self, inside: Bools) -> Crossing:
+    def crossing(self, inside: BoolArray) -> Crossing:
         """See Traffic."""
         within = self._within(inside)
         pre, post = within[self._pre], within[self._post]
@@ -215,7 +211,7 @@ class _Table:
         gather = int(np.where(self._reduced, outside, 1)[crosses].min(initial=1 << 60))
         return Crossing(counts, spread, gather)
 
-    def ends(self) -> tuple[Ints, Ints]:
+    def ends(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
         return self._union(self._pre), self._union(self._post)
 
@@ -234,31 +230,31 @@ class _Table:
                 elif reduced and here != [target]:
                     yield Stream((next(npu for npu in here if npu != target),), target, volume)
 
-    def _union(self, column: Times) -> Ints:
+    def _union(self, column: Int64Array) -> Int32Array:
         used = np.zeros(len(self._sets), np.bool_)
         used[column] = True
         return np.unique(self._sets.members[np.repeat(used, self._sets.sizes)]).astype(np.int32)
 
     @cached_property
-    def _keys(self) -> Times:
+    def _keys(self) -> Int64Array:
         """Set and member as one ascending number each."""
         sets = self._sets
         return np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * self._devices + sets.members
 
-    def _has(self, number: Times, device: Times) -> Bools:
+    def _has(self, number: Int64Array, device: Int64Array) -> BoolArray:
         """Whether each set has each device."""
         asked = number * self._devices + device
         place = np.minimum(np.searchsorted(self._keys, asked), max(0, len(self._keys) - 1))
         return self._keys[place] == asked if len(self._keys) else np.zeros(len(asked), np.bool_)
 
-    def _members(self, rows: Times, column: Times) -> tuple[Times, Times]:
+    def _members(self, rows: Int64Array, column: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(row, device) for each member of the set that each row has in a column."""
         sizes = self._sets.sizes[column[rows]]
         row = np.repeat(rows, sizes)
         first = np.repeat(self._sets.offsets[column[rows]] - (np.cumsum(sizes) - sizes), sizes)
         return row, self._sets.members[first + np.arange(len(row))].astype(np.int64)
 
-    def _by_set(self, rows: Times, column: Times) -> Times:
+    def _by_set(self, rows: Int64Array, column: Int64Array) -> Int64Array:
         """int64[sizes, devices]: for each device the chunks of rows whose set has it."""
         found = np.zeros((self._sizes, self._devices), np.int64)
         for size in range(self._sizes):
@@ -268,7 +264,7 @@ class _Table:
             found[size] = np.bincount(self._sets.members, each, self._devices).astype(np.int64)
         return found
 
-    def received(self) -> Times:
+    def received(self) -> Int64Array:
         """See Traffic: a copy by each who wants it and has it not; a reduced chunk by each who wants it."""
         copied = np.flatnonzero(~self._reduced)
         found = self._by_set(copied, self._post)
@@ -277,7 +273,7 @@ class _Table:
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found + self._by_set(np.flatnonzero(self._reduced), self._post)
 
-    def sent(self) -> Times:
+    def sent(self) -> Int64Array:
         """See Traffic: a copy by its only holder; a reduced chunk by each contributor but the only one to want it."""
         alone = ~self._reduced & (self._sets.sizes[self._pre] == 1)
         row, device = self._members(np.flatnonzero(alone), self._pre)
@@ -292,7 +288,7 @@ class _Table:
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found
 
-    def transfers(self, hops: NDArray[np.int32] | None) -> Times:
+    def transfers(self, hops: Int32Array | None) -> Int64Array:
         """See Traffic."""
         rows = np.arange(len(self._counts))
         row, device = self._members(rows, self._pre)
@@ -307,7 +303,7 @@ class _Table:
             least[single] = np.maximum(least[single], hops[last, first])
         return np.bincount(self._size, least * self._counts, self._sizes).astype(np.int64)
 
-    def longest(self, distance: Times, sources: Ints, size: int) -> tuple[int, int, int]:
+    def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """See Traffic."""
         at = {int(device): row for row, device in enumerate(sources.tolist())}
         best = (0, -1, -1)

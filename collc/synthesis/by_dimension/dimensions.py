@@ -10,14 +10,9 @@ import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 
 VARIANTS = 2
 """Trees of each NPU and dimension that take turns."""
@@ -49,8 +44,8 @@ class Dimensions:
     network: Network
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    index: Times
-    usable: Bools
+    index: Int64Array
+    usable: BoolArray
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -84,7 +79,7 @@ def _shape(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return ((len(families), *shape), (count, *strides)) if len(families) > 1 else (shape, strides)
 
 
-def _usable(network: Network, index: Times) -> Bools:
+def _usable(network: Network, index: Int64Array) -> BoolArray:
     """bool[dimensions, links]: the links that serve each dimension."""
     spans = np.zeros((len(index), network.link_count), np.bool_)
     direct = (network.source < network.npu_count) & (network.target < network.npu_count)
@@ -97,13 +92,13 @@ def _usable(network: Network, index: Times) -> Bools:
     return own | (shared & ~covered[:, None])
 
 
-def _covers(network: Network, links: Bools) -> bool:
+def _covers(network: Network, links: BoolArray) -> bool:
     """Whether every NPU has links in and out."""
     npus = network.npus
     return bool(np.isin(npus, network.source[links]).all() and np.isin(npus, network.target[links]).all())
 
 
-def _fabrics(network: Network) -> list[tuple[Ints, Ints]]:
+def _fabrics(network: Network) -> list[tuple[Int32Array, Int32Array]]:
     """Switches that are joined, each time as (all their links, their NPUs)."""
     root = list(range(network.device_count))
 
@@ -121,7 +116,7 @@ def _fabrics(network: Network) -> list[tuple[Ints, Ints]]:
     groups: dict[int, list[int]] = {}
     for link, (a, b) in zip(switched.tolist(), ends, strict=True):
         groups.setdefault(find(a if a >= network.npu_count else b), []).append(link)
-    result: list[tuple[Ints, Ints]] = []
+    result: list[tuple[Int32Array, Int32Array]] = []
     for group in groups.values():
         links = np.array(group, np.int32)
         devices = np.unique(np.concatenate([network.source[links], network.target[links]]))

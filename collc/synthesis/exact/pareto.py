@@ -13,7 +13,6 @@ from fractions import Fraction
 from time import monotonic
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError
 from collc.synthesis.bounds import task_bound
@@ -22,6 +21,7 @@ from collc.synthesis.exact.encoding import Encoding
 from collc.synthesis.exact.synthesizer import allowed, hop_table, need_steps
 from collc.synthesis.reductions.compose import split
 from collc.synthesis.task import Effort, Task
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint
 from collc.ten.schedule import Schedule
@@ -162,7 +162,7 @@ def _single(run: Run) -> ChunkTable:
     return _taken(table, np.flatnonzero(last == 0))
 
 
-def _taken(table: ChunkTable, rows: NDArray[np.int64]) -> ChunkTable:
+def _taken(table: ChunkTable, rows: Int64Array) -> ChunkTable:
     """Some rows of a table, also more than once."""
     return replace(
         table,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from time import monotonic
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.bounds import task_bound
@@ -18,10 +17,9 @@ from collc.synthesis.conditions import Conditions, alike, conditions_of
 from collc.synthesis.exact.encoding import Encoding
 from collc.synthesis.routing import distances
 from collc.synthesis.task import Effort, Task
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
-
-Times = NDArray[np.int64]
 
 SECONDS = 60.0
 """How long a search takes at most where nothing else is said."""
@@ -72,7 +70,7 @@ def allowed(effort: Effort) -> float:
     return SECONDS if effort.time_limit is None else effort.time_limit
 
 
-def hop_table(network: Network) -> Times:
+def hop_table(network: Network) -> Int64Array:
     """int64[devices, devices]: links on a shortest path to the row from the column, FAR for none."""
     one = np.ones(network.link_count, np.int64)
     return distances(network, one, np.arange(network.device_count, dtype=np.int32))

@@ -9,17 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.task import Effort
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 POLL = 1_000
 """Chunks after which it is asked whether to stop."""
@@ -55,7 +52,7 @@ def in_network(module: Module, effort: Effort) -> Module:
     return replace(module, schedule=RowSchedule(module.model, Transfers.joined(parts)))
 
 
-def _sums(module: Module) -> Ints:
+def _sums(module: Module) -> Int32Array:
     """The chunks to reduce. Raises SourceError where others move, or something is planned."""
     table = module.demand.chunks
     sizes = table.sets.sizes
@@ -76,10 +73,10 @@ def adds_up(network: Network) -> bool:
 class _Star:
     """A switch that adds up, multicasts and has room. up, down: int32[npus], links from and to each NPU; -1: none."""
 
-    up: Ints
-    down: Ints
+    up: Int32Array
+    down: Int32Array
 
-    def way(self, holders: Ints, wanting: Ints) -> tuple[Ints, Ints] | None:
+    def way(self, holders: Int32Array, wanting: Int32Array) -> tuple[Int32Array, Int32Array] | None:
         """The links up and down for a chunk; None where some are missing."""
         up, down = self.up[holders], self.down[wanting]
         return None if bool((up < 0).any() or (down < 0).any()) else (up, down)
@@ -98,6 +95,6 @@ def _stars(network: Network) -> list[_Star]:
     return found
 
 
-def _sum_at(up: Ints, down: Ints, free: Times, total: Times) -> int:
+def _sum_at(up: Int32Array, down: Int32Array, free: Int64Array, total: Int64Array) -> int:
     """When the sum is in the switch and all links down are free."""
     return max(int((free[up] + total[up]).max()), int(free[down].max()))

@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Transfers
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 Taken = dict[int, list[tuple[int, int]]]
 
 COMPILED = 20_000
@@ -42,11 +40,11 @@ class Tasks:
     links: how many there are.
     """
 
-    link: Ints
-    busy: Times
-    total: Times
-    before: Ints
-    after: Ints
+    link: Int32Array
+    busy: Int64Array
+    total: Int64Array
+    before: Int32Array
+    after: Int32Array
     links: int
 
     def __len__(self) -> int:
@@ -66,14 +64,14 @@ class _Side:
     """
 
     tasks: Tasks
-    early: Times
-    late: Times
-    offsets: Times
-    followers: Ints
-    waits: Ints
+    early: Int64Array
+    late: Int64Array
+    offsets: Int64Array
+    followers: Int32Array
+    waits: Int32Array
 
     @staticmethod
-    def of(tasks: Tasks, early: Times, late: Times) -> _Side:
+    def of(tasks: Tasks, early: Int64Array, late: Int64Array) -> _Side:
         offsets = np.zeros(len(tasks) + 1, np.int64)
         np.cumsum(np.bincount(tasks.before, minlength=len(tasks)), out=offsets[1:])
         followers = tasks.after[np.argsort(tasks.before, kind="stable")]
@@ -81,7 +79,7 @@ class _Side:
         return _Side(tasks, early, late, offsets, followers, waits)
 
 
-def taken_intervals(reserved: Transfers | None, busy: Times | None) -> Taken:
+def taken_intervals(reserved: Transfers | None, busy: Int64Array | None) -> Taken:
     """When each link is taken by what is planned already, in order. busy: how long each transfer takes its link."""
     taken: Taken = {}
     if reserved is not None and busy is not None:
@@ -92,7 +90,7 @@ def taken_intervals(reserved: Transfers | None, busy: Times | None) -> Taken:
     return taken
 
 
-def best_starts(tasks: Tasks, taken: Taken, stop: Callable[[], bool]) -> tuple[int, Times] | None:
+def best_starts(tasks: Tasks, taken: Taken, stop: Callable[[], bool]) -> tuple[int, Int64Array] | None:
     """(picoseconds until all is there, int64[n], start of each task); None where stopped before there is any."""
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
@@ -100,7 +98,7 @@ def best_starts(tasks: Tasks, taken: Taken, stop: Callable[[], bool]) -> tuple[i
     ahead = _Side.of(tasks, np.zeros_like(tasks.total), tasks.total)
     back = _Side.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy)
     rank = np.arange(len(tasks), dtype=np.int32)
-    best: tuple[int, Times] | None = None
+    best: tuple[int, Int64Array] | None = None
     for _ in range(1 + (TURNS if len(tasks) < LONG else 1)):
         start = _starts(ahead, rank, taken, stop)
         if start is None:
@@ -122,18 +120,18 @@ def best_starts(tasks: Tasks, taken: Taken, stop: Callable[[], bool]) -> tuple[i
     return best
 
 
-def _ranked(key: Times) -> Ints:
+def _ranked(key: Int64Array) -> Int32Array:
     """int32[n]: the place of each in ascending order of key."""
     rank = np.empty(len(key), np.int32)
     rank[np.argsort(key, kind="stable")] = np.arange(len(key), dtype=np.int32)
     return rank
 
 
-def _starts(side: _Side, rank: Ints, taken: Taken, stop: Callable[[], bool]) -> Times | None:
+def _starts(side: _Side, rank: Int32Array, taken: Taken, stop: Callable[[], bool]) -> Int64Array | None:
     return (_compiled if len(rank) >= COMPILED else starts_plain)(side, rank, taken, stop)
 
 
-def starts_plain(side: _Side, rank: Ints, taken: Taken, stop: Callable[[], bool]) -> Times | None:
+def starts_plain(side: _Side, rank: Int32Array, taken: Taken, stop: Callable[[], bool]) -> Int64Array | None:
     """int64[n]: when each task enters its link; None where stopped."""
     return None if stop() else np.array(_List(side, rank, taken).run(), np.int64)
 
@@ -141,7 +139,7 @@ def starts_plain(side: _Side, rank: Ints, taken: Taken, stop: Callable[[], bool]
 class _List:
     """A list schedule in plain Python. Moments have numbers: task ends, n + task is ready, 2 n + link is free."""
 
-    def __init__(self, side: _Side, rank: Ints, taken: Taken) -> None:
+    def __init__(self, side: _Side, rank: Int32Array, taken: Taken) -> None:
         self._n = len(side.tasks)
         self._link: list[int] = side.tasks.link.tolist()
         self._busy: list[int] = side.tasks.busy.tolist()
@@ -223,7 +221,7 @@ class _List:
             self._at(now + busy, 2 * self._n + link)
 
 
-def _compiled(side: _Side, rank: Ints, taken: Taken, stop: Callable[[], bool]) -> Times | None:
+def _compiled(side: _Side, rank: Int32Array, taken: Taken, stop: Callable[[], bool]) -> Int64Array | None:
     """As starts_plain, by the compiled kernel."""
     from collc.kernels.overlapped_lists import State, Work, list_schedule
 

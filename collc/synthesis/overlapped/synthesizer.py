@@ -11,18 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.overlapped.lists import best_starts, taken_intervals
 from collc.synthesis.overlapped.trees import Forester, in_turns, tasks_of
 from collc.synthesis.task import Effort
+from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
-
-Ints = NDArray[np.int32]
 
 TRIES = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
 """How much the load of a link counts against the length of a way, and how often trees are grown."""
@@ -36,7 +34,7 @@ def overlapped(
     demand: Demand,
     model: LinkModel,
     effort: Effort,
-    chunks: Ints | None = None,
+    chunks: Int32Array | None = None,
     reserved: Transfers | None = None,
 ) -> Schedule:
     """A schedule of reductions, and of copies beside them, over pipelined spanning trees.
@@ -87,7 +85,7 @@ def overlap(module: Module, effort: Effort) -> Module:
     return replace(module, schedule=whole, planned=None)
 
 
-def _check(network: Network, demand: Demand, chunks: Ints) -> None:
+def _check(network: Network, demand: Demand, chunks: Int32Array) -> None:
     if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
         message = f"overlapped trees reduce on NPUs over direct links, and {network.name} has switches"
         hint = "say 'on unwound(...)' to replace the switches by direct links, or 'synthesize auto'"

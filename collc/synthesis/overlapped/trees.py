@@ -6,17 +6,14 @@ from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.overlapped.lists import Tasks
 from collc.synthesis.routing import distances
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 COMPILED = 10_000
 """Pairs of a chunk and a device from which trees are grown by compiled code."""
@@ -35,8 +32,8 @@ class Trees:
     The link over which a device gives its part, and gets the result; -1 or -2 for none.
     """
 
-    rise: Ints
-    fall: Ints
+    rise: Int32Array
+    fall: Int32Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +57,11 @@ class Forester:
     def __init__(self, network: Network, demand: Demand, clock: Clock) -> None:
         self._network, self._table, self._clock = network, demand.chunks, clock
         self._compiled = len(self._table) * network.device_count >= COMPILED
-        self._cost: dict[int, Times] = {}
-        self._known: dict[tuple[int, int], Ints] = {}
+        self._cost: dict[int, Int64Array] = {}
+        self._known: dict[tuple[int, int], Int32Array] = {}
         self._up, self._down = (_Side.of(net, self._compiled) for net in (network.reversed(), network))
 
-    def grow(self, chunks: Ints, weight: int, sweeps: int, stop: Callable[[], bool]) -> Trees | None:
+    def grow(self, chunks: Int32Array, weight: int, sweeps: int, stop: Callable[[], bool]) -> Trees | None:
         """Trees for some chunks, whose links count as longer by `weight` times their load; None where stopped.
 
         sweeps: how often each is grown, after the first time in place of what it was.
@@ -98,17 +95,17 @@ class Forester:
                 found[chunk] = via
         return Trees(rows[0], rows[1])
 
-    def _numbers(self, values: Times) -> MutableSequence[int]:
+    def _numbers(self, values: Int64Array) -> MutableSequence[int]:
         """Values as the code that grows trees takes them."""
         return values if self._compiled else values.tolist()  # pyright: ignore[reportReturnType]
 
-    def _costs(self, size: int) -> Times:
+    def _costs(self, size: int) -> Int64Array:
         """int64[links]: what it takes to send a chunk of a size."""
         if size not in self._cost:
             self._cost[size] = np.maximum(1, self._clock.total[self._network.kind, size])
         return self._cost[size]
 
-    def _ends(self, chunk: int) -> tuple[Sequence[int], tuple[Ints, Ints]]:
+    def _ends(self, chunk: int) -> tuple[Sequence[int], tuple[Int32Array, Int32Array]]:
         """Where the tree of a chunk begins, and who gives to it and gets from it."""
         table = self._table
         pre, post = int(table.pre[chunk]), int(table.post[chunk])
@@ -123,7 +120,7 @@ class Forester:
             seeds, giving = roots[at : at + 1], holders
         return self._numbers(seeds.astype(np.int64)), (giving, getting)
 
-    def _roots(self, pre: int, post: int, size: int) -> Ints:
+    def _roots(self, pre: int, post: int, size: int) -> Int32Array:
         """The NPUs over which contributors and holders are nearest to each other."""
         if (pre, post) not in self._known:
             sets, network, cost = self._table.sets, self._network, self._costs(size)
@@ -134,14 +131,14 @@ class Forester:
         return self._known[pre, post]
 
 
-def in_turns(demand: Demand, chunks: Ints) -> Ints:
+def in_turns(demand: Demand, chunks: Int32Array) -> Int32Array:
     """Chunks in an order in which all runs get on alike."""
     run = np.searchsorted(demand.first_chunk, chunks, "right") - 1
     first, count = demand.first_chunk[run], np.diff(demand.first_chunk)[run]
     return chunks[np.lexsort((chunks, (chunks - first) / count))]
 
 
-def _sampled(members: Ints) -> Ints:
+def _sampled(members: Int32Array) -> Int32Array:
     """Some members of a set, the first and the last among them."""
     if len(members) <= SAMPLE:
         return members
@@ -158,7 +155,7 @@ def _apart(network: Network) -> SourceError:
     )
 
 
-def tasks_of(network: Network, clock: Clock, trees: Trees, order: Ints) -> tuple[Tasks, Ints, NDArray[np.bool_]]:
+def tasks_of(network: Network, clock: Clock, trees: Trees, order: Int32Array) -> tuple[Tasks, Int32Array, BoolArray]:
     """The transfers of trees, the chunk of each, and whether it is reduced, by chunks in some order."""
     devices = network.device_count
     up_chunk, up_from = np.nonzero(trees.rise >= 0)

@@ -11,20 +11,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.rows import Rows
+from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Schedule
 
-Times = NDArray[np.int64]
 Stop = Callable[[], bool]
 
 
 class Chain:
     """Orders of rows, each from the one before and the schedule that came of it."""
 
-    def __init__(self, conditions: Conditions, far: Times, rows: Rows, schedule: Schedule) -> None:
+    def __init__(self, conditions: Conditions, far: Int64Array, rows: Rows, schedule: Schedule) -> None:
         """far: int64, picoseconds that each row has to go at least. rows: in the first order, with what came of it."""
         clock = conditions.clock
         self._rows, self._last = rows, schedule

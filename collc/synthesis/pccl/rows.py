@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 BATCH = 4096
 """Targets between two questions whether to stop."""
@@ -25,12 +22,12 @@ class Rows:
     order: int32. salt: int64, one for each row, for ties. holder_*, wanting_*: CSR of the rows.
     """
 
-    order: Ints
-    salt: Times
-    holder_offsets: Times
-    holders: Ints
-    wanting_offsets: Times
-    wanting: Ints
+    order: Int32Array
+    salt: Int64Array
+    holder_offsets: Int64Array
+    holders: Int32Array
+    wanting_offsets: Int64Array
+    wanting: Int32Array
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -55,13 +52,13 @@ class Rows:
                 plan(k)
         return True
 
-    def batches(self) -> Iterator[Ints]:
+    def batches(self) -> Iterator[Int32Array]:
         """The order in parts of about so many targets that a search can ask in between whether to stop."""
         number = np.cumsum(np.diff(self.wanting_offsets)[self.order]) // BATCH
         yield from np.split(self.order, np.flatnonzero(np.diff(number)) + 1)
 
 
-def in_order(conditions: Conditions, far: Times, rng: np.random.Generator, rotated: bool) -> Ints:
+def in_order(conditions: Conditions, far: Int64Array, rng: np.random.Generator, rotated: bool) -> Int32Array:
     """The farthest first; among equals at random or, rotated, by how far the target's number is ahead of the source's.
 
     Where all sends of one distance are planned together, every NPU sends once and receives once: what

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.rows import Rows
 from collc.synthesis.routing import FAR
+from collc.ten.arrays import Int32Array, Int64Array
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 Grid = NDArray[np.uint16] | NDArray[np.uint32]
 
 Hops = list[tuple[int, int]]
@@ -34,16 +33,16 @@ class StepProblem:
     target_row: int32[devices]. offsets, links: out-links of devices. target: int32[links].
     """
 
-    chunk: Ints
+    chunk: Int32Array
     chunks: int
-    to: Ints
-    target_row: Ints
-    offsets: Ints
-    links: Ints
-    target: Ints
+    to: Int32Array
+    target_row: Int32Array
+    offsets: Int32Array
+    links: Int32Array
+    target: Int32Array
 
     @staticmethod
-    def of(conditions: Conditions, to: Times) -> StepProblem:
+    def of(conditions: Conditions, to: Int64Array) -> StepProblem:
         """Of conditions where all transfers are alike; to: picoseconds."""
         network = conditions.task.network
         step = int(conditions.clock.total[network.kind[0], conditions.column[0]])
@@ -205,7 +204,7 @@ def _hops(problem: StepProblem, rows: Rows) -> int:
     return int(away[away < NEVER].sum())
 
 
-def retimed(grid: Grid, busy: int, total: int) -> tuple[Ints, Ints, Times]:
+def retimed(grid: Grid, busy: int, total: int) -> tuple[Int32Array, Int32Array, Int64Array]:
     """Chunk, link and start, in order of step, of a grid, where links are busy for `busy` only.
 
     busy, total: picoseconds. Every transfer starts as soon as its link has done with what it carries before,

@@ -18,7 +18,6 @@ from itertools import islice, product
 from threading import Event
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
@@ -31,9 +30,9 @@ from collc.synthesis.pccl.steps import NEVER, StepProblem
 from collc.synthesis.pccl.times import TimesProblem
 from collc.synthesis.routing import FAR
 from collc.synthesis.task import Effort, Task
+from collc.ten.arrays import Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
-Times = NDArray[np.int64]
 Stop = Callable[[], bool]
 Way = Callable[[int, Rows, Stop], Schedule | None]
 """A search: hops up to which a target is reached by any hops, rows in their order, and whether to stop."""
@@ -216,7 +215,7 @@ class _Plan:
             )
 
 
-def _ways(conditions: Conditions, to: dict[int, Times], hops: int) -> list[tuple[str, Way]]:
+def _ways(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, Way]]:
     """By steps where all transfers are alike, else by times; where links are pipelined, both."""
     on_grid = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
     if on_grid and alike(conditions):
@@ -282,7 +281,7 @@ class _Work:
 class _Steps:
     """A way by steps, where all transfers are alike; the result is a grid, or, retimed, each as soon as it can go."""
 
-    def __init__(self, conditions: Conditions, to: dict[int, Times], hops: int, retimed: bool = False) -> None:
+    def __init__(self, conditions: Conditions, to: dict[int, Int64Array], hops: int, retimed: bool = False) -> None:
         self._conditions, self._work, self._retimed = conditions, _Work(hops), retimed
         (times,) = to.values()
         self._problem = StepProblem.of(conditions, times)
@@ -304,7 +303,7 @@ class _Steps:
 class _Times:
     """A way in exact time, for all else."""
 
-    def __init__(self, conditions: Conditions, to: dict[int, Times], hops: int) -> None:
+    def __init__(self, conditions: Conditions, to: dict[int, Int64Array], hops: int) -> None:
         self._work, self._model = _Work(hops * TIMES_WORK), conditions.task.model
         self._problem = TimesProblem.of(conditions, to)
         self._hop = self._problem.total.max(axis=1)

@@ -13,17 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.busy import Buffer, Busy
 from collc.synthesis.pccl.reserved import reserved
 from collc.synthesis.pccl.rows import Rows
 from collc.synthesis.routing import FAR
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Transfers
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 Hop = tuple[int, int]
 """Link and start."""
 
@@ -38,15 +36,15 @@ class TimesProblem:
     """
 
     conditions: Conditions
-    column: Ints
-    length: Times
-    total: Times
-    to: Times
-    taken: Times
-    held: Times
+    column: Int32Array
+    length: Int64Array
+    total: Int64Array
+    to: Int64Array
+    taken: Int64Array
+    held: Int64Array
 
     @staticmethod
-    def of(conditions: Conditions, to: dict[int, Times]) -> TimesProblem:
+    def of(conditions: Conditions, to: dict[int, Int64Array]) -> TimesProblem:
         """to: distances to the targets by column of the clock."""
         clock, kind = conditions.clock, conditions.task.network.kind
         columns = sorted(to)
@@ -64,7 +62,7 @@ class TimesProblem:
         )
 
 
-def search_plain(problem: TimesProblem, rows: Rows, detour: Times, stop: Callable[[], bool]) -> Transfers | None:
+def search_plain(problem: TimesProblem, rows: Rows, detour: Int64Array, stop: Callable[[], bool]) -> Transfers | None:
     """Plans the rows one after another; None where stopped.
 
     detour: int64[sizes], how near a target must be that is reached by any hops; else only hops that come nearer
@@ -78,7 +76,9 @@ def search_plain(problem: TimesProblem, rows: Rows, detour: Times, stop: Callabl
     return Transfers.of(chunk, np.array(link, np.int32), np.array(start, np.int64))
 
 
-def search_compiled(problem: TimesProblem, rows: Rows, detour: Times, stop: Callable[[], bool]) -> Transfers | None:
+def search_compiled(
+    problem: TimesProblem, rows: Rows, detour: Int64Array, stop: Callable[[], bool]
+) -> Transfers | None:
     """What `search_plain` finds, by the compiled kernel."""
     from collc.kernels.pccl_times import Net, Work, begin, search_times
 
@@ -117,7 +117,7 @@ class _Stay:
 
 
 class _Engine:
-    def __init__(self, problem: TimesProblem, rows: Rows, detour: Times) -> None:
+    def __init__(self, problem: TimesProblem, rows: Rows, detour: Int64Array) -> None:
         task = problem.conditions.task
         network = task.network
         self.transfers: tuple[list[int], list[int], list[int]] = ([], [], [])

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import CollcError, NoSchedule
 from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.task import Task
+from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.module import Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
-
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 ROUNDS = 4
 """How often the horizon of reductions planned round others is guessed."""
@@ -206,18 +203,18 @@ def _reversed(network: Network) -> Network:
     return replace(network.reversed(), multicast=network.reduces)
 
 
-def _reduced(table: ChunkTable) -> Bools:
+def _reduced(table: ChunkTable) -> BoolArray:
     """bool[chunks]: which have more than one contribution to combine."""
     return (table.op != Op.COPY) & (table.sets.sizes[table.pre] > 1)
 
 
-def _moving(demand: Demand) -> Ints:
+def _moving(demand: Demand) -> Int32Array:
     """The chunks that are not everywhere yet where they should be."""
     table = demand.chunks
     return np.flatnonzero((table.pre != table.post) & (table.sets.sizes[table.post] > 0)).astype(np.int32)
 
 
-def _roots(run: Run, table: ChunkTable) -> Ints:
+def _roots(run: Run, table: ChunkTable) -> Int32Array:
     """int32[chunks]: where each reduced chunk comes together; -1 for the others.
 
     It is the holder of the postcondition, or one of several so that all get about equal shares.
@@ -238,14 +235,14 @@ def _roots(run: Run, table: ChunkTable) -> Ints:
     return roots
 
 
-def _spread(run: Run, table: ChunkTable, roots: Ints, open_: bool) -> Run:
+def _spread(run: Run, table: ChunkTable, roots: Int32Array, open_: bool) -> Run:
     """The inverse of a run's reductions: each chunk from its root to all contributors."""
     kinds = {"reduce_scatter": "all_gather", "all_reduce": "all_gather", "reduce": "broadcast"}
     moving = (roots >= 0) & open_
     return _copies(run, roots, np.where(moving, table.pre, -1), kinds)
 
 
-def _copied(run: Run, table: ChunkTable, roots: Ints, open_: bool) -> Run:
+def _copied(run: Run, table: ChunkTable, roots: Int32Array, open_: bool) -> Run:
     """What is left of a run when its reductions are done: each reduced chunk from its root to its holders."""
     if open_ and not table.op.any():
         return run
@@ -253,7 +250,7 @@ def _copied(run: Run, table: ChunkTable, roots: Ints, open_: bool) -> Run:
     return _copies(run, roots, np.where(~gathered & open_, table.post, -1), {"all_reduce": "all_gather"})
 
 
-def _copies(run: Run, roots: Ints, post: Ints, kinds: dict[str, str]) -> Run:
+def _copies(run: Run, roots: Int32Array, post: Int32Array, kinds: dict[str, str]) -> Run:
     """A run of copies to the sets `post`, from the roots or, where there are none, from the holders.
 
     A chunk whose post is -1 stays with its holders. kinds: what the standard collectives become.

@@ -7,14 +7,11 @@ reduction to the root over the same tree.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
-
-Bools = NDArray[np.bool_]
-Times = NDArray[np.int64]
 
 
 def invert_schedule(schedule: Schedule, network: Network, demand: Demand) -> Schedule:
@@ -58,7 +55,7 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
     return Transfers(rows.chunk[kept], rows.link[kept], rows.start[kept], rows.reduce[kept])
 
 
-def _first_arrivals(keys: Times, ends: Times) -> Bools:
+def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:
     order = np.lexsort((ends, keys))
     first = np.ones(len(keys), np.bool_)
     first[1:] = keys[order][1:] != keys[order][:-1]
@@ -67,7 +64,7 @@ def _first_arrivals(keys: Times, ends: Times) -> Bools:
     return kept
 
 
-def _in_sets(keys: Times, column: NDArray[np.int32], demand: Demand, devices: int) -> Bools:
+def _in_sets(keys: Int64Array, column: Int32Array, demand: Demand, devices: int) -> BoolArray:
     """For each key chunk * devices + device whether the chunk's set in a column has the device."""
     sets = demand.chunks.sets
     members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * devices + sets.members

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.routing import FAR
@@ -16,7 +15,6 @@ from collc.synthesis.task import Task
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
-Times = NDArray[np.int64]
 Ahead = list[list[tuple[int, int, int]]]
 """For each device its (link, target, cost) rows."""
 

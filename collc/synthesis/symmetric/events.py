@@ -12,7 +12,8 @@ import random
 
 import numpy as np
 
-from collc.synthesis.symmetric.group import Group, Ints, Times
+from collc.synthesis.symmetric.group import Group
+from collc.ten.arrays import Int32Array, Int64Array
 
 Row = tuple[int, int, int, int]
 
@@ -28,9 +29,9 @@ class Events:
         self,
         group: Group,
         chunks: int,
-        busy: Times,
-        total: Times,
-        coset: Ints,
+        busy: Int64Array,
+        total: Int64Array,
+        coset: Int32Array,
         deadline: int,
         ties: random.Random | None,
     ) -> None:

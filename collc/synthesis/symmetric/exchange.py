@@ -7,7 +7,6 @@ there every second NPU sends it the one way, and the others the other way (symme
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.symmetric.gather import unreachable
 from collc.synthesis.symmetric.group import Group
@@ -15,9 +14,7 @@ from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.symmetric.shop import open_shop
 from collc.synthesis.symmetric.words import Words, find_words
 from collc.synthesis.task import Effort
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 COMPILED = 500
 """Messages from which the ways are found by compiled code."""
@@ -51,7 +48,7 @@ def exchange(group: Group, chunks: int, effort: Effort) -> Plan:
     return _with_words(group, words, rows, end, chunks)
 
 
-def _with_words(group: Group, words: Words, rows: Ints, end: int, chunks: int) -> Plan:
+def _with_words(group: Group, words: Words, rows: Int32Array, end: int, chunks: int) -> Plan:
     """The plan with what rides round a ring in place of its trains."""
     first = len(words.shop) - 2
     messages = rows[:, rows[3] < first]
@@ -65,7 +62,7 @@ def _with_words(group: Group, words: Words, rows: Ints, end: int, chunks: int) -
     return Plan(end, step, generator, sender, chunk, half, words.axis)
 
 
-def short_ways(group: Group, chunks: int, effort: Effort) -> Times:
+def short_ways(group: Group, chunks: int, effort: Effort) -> Int64Array:
     """int64[npus, copies, generators]: the hops of each message.
 
     Raises SourceError where the generators do not lead to all NPUs.
@@ -87,7 +84,7 @@ def short_ways(group: Group, chunks: int, effort: Effort) -> Times:
     return counts
 
 
-def _exchanges(group: Group, ways: Times) -> Times:
+def _exchanges(group: Group, ways: Int64Array) -> Int64Array:
     """int64[exchanges, generators]: changes of hops that lead to the same NPU, the least first."""
     units = np.eye(len(group.ahead), dtype=np.int64)
     changes = np.concatenate([ways[before] + unit - ways for before, unit in zip(group.behind, units, strict=True)])
@@ -96,7 +93,7 @@ def _exchanges(group: Group, ways: Times) -> Times:
     return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:EXCHANGES]]
 
 
-def _balance(messages: Times, load: Times, exchanges: Times, effort: Effort) -> None:
+def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effort: Effort) -> None:
     """Exchanges hops of int64[messages, generators], also for more others, while that lowers the largest loads."""
     while not effort.stop():
         after = np.sort(load + exchanges, axis=1)[:, ::-1]

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.plan import Plan
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Run, Standard
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
-
-def moved(group: Group, run: Run, standard: Standard, plan: Plan) -> Iterator[tuple[int, Ints, Times]]:
+def moved(group: Group, run: Run, standard: Standard, plan: Plan) -> Iterator[tuple[int, Int32Array, Int64Array]]:
     """Each row of a plan moved to all NPUs that it is for, as (its number, links, chunks of the run)."""
     rank = np.empty(group.count, np.int64)
     rank[run.group] = np.arange(group.count)
@@ -37,7 +34,7 @@ def moved(group: Group, run: Run, standard: Standard, plan: Plan) -> Iterator[tu
             yield number, group.link[generator, sender_of[halves[half]]], own[halves[half]]
 
 
-def _numbers(group: Group, standard: Standard, rank: Times, chunk: int) -> Times:
+def _numbers(group: Group, standard: Standard, rank: Int64Array, chunk: int) -> Int64Array:
     """int64[npus]: what a chunk of NPU 0 is for each NPU, as the run numbers its chunks."""
     if standard.kind == "all_gather":
         return rank * standard.chunks + chunk
@@ -49,7 +46,7 @@ def expanded(group: Group, run: Run, standard: Standard, plan: Plan, model: Link
     """The schedule of all NPUs; a grid where the plan counts in steps of `step` picoseconds, else rows."""
     start: list[int] = plan.start.tolist()
     if step is None:
-        parts: list[tuple[Ints, Times, Times]] = []
+        parts: list[tuple[Int32Array, Int64Array, Int64Array]] = []
         for number, links, own in moved(group, run, standard, plan):
             parts.append((links, own, np.full(len(links), start[number], np.int64)))
         link, chunk, when = (np.concatenate(column) for column in zip(*parts, strict=True))

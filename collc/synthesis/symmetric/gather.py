@@ -10,14 +10,11 @@ import random
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort
-
-Ints = NDArray[np.int32]
 
 COMPILED = 500
 """Pairs of a chunk and an NPU from which the search is compiled, and looks at the first few targets only."""

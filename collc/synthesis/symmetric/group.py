@@ -12,12 +12,9 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 COMPILED = 100_000
 """Links from which they are looked at by a compiled kernel."""
@@ -36,10 +33,10 @@ class Group:
     sizes: tuple[int, ...]
     bits: tuple[bool, ...]
     strides: tuple[int, ...]
-    generators: Ints
-    ahead: Ints
-    link: Ints
-    kind: Ints
+    generators: Int32Array
+    ahead: Int32Array
+    link: Int32Array
+    kind: Int32Array
 
     @property
     def count(self) -> int:
@@ -50,11 +47,11 @@ class Group:
         """The index of an NPU along an axis."""
         return npu // self.strides[axis] % self.sizes[axis]
 
-    def coordinates(self, axis: int) -> Ints:
+    def coordinates(self, axis: int) -> Int32Array:
         """int32[n]: the index of each NPU along an axis."""
         return np.arange(self.count, dtype=np.int32) // self.strides[axis] % self.sizes[axis]
 
-    def translation(self, by: int) -> Ints:
+    def translation(self, by: int) -> Int32Array:
         """int32[n]: each NPU plus `by`."""
         return _translation(self.sizes, self.bits, self.strides, by)
 
@@ -67,7 +64,7 @@ class Group:
         return total
 
     @cached_property
-    def behind(self) -> Ints:
+    def behind(self) -> Int32Array:
         """int32[g, n]: the NPU from which each generator leads to each."""
         found = np.empty_like(self.ahead)
         npus = np.arange(self.count, dtype=np.int32)
@@ -96,7 +93,7 @@ def find_group(network: Network) -> Group | None:
     return None
 
 
-def _ends(network: Network, npu: int) -> tuple[Ints, Ints]:
+def _ends(network: Network, npu: int) -> tuple[Int32Array, Int32Array]:
     """The targets and kinds of an NPU's links."""
     links = np.flatnonzero(network.source == npu)
     return network.target[links], network.kind[links]
@@ -122,7 +119,7 @@ def _group(
     shape: tuple[int, ...],
     bits: tuple[bool, ...],
     strides: tuple[int, ...],
-    known: dict[int, tuple[Ints, Ints]],
+    known: dict[int, tuple[Int32Array, Int32Array]],
 ) -> Group | None:
     """The group of an array, if every NPU has the same generators. known: the ends of some NPUs' links, for a start."""
     generators, kind = known[0]
@@ -148,7 +145,7 @@ def _sum(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...
     return total
 
 
-def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], by: int) -> Ints:
+def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], by: int) -> Int32Array:
     """int32[n]: each element plus `by`."""
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     total = np.arange(int(np.prod(shape)), dtype=np.int32).reshape([shape[axis] for axis in order])
@@ -161,7 +158,7 @@ def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[
     return total.reshape(-1)
 
 
-def _links(network: Network, ahead: Ints, kind: Ints) -> Ints | None:
+def _links(network: Network, ahead: Int32Array, kind: Int32Array) -> Int32Array | None:
     """int32[g, n]: the link that each generator is at each NPU; None where some NPU has others."""
     if network.link_count >= COMPILED:
         from collc.kernels.symmetric_links import generator_links
@@ -174,14 +171,14 @@ def _links(network: Network, ahead: Ints, kind: Ints) -> Ints | None:
         one = columns[0]
         found = np.flatnonzero((ahead[one][network.source] == network.target) & (kind[one] == network.kind))
         found = found[np.argsort(network.source[found], kind="stable")]
-        owner: Times = np.arange(ahead.shape[1] * len(columns), dtype=np.int64) // len(columns)
+        owner: Int64Array = np.arange(ahead.shape[1] * len(columns), dtype=np.int64) // len(columns)
         if not np.array_equal(network.source[found], owner):
             return None
         link[columns] = found.reshape(-1, len(columns)).T
     return link
 
 
-def _alike(first: Ints, kind: Ints) -> list[list[int]]:
+def _alike(first: Int32Array, kind: Int32Array) -> list[list[int]]:
     """Generators that lead to the same NPU over links of the same kind."""
     columns: dict[tuple[int, int], list[int]] = {}
     for number, key in enumerate(zip(first.tolist(), kind.tolist(), strict=True)):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.symmetric.events import Events
 from collc.synthesis.symmetric.exchange import exchange, short_ways
@@ -21,9 +20,7 @@ from collc.synthesis.symmetric.gather import gather
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.plan import Plan
 from collc.synthesis.task import Effort
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 COMPILED = 500
 """Pairs of a chunk and an NPU from which the search is compiled."""
@@ -48,8 +45,8 @@ SLACKS = (0, 3, 10, 20)
 class Pace:
     """busy, total: int64[generators], picoseconds that a link is taken, and until the chunk is there."""
 
-    busy: Times
-    total: Times
+    busy: Int64Array
+    total: Int64Array
 
     @property
     def step(self) -> int | None:
@@ -96,7 +93,7 @@ def _gathers(group: Group, chunks: int, pace: Pace, goal: int, effort: Effort) -
 
 
 def _spread(
-    group: Group, chunks: int, pace: Pace, cheap: tuple[NDArray[np.bool_], Ints], rule: tuple[int, int], order: Times
+    group: Group, chunks: int, pace: Pace, cheap: tuple[BoolArray, Int32Array], rule: tuple[int, int], order: Int64Array
 ) -> Plan:
     """By the compiled kernel, the generators in some order. rule: deadline and window."""
     from collc.kernels.symmetric_paced import Pacing, spread_paced
@@ -109,7 +106,7 @@ def _spread(
     return Plan(end, rows[0], generator, *rows[2:4].astype(np.int32))
 
 
-def _cosets(group: Group, generators: Times) -> Ints:
+def _cosets(group: Group, generators: Int64Array) -> Int32Array:
     """int32[npus]: the first NPU of those that some generators join to each."""
     label = np.arange(group.count, dtype=np.int32)
     while True:
@@ -161,7 +158,7 @@ def _early(group: Group, plan: Plan, pace: Pace, stays: bool) -> Plan:
 class _Shop:
     """An open shop of unlike times: of the messages at rest, a generator takes the one with most ahead of it."""
 
-    def __init__(self, group: Group, counts: Times, pace: Pace) -> None:
+    def __init__(self, group: Group, counts: Int64Array, pace: Pace) -> None:
         self._ahead: list[list[int]] = group.ahead.tolist()
         self._counts: list[list[int]] = counts.tolist()
         self._busy: list[int] = pace.busy.tolist()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int32Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +18,9 @@ class Plan:
     """
 
     end: int
-    start: Ints | Times
-    generator: Ints
-    sender: Ints
-    chunk: Ints
-    half: Ints | None = None
+    start: Int32Array | Int64Array
+    generator: Int32Array
+    sender: Int32Array
+    chunk: Int32Array
+    half: Int32Array | None = None
     axis: int = 0

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
+from collc.ten.arrays import Int64Array
 
 ORDERS = 8
 """Orders of the messages that are tried in turns."""
@@ -24,18 +23,18 @@ COLOURED = 1_000
 class Blocks(NamedTuple):
     """int64[blocks], in order of message and step: from `step` on, so many hops of a message over one generator."""
 
-    message: Times
-    step: Times
-    generator: Times
-    hops: Times
+    message: Int64Array
+    step: Int64Array
+    generator: Int64Array
+    hops: Int64Array
 
 
-def least_steps(counts: Times) -> int:
+def least_steps(counts: Int64Array) -> int:
     """The least time of int64[messages, generators] hops."""
     return max(int(counts.sum(axis=0).max(initial=0)), int(counts.sum(axis=1).max(initial=0)))
 
 
-def open_shop(counts: Times, seed: int) -> Blocks:
+def open_shop(counts: Int64Array, seed: int) -> Blocks:
     """A plan of least_steps(counts) steps."""
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
@@ -46,27 +45,27 @@ def open_shop(counts: Times, seed: int) -> Blocks:
     return _coloured(counts, steps)
 
 
-def _turns(counts: Times, order: Times, steps: int) -> Times | None:
+def _turns(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
     """int64[messages, generators]: when each message begins on each generator, if in this order none is on two at once.
 
     Every generator serves the messages in the same order, round and round, each generator a share of the
     time ahead of the one before it.
     """
     generators = counts.shape[1]
-    before: Times = np.zeros_like(counts)
+    before: Int64Array = np.zeros_like(counts)
     before[order[1:]] = np.cumsum(counts[order], axis=0)[:-1]
-    ahead: Times = np.arange(generators, dtype=np.int64) * steps // generators
-    starts: Times = np.remainder(before + ahead, steps)
+    ahead: Int64Array = np.arange(generators, dtype=np.int64) * steps // generators
+    starts: Int64Array = np.remainder(before + ahead, steps)
     for a in range(generators):
         for b in range(a):
             used = (counts[:, a] > 0) & (counts[:, b] > 0)
-            gap: Times = np.remainder(starts[:, a] - starts[:, b], steps)
+            gap: Int64Array = np.remainder(starts[:, a] - starts[:, b], steps)
             if bool((used & ((gap < counts[:, b]) | (steps - gap < counts[:, a]))).any()):
                 return None
     return starts
 
 
-def _cut(counts: Times, starts: Times, steps: int) -> Blocks:
+def _cut(counts: Int64Array, starts: Int64Array, steps: int) -> Blocks:
     """The blocks of turns; those that pass the end go on from the beginning."""
     message, generator = np.nonzero(counts)
     hops, step = counts[message, generator], starts[message, generator]
@@ -79,7 +78,7 @@ def _cut(counts: Times, starts: Times, steps: int) -> Blocks:
     return Blocks(message[order], step[order], generator[order], hops[order])
 
 
-def _coloured(counts: Times, steps: int) -> Blocks:
+def _coloured(counts: Int64Array, steps: int) -> Blocks:
     """By colouring hop after hop; where no step is free on both sides, two steps change places along a path."""
     generators = counts.shape[1]
     at_message: list[dict[int, int]] = [{} for _ in counts]

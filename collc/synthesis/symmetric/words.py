@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.shop import least_steps
+from collc.ten.arrays import Int64Array
 
-Times = NDArray[np.int64]
 Word = list[int]
 
 
@@ -34,7 +33,7 @@ class Words:
     generators: tuple[int, int]
     words: tuple[Word, Word]
     copy: int
-    shop: Times
+    shop: Int64Array
 
     def rows(self, group: Group, train: int, when: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
         """The transfers of a train that drives at some steps, as (step, generator, sender, target, half)."""
@@ -52,7 +51,7 @@ class Words:
                     place += 1
 
 
-def find_words(group: Group, counts: Times) -> Words | None:
+def find_words(group: Group, counts: Int64Array) -> Words | None:
     """The ring that makes the open shop of int64[npus, copies, generators] hops shorter; None where there is none."""
     best, end = None, least_steps(counts[1:].reshape(-1, counts.shape[2]))
     for axis, size in enumerate(group.sizes):
@@ -67,7 +66,7 @@ def find_words(group: Group, counts: Times) -> Words | None:
     return best
 
 
-def _words(group: Group, counts: Times, axis: int, generators: tuple[int, int]) -> Words | None:
+def _words(group: Group, counts: Int64Array, axis: int, generators: tuple[int, int]) -> Words | None:
     """The words of one ring, if all its messages go straight."""
     there, back = generators
     ring = [0, int(group.generators[there])]

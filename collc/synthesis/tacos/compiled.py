@@ -7,17 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.tacos.events import EventRule, Levels, Rows
 from collc.synthesis.tacos.problem import CopyProblem
+from collc.ten.arrays import BoolArray, Int64Array, UInt64Array
 
 if TYPE_CHECKING:
     from collc.kernels.matching_events import State, Wires
 
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
 FOREVER = 1 << 62
 
@@ -60,16 +57,16 @@ def compiled_rows(
     return Rows(back[chunk].astype(np.int32), number[link].astype(np.int32), state.start, int(state.tally[kernels.END]))
 
 
-def _given(problem: CopyProblem, name: Times) -> Times:
+def _given(problem: CopyProblem, name: Int64Array) -> Int64Array:
     """int64[preconditions, 3]: (release, device, chunk), by release, then by chunk as renamed, then by device."""
     device, chunk = problem.held
     release = problem.release[chunk]
     order = np.lexsort((device, name[chunk], release))
-    found: Times = np.stack([release, device, name[chunk]], axis=1).astype(np.int64)
+    found: Int64Array = np.stack([release, device, name[chunk]], axis=1).astype(np.int64)
     return np.ascontiguousarray(found[order])
 
 
-def _wires(problem: CopyProblem, levels: Levels, number: Times, given: Times) -> Wires:
+def _wires(problem: CopyProblem, levels: Levels, number: Int64Array, given: Int64Array) -> Wires:
     from collc.kernels.matching_events import Wires
 
     network = problem.network
@@ -88,7 +85,7 @@ def _wires(problem: CopyProblem, levels: Levels, number: Times, given: Times) ->
     )
 
 
-def _state(problem: CopyProblem, levels: Levels, number: Times, name: Times, given: Times) -> State:
+def _state(problem: CopyProblem, levels: Levels, number: Int64Array, name: Int64Array, given: Int64Array) -> State:
     from collc.kernels.matching_events import State
 
     network, devices, links = problem.network, problem.devices, problem.network.link_count
@@ -126,7 +123,7 @@ def _state(problem: CopyProblem, levels: Levels, number: Times, name: Times, giv
     )
 
 
-def _words(bits: NDArray[np.bool_]) -> Words:
+def _words(bits: BoolArray) -> UInt64Array:
     """Rows of bits in 64-bit words, the first bit lowest."""
     padded = np.zeros((len(bits), -(-bits.shape[1] // 64) * 8), np.uint8)
     packed = np.packbits(bits, axis=1, bitorder="little")

@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.conditions import members_of
 from collc.synthesis.tacos.problem import CopyProblem
+from collc.ten.arrays import Int32Array, Int64Array
 
 T = TypeVar("T")
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +56,9 @@ class Levels:
 class Rows:
     """Transfers in the order in which they were planned (chunks as the problem numbers them), and their end."""
 
-    chunk: list[int] | Ints
-    link: list[int] | Ints
-    start: list[int] | Times
+    chunk: list[int] | Int32Array
+    link: list[int] | Int32Array
+    start: list[int] | Int64Array
     end: int
 
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.tacos.sweeps import Sweep, sweep_of
+from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 
 if TYPE_CHECKING:
     from collc.kernels.matching_grid import State, Wires
 
 Grid = NDArray[np.uint16] | NDArray[np.uint32]
-Bits = NDArray[np.uint8]
 
 
 def grid_steps(
@@ -107,11 +107,11 @@ def _arrays(problem: CopyProblem, sweep: Sweep, window: int) -> tuple[Wires, Sta
     return wires, State(order, length, closed, have, cursor, looked, seen)
 
 
-def _mark(bits: Bits, row: NDArray[np.int32], chunk: NDArray[np.int64]) -> None:
+def _mark(bits: UInt8Array, row: Int32Array, chunk: Int64Array) -> None:
     np.bitwise_or.at(bits, (row, chunk >> 3), np.left_shift(1, chunk & 7).astype(np.uint8))
 
 
-def _close(problem: CopyProblem, place: NDArray[np.int64], closed: Bits) -> None:
+def _close(problem: CopyProblem, place: Int64Array, closed: UInt8Array) -> None:
     """Sets the bits of all chunks that a device does not want."""
     order = np.argsort(problem.want, kind="stable")
     numbers, opens = np.unique(problem.want[order], return_index=True)

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.task import Task
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +35,14 @@ class CopyProblem:
 
     network: Network
     model: LinkModel
-    chunk: Ints
-    pre: Ints
-    want: Ints
+    chunk: Int32Array
+    pre: Int32Array
+    want: Int32Array
     sets: HolderSets
-    busy: Times
-    total: Times
-    size_of: Ints
-    release: Times
+    busy: Int64Array
+    total: Int64Array
+    size_of: Int32Array
+    release: Int64Array
     reserved: dict[int, list[tuple[int, int]]]
 
     @property
@@ -90,7 +87,7 @@ class CopyProblem:
         return found
 
     @cached_property
-    def held(self) -> tuple[Ints, Ints]:
+    def held(self) -> tuple[Int32Array, Int32Array]:
         """Who holds what at the start: (device, chunk), ascending."""
         sizes = self.sets.sizes[self.pre]
         chunk = np.repeat(np.arange(self.count, dtype=np.int32), sizes)
@@ -184,11 +181,11 @@ def _reserved(task: Task) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def _wanted(task: Task, chunk: Ints) -> tuple[Ints, Ints, HolderSets]:
+def _wanted(task: Task, chunk: Int32Array) -> tuple[Int32Array, Int32Array, HolderSets]:
     """(pre, want, sets) of a CopyProblem: the postconditions, with relays where they need some."""
     table, network = task.demand.chunks, task.network
     relays = _Relays(network)
-    parts: list[Ints] = [table.sets.members]
+    parts: list[Int32Array] = [table.sets.members]
     offsets: list[int] = [int(table.sets.offsets[-1])]
     known: dict[tuple[int, int], int] = {}
     connected: dict[int, bool] = {}
@@ -224,7 +221,7 @@ class _Relays:
         self._network = network
         self._loads: dict[int, int] = {}
 
-    def connected(self, members: Ints) -> bool:
+    def connected(self, members: Int32Array) -> bool:
         """Whether every member reaches every other over links between members."""
         network = self._network
         inside = np.zeros(network.device_count, np.bool_)
@@ -293,7 +290,7 @@ class _Relays:
         )
 
 
-def hop_counts(source: Ints, target: Ints, start: int, devices: int) -> list[int]:
+def hop_counts(source: Int32Array, target: Int32Array, start: int, devices: int) -> list[int]:
     """Links from a device to each on the shortest way, -1 where there is none."""
     order = np.argsort(source, kind="stable")
     offsets = np.searchsorted(source[order], np.arange(devices + 1)).tolist()
@@ -310,7 +307,7 @@ def hop_counts(source: Ints, target: Ints, start: int, devices: int) -> list[int
     return found
 
 
-def _common(some: Ints, others: Ints) -> int:
+def _common(some: Int32Array, others: Int32Array) -> int:
     """How many devices two sets share."""
     if len(some) > len(others):
         some, others = others, some

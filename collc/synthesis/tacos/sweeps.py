@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.synthesis.tacos.problem import hop_counts
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
-
-Ints = NDArray[np.int32]
-Times = NDArray[np.int64]
 
 SMALL = 2000
 """Devices up to which one tile has them all, for one thread."""
@@ -42,10 +39,10 @@ class Sweep:
     """
 
     depth: int
-    begin: Times
-    device: Ints
+    begin: Int64Array
+    device: Int32Array
     waves: list[list[tuple[int, int]]]
-    near: Ints
+    near: Int32Array
 
 
 def sweep_of(network: Network, threads: int) -> Sweep:
@@ -63,7 +60,7 @@ def sweep_of(network: Network, threads: int) -> Sweep:
     return _tiled(network, along, across, side, threads)
 
 
-def _tiled(network: Network, along: Times, across: Times, side: int, threads: int) -> Sweep:
+def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> Sweep:
     """The sweep in blocks of `side` values of either coordinate plus step."""
     count, depth = network.device_count, min(DEPTH, side)
     device, step = np.tile(np.arange(count, dtype=np.int32), depth), np.repeat(np.arange(depth), count)
@@ -75,19 +72,19 @@ def _tiled(network: Network, along: Times, across: Times, side: int, threads: in
     part = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step
     begin = np.searchsorted(part, np.arange(len(opens) * depth + 1))
     sizes = np.diff(network.in_links[0]).astype(np.int64)[device]
-    weight: Times = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[begin[::depth]]
+    weight: Int64Array = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[begin[::depth]]
     ends = np.searchsorted(wave[opens], np.arange(int(wave.max()) + 2)).tolist()
     waves = [_shares(weight, low, high, threads) for low, high in pairwise(ends) if high > low]
     near = np.lexsort((across // side, along // side)).astype(np.int32)
     return Sweep(depth, begin, device, waves, near)
 
 
-def _coordinates(network: Network) -> tuple[Times, Times]:
+def _coordinates(network: Network) -> tuple[Int64Array, Int64Array]:
     """Hop distances, either way over links, from a far device and from one that lies across from it."""
     starts = np.concatenate([network.source, network.target])
     ends = np.concatenate([network.target, network.source])
 
-    def hops(start: int) -> Times:
+    def hops(start: int) -> Int64Array:
         return np.maximum(0, np.array(hop_counts(starts, ends, start, network.device_count), np.int64))
 
     along = hops(int(hops(int(starts[0])).argmax()))
@@ -95,7 +92,7 @@ def _coordinates(network: Network) -> tuple[Times, Times]:
     return along, hops(int(np.minimum(along, facing).argmax()))
 
 
-def _shares(weight: Times, low: int, high: int, threads: int) -> list[tuple[int, int]]:
+def _shares(weight: Int64Array, low: int, high: int, threads: int) -> list[tuple[int, int]]:
     """The tiles low .. high - 1 in ranges of about equal weight (weight[k]: that of all tiles before k)."""
     base, whole = int(weight[low]), int(weight[high] - weight[low])
     cuts = np.array([base + whole * k // threads for k in range(1, threads)], np.int64)
