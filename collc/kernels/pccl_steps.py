@@ -212,26 +212,9 @@ def search_steps(
                 first = np.zeros((room + 1) * 64 + 4 * devices, np.int32)
                 filled = np.zeros(len(first) // 64 + 1, np.uint64)
             _search(
-                to[target_row[target]],
-                seeds,
-                count,
-                target,
-                k,
-                salt[k],
-                since,
-                in_tree,
-                at,
-                mark,
-                busy,
-                low,
-                offsets,
-                heads,
-                first,
-                filled,
-                node,
-                after,
-                detour,
-            )
+                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, at, mark, busy,
+                low, offsets, heads, first, filled, node, after, detour,
+            )  # fmt: skip
             v = target
             while in_tree[v] != k:
                 link, slot = np.int64(at[v, VIA]), np.int64(at[v, SLOT])
