@@ -180,7 +180,7 @@ def search_steps(
     """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
 
     busy: uint64[links, words], a bit a slot. grid: int32[links, words * 64], the row whose chunk each slot takes,
-    -1 for none. low: int32[links], words that are full. The rest is as in SlotProblem.
+    -1 for none. low: int32[links], words that are full. The rest is as in collc/synthesis/pccl/steps.py (StepProblem).
     """
     devices = len(offsets) - 1
     at = np.full((devices, 4), -1, np.int32)

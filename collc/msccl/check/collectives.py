@@ -1,6 +1,6 @@
 """What the collectives mean in MSCCL terms: sizes of the buffers, aliases in place, and results.
 
-nchunksperloop counts chunks of the total buffer (section 2 of the facts): with n ranks and
+nchunksperloop counts chunks of the total buffer (docs/msccl-contract.md, section 2): with n ranks and
 k = nchunksperloop / n, an All-Gather has k input and n*k output chunks, a Reduce-Scatter n*k and
 k, an All-to-All n*k and n*k; all others count the caller's own buffer, gather and scatter with n
 times as much at the root.
@@ -97,7 +97,7 @@ class Layout:
 
 
 def layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> Layout:
-    """Buffers one after the other; in place, input and output overlap as section 5 of the facts says.
+    """Buffers one after the other; in place, input and output overlap as docs/msccl-contract.md, section 5 says.
 
     chunks: int64[gpus, 3], chunks of i, o and s. Roots count for gather and scatter only.
     """

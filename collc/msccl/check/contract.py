@@ -1,4 +1,4 @@
-"""The contract of the runtimes: every rule of sections 2 to 4 of the MSCCL facts, for every rank.
+"""The contract of the runtimes: every rule of docs/msccl-contract.md, sections 2 to 4, for every rank.
 
 The runtimes check part of it, each rank its own gpu element; the rest they take on trust and hang,
 crash or compute something else.

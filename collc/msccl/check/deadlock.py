@@ -1,7 +1,7 @@
 """Deadlock: cycles of waits on empty FIFOs, full FIFOs and dependencies, for every size in range.
 
 A step with cnt k is ceil(k / M) messages, M = clamp(chunkEff / chunk bytes, 1, 71); a connection
-holds 2 messages (Simple) or 8 (LL, LL128). One replay per distinct M decides (facts, section 5).
+holds 2 messages (Simple) or 8 (LL, LL128). One replay per distinct M decides (docs/msccl-contract.md, section 5).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def merge_factor(proto: str, chunk_bytes: int) -> int:
 def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> SafeSizes:
     """Replay for every M, the ones outside the byte range too, to know the largest safe size.
 
-    Sizes are whole multiples of nchunksperloop (facts, section 2), so that chunks are whole bytes.
+    Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
     """
     effective, total = MESSAGE_BYTES[program.proto], max(1, program.nchunksperloop)
     counts = np.maximum(1, program.steps.cnt)

@@ -1,6 +1,6 @@
 """The program of an MSCCL file as arrays: one row a threadblock, one row a step.
 
-Built by `reader` and by nothing else; what the numbers mean is the runtimes' (msccl-xml facts,
+Built by `reader` and by nothing else; what the numbers mean is the runtimes' (docs/msccl-contract.md,
 sections 2 and 3). Gpu rows are in order of their ids, 0 .. gpus - 1.
 """
 

@@ -1,6 +1,6 @@
 """Races: two accesses of one chunk slot, at least one a write, that nothing orders.
 
-Happens-before is program order, messages and dependencies (facts, section 5). That a full FIFO
+Happens-before is program order, messages and dependencies (docs/msccl-contract.md, section 5). That a full FIFO
 holds a sender back orders nothing here: how often it does depends on the size. Messages are taken
 chunk by chunk (M = 1), which orders least: what is ordered then is ordered at every size.
 

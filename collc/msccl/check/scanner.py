@@ -1,7 +1,7 @@
 """The small scanner of the MSCCL runtimes, as strict as they are: bytes of a file in, tags out.
 
 It is no XML parser: the runtimes read character by character and know neither declarations nor
-entities (facts: msccl_parser.cc of both runtimes). What an XML parser would have let through is
+entities (docs/msccl-contract.md, section 1). What an XML parser would have let through is
 said in so many words. The file is read in blocks; a tag of more than `TAG_LIMIT` bytes is refused,
 so memory stays bounded whatever the file holds.
 """

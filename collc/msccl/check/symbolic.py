@@ -1,7 +1,7 @@
 """What a program computes: every slot's contributions, by running it once on symbols.
 
 One order of steps is enough where there are no races (`races` says): every other order then gives
-the same. Source operands are local slots (facts, section 3).
+the same. Source operands are local slots (docs/msccl-contract.md, section 3).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""From JSON to a plan: the shape of the file, its references, and the limits of the runtime (facts, section 6).
+"""From JSON to a plan: the shape of the file, its references, and the limits of the runtime.
 
-Some of these are not written down but read off the runtime's sources (mscclpp, execution_common.hpp and
-execution_kernel.hpp, 2025): 10 buffers on a side of an operation, 16 semaphores in one operation, and what
-the handlers of operations do with them.
+The rules are those of docs/msccl-contract.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A run of an MSCCL file on real data: NumPy buffers, bounded FIFOs, one actor a threadblock.
 
-Messages are those of the runtime at the given size (facts, section 5): a step with cnt k moves
+Messages are those of the runtime at the given size (docs/msccl-contract.md, section 5): a step with cnt k moves
 ceil(k / M) of them, and a sender blocks when its connection is full. The order of events is random,
 from a seed; or the system's own, with one thread a threadblock. Results are compared with what NumPy
 computes from the same inputs. Outputs and scratch begin as NaN, or as random numbers for integers.

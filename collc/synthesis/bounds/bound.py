@@ -2,7 +2,7 @@
 
 Each bound asks how soon some links together can bring what must go over them: the links into or out
 of an NPU, those across a cut, or all. Chunks and links are counted whole, and a link counts only from when a
-chunk can be at its source to when it can still get on from its target (bounds_timing.Windows).
+chunk can be at its source to when it can still get on from its target (collc/synthesis/bounds/timing.py, Windows).
 """
 
 from __future__ import annotations

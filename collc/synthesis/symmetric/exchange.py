@@ -1,7 +1,7 @@
 """All-to-All on a Cayley graph: what NPU 0 sends to each other NPU goes on short ways that load all generators alike.
 
 When each hop is made is an open shop. On a ring of even length the message to the opposite NPU cannot be halved;
-there every second NPU sends it the one way, and the others the other way (symmetric_words).
+there every second NPU sends it the one way, and the others the other way (collc/synthesis/symmetric/words.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matching driven by events, for links, sizes or link models that differ: plain Python, for small networks.
 
-matching_compiled.py does the same for large ones.
+collc/synthesis/tacos/compiled.py does the same for large ones.
 
 Whenever a link becomes free or a chunk arrives, the destinations concerned share out what their idle
 links could bring. A link takes only what its source holds at that very time, so every schedule is

@@ -1,4 +1,4 @@
-"""Reading the text form: modules and schedules (networks and demands: text_parts).
+"""Reading the text form: modules and schedules (networks and demands: collc/ten/text/network.py, demand.py).
 
 A reader by hand, since a grammar's is 50 times slower on a large schedule; tests hold it to grammar/ten.lark.
 Lines that stand as `format_module` writes them are read by one regular expression each.
