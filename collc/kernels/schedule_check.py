@@ -52,7 +52,7 @@ def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
     return offsets, rows
 
 
-class Moves(NamedTuple):
+class TransferColumns(NamedTuple):
     """The transfers of all chunks, and how long they take on each kind of link, for chunks of one size (total)."""
 
     link: Int32Array
@@ -65,7 +65,7 @@ class Moves(NamedTuple):
     npus: int
 
 
-class Marks(NamedTuple):
+class DeviceMarks(NamedTuple):
     """What is known of each device for one chunk; it holds where seen[device] is the chunk.
 
     held: first arrival of a copy. into, out: transfers. first, last: arrivals of partials. sent: start of the one send
@@ -83,28 +83,30 @@ class Marks(NamedTuple):
 
 
 @njit(cache=True)
-def _marks(devices: int) -> Marks:
+def _marks(devices: int) -> DeviceMarks:
     seen, part = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
     held, first = np.empty(devices, np.int64), np.empty(devices, np.int64)
     last, sent = np.empty(devices, np.int64), np.empty(devices, np.int64)
     into, out = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
-    return Marks(seen, held, into, out, first, last, sent, part)
+    return DeviceMarks(seen, held, into, out, first, last, sent, part)
 
 
 @njit(cache=True)
-def _copied(rows: Int32Array, moves: Moves, pre: Int32Array, post: Int32Array, marks: Marks, tag: int) -> bool:
+def _copied(
+    rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
+) -> bool:
     """Whether a copy chunk is plainly right; `held` gets when each device first has it."""
     seen, held, into, out = marks.seen, marks.held, marks.into, marks.out
     for device in pre:
         seen[device], held[device] = tag, -1
         into[device] = 0
     for row in rows:
-        on = moves.link[row]
-        taken = moves.total[moves.kind[on]]
-        if taken <= 0 or moves.reduce[row]:
+        on = transfers.link[row]
+        taken = transfers.total[transfers.kind[on]]
+        if taken <= 0 or transfers.reduce[row]:
             return False
-        device = moves.target[on]
-        arrival = moves.start[row] + taken
+        device = transfers.target[on]
+        arrival = transfers.start[row] + taken
         if seen[device] != tag:
             seen[device], held[device] = tag, arrival
             into[device], out[device] = 0, 0
@@ -112,10 +114,10 @@ def _copied(rows: Int32Array, moves: Moves, pre: Int32Array, post: Int32Array, m
             held[device] = arrival
         into[device] += 1
     for row in rows:
-        device = moves.source[moves.link[row]]
-        if seen[device] != tag or held[device] > moves.start[row]:
+        device = transfers.source[transfers.link[row]]
+        if seen[device] != tag or held[device] > transfers.start[row]:
             return False
-        if device >= moves.npus:
+        if device >= transfers.npus:
             out[device] += 1
             if out[device] > 1 or into[device] > 1:
                 return False
@@ -146,10 +148,10 @@ def _note(
 
 
 @njit(cache=True)
-def _root(rows: Int32Array, moves: Moves, pre: Int32Array, marks: Marks, tag: int) -> int:
+def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
     """Note all transfers of a reduction; the device to which a tree of partials leads, -1 where there is no tree."""
     nodes, senders, rest = len(pre), 0, 0
-    link, start, reduce, source, target, total, kind, npus = moves
+    link, start, reduce, source, target, total, kind, npus = transfers
     seen, held, into, out, first, last, sent, part = marks
     for device in pre:
         _note(device, tag, seen, held, into, out, first, last, sent)
@@ -186,9 +188,9 @@ def _root(rows: Int32Array, moves: Moves, pre: Int32Array, marks: Marks, tag: in
 
 
 @njit(cache=True)
-def _in_order(rows: Int32Array, moves: Moves, marks: Marks, root: int) -> bool:
+def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, root: int) -> bool:
     """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
-    link, start, reduce, source, target, total, kind, npus = moves
+    link, start, reduce, source, target, total, kind, npus = transfers
     _, held, into, out, first, last, _, _ = marks
     for row in rows:
         on = link[row]
@@ -208,10 +210,12 @@ def _in_order(rows: Int32Array, moves: Moves, marks: Marks, root: int) -> bool:
 
 
 @njit(cache=True)
-def _reduced(rows: Int32Array, moves: Moves, pre: Int32Array, post: Int32Array, marks: Marks, tag: int) -> bool:
+def _reduced(
+    rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
+) -> bool:
     """Whether a reduction is plainly right: a tree of partials to one root, then copies of what the root has."""
-    root = _root(rows, moves, pre, marks, tag)
-    if root < 0 or not _in_order(rows, moves, marks, root):
+    root = _root(rows, transfers, pre, marks, tag)
+    if root < 0 or not _in_order(rows, transfers, marks, root):
         return False
     missing = 0
     for device in post:
@@ -250,11 +254,11 @@ def screen(
         rows = order[offsets[chunk] : offsets[chunk + 1]]
         before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
         after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
-        moves = Moves(link, start, reduce, source, target, total[:, size_of[chunk]], kind, npus)
+        transfers = TransferColumns(link, start, reduce, source, target, total[:, size_of[chunk]], kind, npus)
         if op[chunk] == 0:
-            right = _copied(rows, moves, before, after, marks, chunk)
+            right = _copied(rows, transfers, before, after, marks, chunk)
         else:
-            right = _reduced(rows, moves, before, after, marks, chunk)
+            right = _reduced(rows, transfers, before, after, marks, chunk)
         doubtful[chunk] = not right
         if right and len(hold):
             for row in rows:

@@ -12,8 +12,8 @@ from typing import ClassVar, Final, Protocol
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, Span
 from collc.synthesis.task import Effort, Task
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module, ParetoPoint
-from collc.ten.moves import Moves
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 
@@ -22,7 +22,7 @@ class Hand:
     """A run whose algorithm was written by hand: its name, its moves and where it stands."""
 
     algorithm: str
-    moves: Moves
+    moves: AlgorithmSends
     span: Span
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from collc.base.diagnostics import Span
 from collc.base.option_values import OptionValue
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand
-from collc.ten.moves import Moves
 from collc.ten.network import Network
 from collc.ten.training import Constraint, Workload
 
@@ -19,7 +19,7 @@ class RunRequest:
 
     span: Span
     algorithm: str | None
-    moves: Moves | None
+    moves: AlgorithmSends | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Place:
+class BufferSlot:
     """A place in the buffer.
 
     arrival: picoseconds. value: contributions in it, as bits. origin: the device it came from. free: when the link
@@ -21,7 +21,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Buffer:
+class ChunkBuffer:
     """One chunk in one switch.
 
     A copy leaves from the place that was filled last and is not being read; a partial leaves once, the oldest first,
@@ -31,11 +31,11 @@ class Buffer:
 
     multicast: bool
     reduces: bool
-    partials: list[Place] = field(default_factory=list[Place])
-    copies: list[Place] = field(default_factory=list[Place])
-    done: list[Place] = field(default_factory=list[Place])
+    partials: list[BufferSlot] = field(default_factory=list[BufferSlot])
+    copies: list[BufferSlot] = field(default_factory=list[BufferSlot])
+    done: list[BufferSlot] = field(default_factory=list[BufferSlot])
 
-    def arrive(self, place: Place, partial: bool) -> bool:
+    def arrive(self, place: BufferSlot, partial: bool) -> bool:
         """Take something in; False where a contribution came twice."""
         if not partial:
             self.copies.append(place)
@@ -60,7 +60,7 @@ class Buffer:
             return place.value, True
         return self._read(self.copies or self.partials[-1:], start, end)
 
-    def _read(self, places: list[Place], start: int, end: int) -> tuple[int, bool]:
+    def _read(self, places: list[BufferSlot], start: int, end: int) -> tuple[int, bool]:
         if not places:
             return 0, True
         idle = [place for place in places if self.multicast or place.free <= start]
@@ -69,7 +69,7 @@ class Buffer:
         place.sent += 1
         return place.value, bool(idle)
 
-    def stuck(self) -> list[Place]:
+    def stuck(self) -> list[BufferSlot]:
         """Partials that never left a switch that does not reduce."""
         return [] if self.reduces else self.partials
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from collc.ten.demand import Op
 from collc.ten.module import Module
-from collc.verification.buffers import Buffer, Place
-from collc.verification.rows import Rows
+from collc.verification.buffers import BufferSlot, ChunkBuffer
+from collc.verification.timed_transfers import TimedTransfers
 from collc.verification.verdict import Findings, at
 
 Interval = tuple[int, int, int, int]
@@ -24,7 +24,7 @@ Interval = tuple[int, int, int, int]
 class ChunkCheck:
     """Carries out the transfers of single chunks."""
 
-    def __init__(self, module: Module, rows: Rows, findings: Findings) -> None:
+    def __init__(self, module: Module, rows: TimedTransfers, findings: Findings) -> None:
         self.network, self.table, self.findings = module.network, module.demand.chunks, findings
         self.rows = rows
         self.intervals: list[Interval] = []
@@ -47,7 +47,7 @@ class _OneChunk:
         self.post: list[int] = table.sets[int(table.post[chunk])].tolist()
         self.full = 1 if self.copy else (1 << len(self.pre)) - 1
         self.value = {device: 1 if self.copy else 1 << k for k, device in enumerate(self.pre)}
-        self.buffers: dict[int, Buffer] = {}
+        self.buffers: dict[int, ChunkBuffer] = {}
 
     def carry_out(self, rows: NDArray[np.intp]) -> None:
         """All transfers by time, then the postcondition."""
@@ -103,7 +103,7 @@ class _OneChunk:
     def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int) -> None:
         once = True
         if target >= self.network.npu_count:
-            once = self._buffer(target).arrive(Place(time, carried, source), reduce)
+            once = self._buffer(target).arrive(BufferSlot(time, carried, source), reduce)
         elif reduce:
             old = self.value.get(target, 0)
             once = not old & carried
@@ -114,11 +114,11 @@ class _OneChunk:
             what = f"brings {self.findings.device(target)} a contribution that it has already"
             self._tell("V0403", time, link, what, "every contribution exactly once")
 
-    def _buffer(self, switch: int) -> Buffer:
+    def _buffer(self, switch: int) -> ChunkBuffer:
         buffer = self.buffers.get(switch)
         if buffer is None:
             number = switch - self.network.npu_count
-            buffer = Buffer(bool(self.network.multicast[number]), bool(self.network.reduces[number]))
+            buffer = ChunkBuffer(bool(self.network.multicast[number]), bool(self.network.reduces[number]))
             self.buffers[switch] = buffer
         return buffer
 

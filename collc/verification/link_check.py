@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.verification.rows import Rows
+from collc.verification.timed_transfers import TimedTransfers
 from collc.verification.verdict import Findings, at
 
 _LISTED = 250
 
 
-def check_links(rows: Rows, findings: Findings, compiled: bool) -> None:
+def check_links(rows: TimedTransfers, findings: Findings, compiled: bool) -> None:
     """Report transfers that start while the one before is still on the link."""
     if compiled:
         from collc.kernels.schedule_check import overlaps

@@ -14,10 +14,10 @@ from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import StepSchedule
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.grid_check import check_grid, delay_of
 from collc.verification.link_check import check_links
-from collc.verification.rows import Rows, clock_of, sound_rows
+from collc.verification.step_table_check import arrival_delay, check_step_table
 from collc.verification.switch_check import check_buffers
+from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, nothing_to_check
 
 LARGE = 100_000
@@ -38,18 +38,18 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     clock = clock_of(module, schedule, findings)
     if clock is None:
         return findings.verdict()
-    delay = delay_of(module, schedule, clock) if isinstance(schedule, StepSchedule) else None
+    delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) else None
     if isinstance(schedule, StepSchedule) and delay is not None:
-        check_grid(module, schedule, delay, findings)
+        check_step_table(module, schedule, delay, findings)
         return findings.verdict()
-    rows = sound_rows(module, schedule.transfers, clock, findings)
+    rows = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(rows), len(module.demand.chunks)) >= large
     check_links(rows, findings, compiled)
     _check_chunks(module, rows, findings, compiled)
     return findings.verdict()
 
 
-def _check_chunks(module: Module, rows: Rows, findings: Findings, compiled: bool) -> None:
+def _check_chunks(module: Module, rows: TimedTransfers, findings: Findings, compiled: bool) -> None:
     check = ChunkCheck(module, rows, findings)
     chunks = len(module.demand.chunks)
     if compiled:
@@ -67,8 +67,8 @@ def _check_chunks(module: Module, rows: Rows, findings: Findings, compiled: bool
     check_buffers(module.network, np.concatenate([places, found]), findings)
 
 
-def _screened(module: Module, rows: Rows) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
-    """Rows by chunk, the chunks that need the exact check, and places in buffers of the other ones."""
+def _screened(module: Module, rows: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
+    """TimedTransfers by chunk, the chunks that need the exact check, and places in buffers of the other ones."""
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from collc.synthesis.fixed.layout import lay_out
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Op
-from collc.ten.moves import Moves
 from collc.ten.network import LinkKind
 from collc.ten.schedule import Clock, LinkModel
 from tests import support
@@ -30,7 +30,7 @@ def laid_out(topology: str, run: str) -> tuple[int, int]:
     demand = support.demand_of(rows, [c.indices for c in wanted.chunks], wanted.group)
     moves = wanted.moves or []
     columns = [np.array([getattr(m, name) for m in moves], np.int32) for name in ("chunk", "source", "target", "step")]
-    table = Moves(*columns, np.array([m.reduce for m in moves], np.bool_))
+    table = AlgorithmSends(*columns, np.array([m.reduce for m in moves], np.bool_))
     transfers = lay_out(network, demand, 0, table, LinkModel.STORE)
     clock = Clock.of(network, demand, LinkModel.STORE)
     column, kind = clock.size_of[transfers.chunk], network.kind[transfers.link]

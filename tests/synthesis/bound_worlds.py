@@ -17,9 +17,9 @@ from collc.passes.registry import WAYS, Context, Fixed, Hand, Invert, Unwind
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
-from collc.ten.moves import Moves
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.ten.transform import product, without
@@ -181,7 +181,7 @@ def by_hand(module: Module) -> Module | None:
         for c in range(chunks)
     ]
     columns = [np.array(column, np.int32) for column in zip(*rows, strict=True)]
-    moves = Moves(*columns, np.full(len(rows), -1, np.int32), np.full(len(rows), not gather))
+    moves = AlgorithmSends(*columns, np.full(len(rows), -1, np.int32), np.full(len(rows), not gather))
     try:
         return Fixed().run(module, Context(hand={0: Hand("ring", moves, None)}))
     except CollcError:

@@ -19,7 +19,7 @@ from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests.support import all_gather, demand_of, network, reduce_scatter, ring
 from tests.synthesis.bound_worlds import by_hand, least_steps_of_sums, least_time, planned, random_module
-from tests.verification.worlds import random_module as random_plan
+from tests.verification.random_modules import random_module as random_plan
 
 WAYS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "swarm", "auto"}
 SEEDS = (*range(60, 85), 547, 3177)

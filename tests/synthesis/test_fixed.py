@@ -5,9 +5,9 @@ import pytest
 
 from collc.base.diagnostics import SourceError
 from collc.synthesis.fixed.layout import lay_out
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
-from collc.ten.moves import Moves
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
@@ -19,12 +19,12 @@ STORE = LinkModel.STORE
 ORDER = list(range(8))
 
 
-def moves(rows: list[tuple[int, int, int, int]], reduce: bool = False) -> Moves:
+def moves(rows: list[tuple[int, int, int, int]], reduce: bool = False) -> AlgorithmSends:
     chunk, source, target, step = (np.array(c, np.int32) for c in zip(*rows, strict=True))
-    return Moves(chunk, source, target, step, np.full(len(rows), reduce))
+    return AlgorithmSends(chunk, source, target, step, np.full(len(rows), reduce))
 
 
-def ring_moves(n: int, chunks: int = 1, steps: bool = True) -> Moves:
+def ring_moves(n: int, chunks: int = 1, steps: bool = True) -> AlgorithmSends:
     return moves(
         [
             (((i - s) % n) * chunks + c, i, (i + 1) % n, s if steps else -1)
@@ -35,13 +35,15 @@ def ring_moves(n: int, chunks: int = 1, steps: bool = True) -> Moves:
     )
 
 
-def run(net: Network, demand: Demand, hand: Moves, model: LinkModel = LinkModel.STORE) -> tuple[int, list[str]]:
+def run(
+    net: Network, demand: Demand, hand: AlgorithmSends, model: LinkModel = LinkModel.STORE
+) -> tuple[int, list[str]]:
     transfers = lay_out(net, demand, 0, hand, model)
     time = RowSchedule(model, transfers).collective_time(net, demand)
     return time, problems(net, demand, transfers, model)
 
 
-def checked(net: Network, demand: Demand, hand: Moves) -> int:
+def checked(net: Network, demand: Demand, hand: AlgorithmSends) -> int:
     """The time of a schedule with reductions, which collc.verification finds right."""
     schedule = RowSchedule(STORE, lay_out(net, demand, 0, hand, STORE))
     verdict = verify_schedule(Module("m", net, demand, STORE, schedule))
@@ -131,7 +133,7 @@ def test_reduction_waits_for_all_parts_in_any_order():
 def test_reduced_then_sent_back():
     net = network(2, [(1, 0), (0, 1)])
     demand = demand_of([(MiB, [0, 1], [0, 1], Op.SUM)])
-    hand = Moves(*(np.array(c, np.int32) for c in ([0, 0], [0, 1], [1, 0], [-1, -1])), np.array([False, True]))
+    hand = AlgorithmSends(*(np.array(c, np.int32) for c in ([0, 0], [0, 1], [1, 0], [-1, -1])), np.array([False, True]))
     transfers = lay_out(net, demand, 0, hand, LinkModel.STORE)
     assert transfers.link.tolist() == [0, 1]
     assert transfers.reduce.tolist() == [True, False]

@@ -17,7 +17,7 @@ from collc.ten.module import Module
 from collc.verification import verify_schedule
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
-from tests.verification.worlds import random_module
+from tests.verification.random_modules import random_module
 
 EACH = 120
 """Mutants of each kind."""

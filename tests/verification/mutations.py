@@ -12,7 +12,7 @@ from collc.ten.demand import ChunkTable, Demand, HolderSets, Run
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule
-from tests.verification.worlds import Row, rows_of, with_rows
+from tests.verification.random_modules import Row, rows_of, with_rows
 
 Mutation = Callable[[Module, random.Random], Module | None]
 """None where it does not apply."""

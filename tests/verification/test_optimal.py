@@ -31,8 +31,8 @@ from tests.support import (
     switched,
 )
 from tests.verification.interpreter import interpret
+from tests.verification.random_modules import random_module, transfers
 from tests.verification.shortest import TooMany, shortest
-from tests.verification.worlds import random_module, transfers
 
 
 def groups() -> Demand:

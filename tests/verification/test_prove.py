@@ -17,7 +17,7 @@ from collc.verification.prove import prove_properties
 from tests.support import all_gather, all_reduce, ring
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
-from tests.verification.worlds import random_module, transfers
+from tests.verification.random_modules import random_module, transfers
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ import collc.verification
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
-from collc.verification import CHECKS, grid_check, verify_schedule
+from collc.verification import CHECKS, step_table_check, verify_schedule
 from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
 from tests.verification.campaign import campaign, outcomes
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
-from tests.verification.worlds import random_module, transfers
+from tests.verification.random_modules import random_module, transfers
 
 SEEDS = 3000
 
@@ -242,12 +242,12 @@ def grid_module(rng: np.random.Generator) -> Module:
 
 
 def test_grids_step_by_step_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_check, "CELLS", 0)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     seen = Counter()
     for seed in range(300):
         module = grid_module(np.random.default_rng(seed))
         if seed % 3 == 0:
-            monkeypatch.setattr(grid_check, "_BLOCK", 40)
+            monkeypatch.setattr(step_table_check, "_BLOCK", 40)
         expected = interpret(module)
         assert outcomes(module) == expected, seed
         seen[all(expected.values())] += 1

@@ -15,10 +15,10 @@ from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Move, Statement
 from collc.source.problems import fail
 from collc.source.types import INT, NPU
-from collc.ten.moves import Moves
+from collc.ten.algorithm import AlgorithmSends
 
 
-def moves_of(node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: Expanded, first_chunk: int) -> Moves:
+def moves_of(node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: Expanded, first_chunk: int) -> AlgorithmSends:
     """The moves of an algorithm whose parameters are in a frame; first_chunk: of the run in its demand.
 
     Raises SourceError.
@@ -26,7 +26,7 @@ def moves_of(node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: Expand
     builder = _Builder(evaluator, chunks)
     made = block(node.body, frame.inner(), evaluator, builder.handle)
     table = made.table if made is not None else np.empty((0, 5), np.int64)
-    return Moves(
+    return AlgorithmSends(
         chunk=(table[:, 0] + first_chunk).astype(np.int32),
         source=table[:, 1].astype(np.int32),
         target=table[:, 2].astype(np.int32),

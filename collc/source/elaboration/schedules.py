@@ -40,8 +40,8 @@ from collc.source.problems import Poisoned, Problems, fail, in_place_of
 from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import Found
 from collc.source.types import GROUP, STRING, TOPOLOGY
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
-from collc.ten.moves import Moves
 from collc.ten.reach import Unreachable, unreachable
 
 
@@ -271,7 +271,7 @@ class ScheduleBuilder:
         chunks: LazyChunks,
         draft: _Draft,
         frame: Frame,
-    ) -> Moves:
+    ) -> AlgorithmSends:
         chosen = self._algorithm(node, found)
         algorithm, collective = chosen.node, found.node
         if not isinstance(algorithm, Algorithm) or not isinstance(collective, Collective):

@@ -23,14 +23,14 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
 from collc.synthesis.routing import Router
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Op
-from collc.ten.moves import Moves
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, Transfers
 
 
 def lay_out(
-    network: Network, demand: Demand, run: int, moves: Moves, model: LinkModel, span: Span | None = None
+    network: Network, demand: Demand, run: int, moves: AlgorithmSends, model: LinkModel, span: Span | None = None
 ) -> Transfers:
     """The transfers of a run's algorithm, from time 0.
 
@@ -49,10 +49,10 @@ _Place = tuple[int, int]
 
 
 class _Layout:
-    """Moves as they happen, in order of time."""
+    """Sends as they happen, in order of time."""
 
     def __init__(
-        self, network: Network, demand: Demand, run: int, moves: Moves, model: LinkModel, span: Span | None
+        self, network: Network, demand: Demand, run: int, moves: AlgorithmSends, model: LinkModel, span: Span | None
     ) -> None:
         self._network, self._demand, self._run, self._span = network, demand, run, span
         clock = Clock.of(network, demand, model)

@@ -17,7 +17,7 @@ LATEST = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TimedTransfers:
     """Transfers in order of start, all of chunks and links that exist.
 
     source, target: int32, devices. busy, total: int64, picoseconds until the link is free, and until the chunk
@@ -61,7 +61,7 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
     return clock
 
 
-def sound_rows(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> Rows:
+def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> TimedTransfers:
     """The transfers that are of a chunk and a link that exist, between different, present devices, at a sane time."""
     network = module.network
     chunk, link, start, reduce = transfers.chunk, transfers.link, transfers.start, transfers.reduce
@@ -79,7 +79,7 @@ def sound_rows(module: Module, transfers: Transfers, clock: Clock, findings: Fin
         for row in bad[: 50 * SHOWN - 1]:
             _report(module, int(chunk[row]), int(link[row]), int(start[row]), findings)
         chunk, link, start, reduce = chunk[good], link[good], start[good], reduce[good]
-    return Rows(chunk, link, start, reduce, clock)
+    return TimedTransfers(chunk, link, start, reduce, clock)
 
 
 def _report(module: Module, chunk: int, link: int, start: int, findings: Findings) -> None:

@@ -7,16 +7,16 @@ import numpy as np
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, StepSchedule
-from collc.verification.rows import LATEST
+from collc.verification.timed_transfers import LATEST
 from collc.verification.verdict import Findings, at
 
-CELLS = 1 << 24
+LARGE_TABLE = 1 << 24
 """Grids with fewer cells are checked row by row."""
 _BLOCK = 1 << 24
 _LISTED = 200
 
 
-def delay_of(module: Module, schedule: StepSchedule, clock: Clock) -> int | None:
+def arrival_delay(module: Module, schedule: StepSchedule, clock: Clock) -> int | None:
     """After how many steps every chunk is there, or None where this check does not apply.
 
     It applies to copies between NPUs that all take equally many steps and free their links within one.
@@ -24,7 +24,7 @@ def delay_of(module: Module, schedule: StepSchedule, clock: Clock) -> int | None
     network, table = module.network, module.demand.chunks
     if schedule.chunk.shape[1] != network.link_count:
         return None
-    if schedule.chunk.size < CELLS or schedule.reduce_steps or not len(table) or (table.op != Op.COPY).any():
+    if schedule.chunk.size < LARGE_TABLE or schedule.reduce_steps or not len(table) or (table.op != Op.COPY).any():
         return None
     ends = np.concatenate([network.source, network.target])
     if (ends >= network.npu_count).any() or not network.present[ends].all() or schedule.step <= 0:
@@ -37,9 +37,9 @@ def delay_of(module: Module, schedule: StepSchedule, clock: Clock) -> int | None
     return int(delays[0]) if len(delays) == 1 and delays[0] <= 64 else None
 
 
-def check_grid(module: Module, schedule: StepSchedule, delay: int, findings: Findings) -> None:
+def check_step_table(module: Module, schedule: StepSchedule, delay: int, findings: Findings) -> None:
     """Causality and delivery of a grid; on links it can not congest."""
-    from collc.kernels.grid_check import run_steps
+    from collc.kernels.step_table_check import run_steps
 
     network, table = module.network, module.demand.chunks
     chunks = len(table)
@@ -73,7 +73,7 @@ def _tell_causality(module: Module, schedule: StepSchedule, wrong: list[list[int
 
 
 def _check_delivered(module: Module, held: np.ndarray[tuple[int, int], np.dtype[np.uint8]], findings: Findings) -> None:
-    from collc.kernels.grid_check import missing
+    from collc.kernels.step_table_check import missing
 
     table, planned = module.demand.chunks, module.planned
     wanted = np.ones(len(table), np.bool_)

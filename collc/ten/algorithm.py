@@ -8,11 +8,11 @@ from collc.ten.arrays import BoolArray, Int32Array
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
-    """The statements `send x from a to b at s` and `reduce ...` of one run, in order of declaration.
+class AlgorithmSends:
+    """The statements `send x from a to b at s` and `reduce ...` of one run, one row each, in order of declaration.
 
-    chunk: int32, numbers of the demand. source, target: int32, NPU numbers. step: int32, the logical
-    step, -1 where none is given. reduce: bool.
+    chunk: int32, chunk numbers of the demand. source, target: int32, NPU numbers. step: int32, the logical
+    step, -1 where the statement has no `at`. reduce: bool, True for `reduce`.
     """
 
     chunk: Int32Array
