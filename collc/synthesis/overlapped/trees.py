@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.kernels.compiled import compiled
 from collc.synthesis.overlapped.lists import Tasks
 from collc.synthesis.routing import distances
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -46,9 +47,9 @@ class _Side:
     begins: Sequence[int]
 
     @staticmethod
-    def of(network: Network, compiled: bool) -> _Side:
+    def of(network: Network, compile_it: bool) -> _Side:
         columns = [*network.out_links, network.target, network.source]
-        return _Side(*(column.astype(np.int64) if compiled else column.tolist() for column in columns))  # pyright: ignore[reportArgumentType]
+        return _Side(*(column.astype(np.int64) if compile_it else column.tolist() for column in columns))  # pyright: ignore[reportArgumentType]
 
 
 class Forester:
@@ -70,9 +71,7 @@ class Forester:
         from collc.kernels.overlapped_trees import grow
 
         if self._compiled:
-            from numba import njit
-
-            grow = njit(cache=True)(grow)
+            grow = compiled(grow)
         devices, links = self._network.device_count, self._network.link_count
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))

@@ -1,0 +1,86 @@
+"""Functions that run in plain Python on small problems and compiled by Numba on large ones.
+
+Loading Numba takes 0.2 s and compiling a kernel seconds, so small problems use neither. Such a kernel is an undecorated
+function that indexes flat sequences only (``row[device * width + column]``, not ``row[device, column]``): the caller
+passes lists to the function itself, which is several times faster in plain Python than NumPy arrays, or arrays to
+``compiled(function)``. Both give the same result.
+
+Sets of numbers are sequences of words; number n is bit ``n & mask`` of word ``n >> shift``. Compiled code takes words
+of 64 bits (int64, so the top one is the sign). In plain Python an int has any number of bits, so one word is the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableSequence
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def compiled(function: Kernel) -> Kernel:
+    """A function compiled by Numba with all functions of this folder that it calls, once per process.
+
+    The machine code is cached on disk (NUMBA_CACHE_DIR). Numba compiles again if the file of `function` changes, but
+    not if it is the file of a function called: those that change belong in the same file.
+    """
+    return _compiled(function)
+
+
+@cache
+def _compiled(function: FunctionType) -> Callable[..., Any]:
+    if function is trailing_zeros:
+        from numba.cpython.unsafe.numbers import trailing_zeros as intrinsic
+
+        return intrinsic
+    from numba import njit
+
+    known = function.__globals__
+    called = {
+        name: _compiled(known[name])
+        for name in set(_names(function.__code__))
+        if isinstance(known.get(name), FunctionType) and known[name].__module__.startswith("collc.kernels.")
+        if known[name] is not function
+    }
+    own = FunctionType(function.__code__, {**known, **called}, function.__name__, function.__defaults__)
+    own.__qualname__, own.__module__, own.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    return njit(cache=True, nogil=True)(own)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The global names that a function uses, in its comprehensions too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def numbers(values: NDArray[Any], compile_it: bool) -> MutableSequence[int]:
+    """Values as a kernel takes them: the array itself for compiled code, a list of ints for plain Python."""
+    return values if compile_it else values.tolist()
+
+
+def trailing_zeros(bits: int) -> int:
+    """The number of the lowest bit that is set. bits: not 0; int64 in compiled code."""
+    return (bits & -bits).bit_length() - 1
+
+
+def word_shape(count: int, compile_it: bool) -> tuple[int, int, int]:
+    """(words, shift, mask) of sets of the numbers 0 .. count - 1: 64 bits a word, or one word for plain Python."""
+    shift = 6 if compile_it else max(1, count - 1).bit_length()
+    mask = (1 << shift) - 1
+    return (count + mask) >> shift, shift, mask
+
+
+def words_of(bits: NDArray[np.bool_], compile_it: bool) -> MutableSequence[int]:
+    """The rows of bool[rows, count] as sets, one behind the other, each of as many words as `word_shape` says."""
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    if not compile_it:
+        return [int.from_bytes(row.tobytes(), "little") for row in packed]
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 64) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view("<i8").astype(np.int64).ravel()

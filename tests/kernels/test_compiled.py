@@ -1,0 +1,54 @@
+"""One function in plain Python and compiled: the same result, compiled once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from collc.kernels.compiled import compiled, numbers, trailing_zeros, word_shape, words_of
+from collc.kernels.overlapped_trees import grow
+
+
+def test_compiled_once_per_process():
+    assert compiled(grow) is compiled(grow)
+
+
+def test_numba_is_loaded_by_the_first_compilation_only():
+    program = "import sys, collc.kernels.compiled\nprint('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == (
+        "False\n"
+    )
+
+
+@pytest.mark.parametrize("bit", [0, 1, 31, 62, 63])
+def test_trailing_zeros(bit):
+    assert trailing_zeros((0b101 << bit) & (2**64 - 1)) == bit
+    word = np.array([1 << bit], np.uint64).view(np.int64)
+    assert compiled(_lowest)(word) == _lowest(word.tolist()) == bit
+
+
+def _lowest(words):
+    return trailing_zeros(words[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])
+def test_sets_of_words(count):
+    bits = np.random.default_rng(count).random((5, count)) < 0.5
+    for compile_it in (False, True):
+        words, shift, mask = word_shape(count, compile_it)
+        rows = words_of(bits, compile_it)
+        assert len(rows) == 5 * words
+        for row in range(5):
+            for number in range(count):
+                word = int(rows[row * words + (number >> shift)])
+                assert (word >> (number & mask) & 1) == bits[row, number]
+    assert word_shape(count, compile_it=False)[0] == 1
+
+
+def test_numbers_are_lists_for_plain_python():
+    values = np.arange(3)
+    assert numbers(values, compile_it=False) == [0, 1, 2]
+    assert numbers(values, compile_it=True) is values
