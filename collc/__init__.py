@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from collc.version import __version__
 
 if TYPE_CHECKING:
-    from collc.application.report import CompileReport
+    from collc.application.compile_report import CompileReport
     from collc.ten.module import Module
 
 __all__ = ["__version__", "compile", "load"]
@@ -27,7 +27,7 @@ def compile(path: str | PathLike[str], **settings: object) -> CompileReport:  # 
     Raises CollcError where the file or the settings are wrong; what goes wrong with one schedule is
     in its report, as are its numbers, checks and files.
     """
-    from collc.application.driver import compile_file
+    from collc.application.compilation import compile_file
     from collc.application.settings import Settings
 
     chosen = replace(Settings(), **settings)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.application.report import Optimal, Outcome
+from collc.application.compile_report import Optimal
 from collc.application.settings import Settings
+from collc.base.atomic_files import drafting, inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
-from collc.base.files import drafting, inside, write_file
+from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.ten.module import Module
 

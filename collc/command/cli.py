@@ -185,7 +185,7 @@ def _ended(error: BaseException, words: Sequence[str]) -> int:
     command = words[0] if words else ""
     told, code = _why(error if early is None else error.__cause__, command, early is not None)
     if "--json" in words:
-        from collc.command.rendering import as_json
+        from collc.base.rendering import as_json
 
         before = early.told if early is not None else ()
         built: dict[str, object] = {"schedules": []} if command == "compile" else {}

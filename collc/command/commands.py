@@ -14,12 +14,12 @@ from collc.base.diagnostics import Diagnostic, Exit, SourceError
 from collc.command.terminal import progress, show_table, tell
 
 if TYPE_CHECKING:
-    from collc.application.report import CompileReport, ScheduleReport
+    from collc.application.compile_report import CompileReport, ScheduleReport
     from collc.msccl.running.run_file import RunReport
 
 
 def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
-    from collc.command.rendering import as_json
+    from collc.base.rendering import as_json
 
     print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
 
@@ -37,8 +37,8 @@ class Unfinished(Exception):
 
 def compile_command(chosen: argparse.Namespace) -> Exit:
     """`collc compile`: build, verify, write. Raises Unfinished where it ends early, with a schedule built."""
-    from collc.application.driver import Settings, compile_file
-    from collc.application.report import CompileReport
+    from collc.application.compilation import Settings, compile_file
+    from collc.application.compile_report import CompileReport
 
     settings = Settings(
         output=chosen.output,
@@ -73,7 +73,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
 
 def show_compiled(report: CompileReport, chosen: argparse.Namespace) -> None:
     """Show what came of a compilation."""
-    from collc.application.report import COLUMNS
+    from collc.application.compile_report import COLUMNS
 
     found = report.told
     if chosen.json:
@@ -88,12 +88,12 @@ def show_compiled(report: CompileReport, chosen: argparse.Namespace) -> None:
 
 def check_command(chosen: argparse.Namespace) -> Exit:
     """`collc check`: messages only."""
-    from collc.source.elaboration.elaborate import check_program
+    from collc.source.elaboration.elaborate import load_program
 
     diagnostics: tuple[Diagnostic, ...] = ()
     code = Exit.DONE
     try:
-        check_program(chosen.file, dict(chosen.definitions))
+        load_program(chosen.file, dict(chosen.definitions))
     except SourceError as error:
         diagnostics, code = error.diagnostics, error.exit
     if chosen.json:
@@ -104,7 +104,7 @@ def check_command(chosen: argparse.Namespace) -> Exit:
 
 def verify_command(chosen: argparse.Namespace) -> Exit:
     """`collc verify`: every check of a file, whoever wrote it."""
-    from collc.application.verifying import Against, verify_file
+    from collc.application.file_verification import Against, verify_file
 
     against = Against(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
     verdict = verify_file(chosen.file, against)
@@ -120,7 +120,7 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: one canonical layout."""
-    from collc.base.files import write_file
+    from collc.base.atomic_files import write_file
     from collc.base.reading import read_text
     from collc.source.formatting.format import format_source
     from collc.source.parsing.parse import MAX_BYTES
@@ -168,7 +168,7 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
-    from collc.application.named import known_collective
+    from collc.application.named_collectives import known_collective
     from collc.msccl.kinds import check_program
     from collc.msccl.running.run_file import run_file
     from collc.msccl.running.run_plan import run_plan_file
@@ -204,7 +204,7 @@ def _run_row(report: RunReport) -> tuple[str, ...]:
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:
     """`collc inspect`: what is in an MSCCL file or an MSCCL++ plan."""
-    from collc.base.files import write_file
+    from collc.base.atomic_files import write_file
     from collc.msccl.inspecting.inspect_file import inspection_of
 
     found = inspection_of(chosen.file, chosen.profile)

@@ -27,7 +27,7 @@ def colours(stream: TextIO) -> bool:
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
     """Print messages to stderr, the first of warnings that are alike."""
     if diagnostics:
-        from collc.command.rendering import folded, render
+        from collc.base.rendering import folded, render
 
         print(render(folded(diagnostics), colour=colours(sys.stderr)), file=sys.stderr)
 

@@ -1,5 +1,5 @@
 """From .coll text to a Program: parsing, names and types, elaboration."""
 
-from collc.source.elaboration.elaborate import check_program, load_program
+from collc.source.elaboration.elaborate import load_program
 
-__all__ = ["check_program", "load_program"]
+__all__ = ["load_program"]

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.base.diagnostics import Note, Span
+from collc.base.diagnostics import Note, SourceFile, Span
 from collc.base.reading import read_text
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
@@ -30,10 +30,18 @@ class Loader:
         real = path.resolve()
         if real in self.files:
             return self.files[real]
-        source = read_text(path, name, limit=MAX_BYTES, at=at)
+        return self._declared(read_text(path, name, limit=MAX_BYTES, at=at), path, module)
+
+    def load_text(self, source: SourceFile) -> FileScope:
+        """A program that is in no file; names of files in its imports are relative to the current folder."""
+        return self._declared(source, Path(source.name), None)
+
+    def _declared(self, source: SourceFile, path: Path, module: str | None) -> FileScope:
+        """The declarations of a file that was read from `path`, its imports loaded too."""
         file = FileScope(source, parse(source).statements, module, str(path.parent))
+        real = path.resolve()
         self.files[real] = file
-        self.open.append((real, name))
+        self.open.append((real, source.name))
         for statement in file.statements:
             if isinstance(statement, Import):
                 with self.problems.collect():

@@ -15,7 +15,7 @@ from collc.verification.properties.world import World
 from collc.verification.smt import Certificate, Interrupted, Script, Unclear, solve
 
 MOST_TRANSFERS: Final = 20_000
-Outcome = Literal["proved", "refuted", "undecided"]
+Answer = Literal["proved", "refuted", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Proof:
     certificates: what the solver was asked.
     """
 
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, Answer]
     reasons: dict[str, str]
     certificates: dict[str, Certificate]
 
@@ -36,7 +36,7 @@ class Proof:
         return any(certificate.answer == "unknown" for certificate in self.certificates.values())
 
     @property
-    def answer(self) -> Outcome:
+    def answer(self) -> Answer:
         """Of all properties together."""
         found = set(self.outcomes.values())
         return "refuted" if "refuted" in found else "undecided" if "undecided" in found else "proved"
@@ -49,7 +49,7 @@ def prove_properties(
 
     "delivered" of reductions is part of "reductions".
     """
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, Answer] = {}
     reasons: dict[str, str] = {}
     certificates: dict[str, Certificate] = {}
     for number, name in enumerate(PROPERTIES):
@@ -69,7 +69,7 @@ def prove_properties(
             outcomes[name], reasons[name] = "undecided", str(why)
             continue
         certificates[name] = certificate
-        answers: dict[str, Outcome] = {"unsat": "proved", "sat": "refuted", "unknown": "undecided"}
+        answers: dict[str, Answer] = {"unsat": "proved", "sat": "refuted", "unknown": "undecided"}
         outcomes[name] = answers[certificate.answer]
         if certificate.answer == "unknown":
             reasons[name] = f"Z3 found no answer within {timeout:g} s"

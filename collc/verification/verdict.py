@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, Note
+from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
-Outcome = Literal["ok", "failed", "skipped"]
 CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of a schedule, as reports name them."""
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collc.base import files
+from collc.base import atomic_files
+from collc.base.atomic_files import drafting, inside, write_file
 from collc.base.diagnostics import SourceError, UsageError
-from collc.base.files import drafting, inside, write_file
 from collc.base.interrupts import tidy_when_ended
 
 
@@ -70,7 +70,7 @@ def names(folder: Path) -> list[str]:
 HELD = """
 import signal, sys, time
 from pathlib import Path
-from collc.base.files import drafting
+from collc.base.atomic_files import drafting
 from collc.base.interrupts import tidy_when_ended
 for name in ("SIGTERM", "SIGHUP"):  # whoever runs the tests may ignore them, and so would this process
     if hasattr(signal, name):
@@ -140,7 +140,7 @@ def test_a_run_leaves_alone_what_another_is_writing(tmp_path: Path) -> None:
 def test_what_was_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run locks the new file first: it thinks that a killed run has left it, and removes it."""
     answers = iter([False, True])
-    monkeypatch.setattr(files, "_locked", lambda _handle: next(answers))
+    monkeypatch.setattr(atomic_files, "_locked", lambda _handle: next(answers))
     with drafting() as draft:
         draft.new(tmp_path / "a.xml").write_text("mine")
         draft.publish()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import building
+from collc.application import schedule_build
 from collc.base.diagnostics import Diagnostic, Note, UsageError
+from collc.base.rendering import folded
 from collc.command.cli import main
-from collc.command.rendering import folded
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
@@ -28,14 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
     """The schedule of that name meets an error that nothing foresees."""
-    true = building.Build._synthesized
+    true = schedule_build.Build._synthesized
 
-    def synthesized(self: building.Build, context: building.Context) -> object:
+    def synthesized(self: schedule_build.Build, context: schedule_build.Context) -> object:
         if self.request.name == name:
             raise error
         return true(self, context)
 
-    monkeypatch.setattr(building.Build, "_synthesized", synthesized)
+    monkeypatch.setattr(schedule_build.Build, "_synthesized", synthesized)
 
 
 ENDS = {

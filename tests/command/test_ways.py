@@ -112,7 +112,7 @@ schedule s on t { run %s synthesize %s emit ten }
 
 COMPILE = """
 from pathlib import Path
-from collc.application.driver import compile_file
+from collc.application.compilation import compile_file
 from collc.application.settings import Settings
 report = compile_file(Path("p.coll"), Settings(output=Path("out")), lambda _share, _words: print("works", flush=True))
 raise SystemExit(int(report.schedules[0].exit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import collc
-from collc.application.report import STRUCTURAL, ScheduleReport
+from collc.application.compile_report import STRUCTURAL, ScheduleReport
 from collc.msccl.check import check_file
 from collc.msccl.running.run_file import run_file
 from collc.passes.registry import PASSES

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import CollcError
+from collc.base.rendering import render
 from collc.codes import catalogue
-from collc.command.rendering import render
 from collc.source import load_program
 
 HERE = Path(__file__).parent / "semantic"

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collc.application.driver import Settings, compile_file
-from collc.application.verifying import Against, verify_file
+from collc.application.compilation import Settings, compile_file
+from collc.application.file_verification import Against, verify_file
 from collc.base.diagnostics import SourceError
 from collc.msccl.check import Expected, Want, check_file, expected_of
 from collc.msccl.check_plan import check_plan

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.command.rendering import render
-from collc.source import check_program
+from collc.base.rendering import render
+from collc.source import load_program
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 PROGRAMS = [path.read_text() for path in sorted(EXAMPLES.glob("*.coll"))]
@@ -27,7 +27,7 @@ VERY_MANY = settings(MANY, max_examples=600)
 def told(path: Path) -> tuple[Diagnostic, ...]:
     """What is wrong with a file."""
     try:
-        check_program(path)
+        load_program(path)
     except SourceError as error:
         return error.diagnostics or (Diagnostic("", ""),)
     return ()

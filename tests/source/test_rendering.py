@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
-from collc.command.rendering import as_json, render
+from collc.base.rendering import as_json, render
 
 
 def message(text: str, start: int, end: int, **more: object) -> Diagnostic:

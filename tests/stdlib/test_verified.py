@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.driver import Settings, compile_file
+from collc.application.compilation import Settings, compile_file
 
 HEAD = "import std.topologies import std.collectives import std.algorithms import std.clusters "
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
@@ -21,8 +21,6 @@ from collc.msccl.check.reader import Profile, Reader
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import check_result, find_root, tasks
 from collc.msccl.check.symbolic import place
-
-Answer = Literal["ok", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class FileVerdict:
 
     path: Path
     profile: Profile
-    checks: dict[Check, Answer]
+    checks: dict[Check, Outcome]
     findings: tuple[Finding, ...]
     diagnostics: tuple[Diagnostic, ...]
     summary: Summary | None
@@ -87,14 +85,14 @@ def check_file(
         checker.run(collective, root, expected)
     except OSError as error:
         raise unreadable(path, error) from error
-    answers: dict[Check, Answer] = {}
+    answers: dict[Check, Outcome] = {}
     for check in CHECKS:
         answers[check] = "failed" if check in findings.failed else "ok" if check in checker.ran else "skipped"
     told = diagnostics(findings, path)
     return FileVerdict(path, profile, answers, tuple(findings.kept), told, checker.summary)
 
 
-def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Answer:
+def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Outcome:
     """Whether a runtime would take a file at all: the contract alone. Raises UsageError if it can't be opened."""
     findings = Findings()
     try:

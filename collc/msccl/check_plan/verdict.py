@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
@@ -27,7 +28,6 @@ from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 from collc.msccl.check_plan.text import locate
 
-Answer = Literal["ok", "failed", "skipped"]
 OFFSETS: Final = 2**32 - 1
 """Bytes that an offset can say."""
 
@@ -55,7 +55,7 @@ class PlanVerdict:
     """The answer of every check, and why; `summary` is None where the plan can't be read."""
 
     path: Path
-    checks: dict[Check, Answer]
+    checks: dict[Check, Outcome]
     findings: tuple[Finding, ...]
     diagnostics: tuple[Diagnostic, ...]
     summary: PlanSummary | None
@@ -95,7 +95,7 @@ def check_plan(
         sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
         summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, found)
     locate(findings, path)
-    answers: dict[Check, Answer] = {}
+    answers: dict[Check, Outcome] = {}
     for check in CHECKS:
         answers[check] = "failed" if check in findings.failed else "ok" if check in ran else "skipped"
     return PlanVerdict(path, answers, tuple(findings.kept), diagnostics(findings, path), summary)

@@ -38,12 +38,12 @@ from collc.ten import training
 
 
 def load_program(
-    path: Path,
+    source: Path | SourceFile,
     definitions: Mapping[str, str] | None = None,
     only: str | None = None,
     catalogue: Catalogue | None = None,
 ) -> Program:
-    """The program of a file.
+    """The program of a file, or of a text that is in no file (a SourceFile).
 
     definitions: values of params, as they stand after `-D name=`. only: the name of the one schedule
     that is wanted. catalogue: strategies and kinds of files besides the usual ones.
@@ -51,7 +51,7 @@ def load_program(
     """
     problems = Problems()
     catalogue = catalogue or Catalogue()
-    context = _opened(path, definitions or {}, problems, catalogue)
+    context = _opened(source, definitions or {}, problems, catalogue)
     builder = ScheduleBuilder(context, catalogue, problems)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
@@ -82,15 +82,12 @@ def _training(
     return workloads, designs
 
 
-def check_program(path: Path, definitions: Mapping[str, str] | None = None) -> Program:
-    """Like load_program, for `collc check`: nothing is synthesized, standard collectives are not expanded."""
-    return load_program(path, definitions)
-
-
-def _opened(path: Path, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue) -> Context:
+def _opened(
+    source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue
+) -> Context:
     """The file, its imports followed, its params given."""
     loader = Loader(problems)
-    file = loader.load(path, str(path))
+    file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
     problems.stop()
     given: dict[str, Value] = {}
     session = Session(given)

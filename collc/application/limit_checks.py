@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.report import Outcome
 from collc.base.diagnostics import Diagnostic, Note
+from collc.base.outcome import Outcome
 from collc.base.units import decimal, format_time
 from collc.source.program import CheckRequest
 from collc.ten.module import Module

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from collc.application.report import Outcome
+from collc.base.atomic_files import Draft, inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
-from collc.base.files import Draft, inside
+from collc.base.outcome import Outcome
 from collc.base.wording import did_you_mean, listed
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module

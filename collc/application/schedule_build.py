@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
-from collc.application.outputs import CHECKED, FROM_NPU_TO_NPU, emits_of, foresee, write_outputs
+from collc.application.compile_report import OF_FILES, STRUCTURAL, ScheduleReport
+from collc.application.limit_checks import Measured, check_limit, steps_of
+from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, emits_of, foresee, write_outputs
 from collc.application.proofs import prove
-from collc.application.report import OF_FILES, STRUCTURAL, Outcome, ScheduleReport
-from collc.application.requests import Measured, check_limit, steps_of
 from collc.application.settings import Settings
+from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.files import drafting
 from collc.base.interrupts import stopping_at_interrupt, tidy_when_ended
+from collc.base.outcome import Outcome
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Context, Fixed, Hand, Invert, Pass
 from collc.source.program import ScheduleRequest

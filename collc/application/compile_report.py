@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, Exit
+from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.ten.module import ParetoPoint
-
-Outcome = Literal["ok", "failed", "skipped"]
 
 STRUCTURAL = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks that every schedule passes before anything is written."""

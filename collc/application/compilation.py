@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collc.application.building import Build
-from collc.application.outputs import WRITERS, unknown_kind
-from collc.application.report import CompileReport, ScheduleReport
+from collc.application.compile_report import CompileReport, ScheduleReport
+from collc.application.output_files import WRITERS, unknown_kind
+from collc.application.schedule_build import Build
 from collc.application.settings import Settings
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
 from collc.base.wording import listed

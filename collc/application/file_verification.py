@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from collc.application.named import check_named, known_collective
-from collc.application.report import Outcome
-from collc.application.requests import steps_of
+from collc.application.limit_checks import steps_of
+from collc.application.named_collectives import check_named, known_collective
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
+from collc.base.outcome import Outcome
 from collc.base.reading import read_text
 from collc.base.units import format_time
 from collc.base.wording import listed, plural
