@@ -71,7 +71,7 @@ class Build:
             raise
         except CollcError as error:
             placed = [
-                d if d.span or d.code[0] not in _PLACED else replace(d, span=request.strategy_span)
+                d if d.span or d.code[0] not in _PLACED else replace(d, span=request.synthesizer_span)
                 for d in error.diagnostics
             ]
             messages = (*self._known.diagnostics, *placed)
@@ -175,7 +175,7 @@ class Build:
             return make_pass(self.settings.algorithm, {})
         elsewhere = ("seed", "trials", "threads", "link_model", "time_limit")
         own = {name: self._option(name, None) for name in self.request.options if name not in elsewhere}
-        return make_pass(self.request.strategy, own)
+        return make_pass(self.request.synthesizer, own)
 
     # Doing it
 
@@ -197,7 +197,7 @@ class Build:
         if module.planned is not None and self.settings.passes is None:
             message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
             hint = "give the others algorithms with 'using', or take another way: 'synthesize auto'"
-            raise SourceError(Diagnostic("S0307", message, request.strategy_span, hint=hint))
+            raise SourceError(Diagnostic("S0307", message, request.synthesizer_span, hint=hint))
         if module.planned is not None:
             message = (
                 f"the pipeline lays out only {len(module.planned)} of the {len(request.runs)} runs of '{module.name}'"

@@ -327,5 +327,5 @@ _KINDS: Final = (
 PASSES: Final[dict[str, type[Pass]]] = {kind.name: kind for kind in _KINDS}
 """All passes by name."""
 
-WAYS: Final = tuple(name for name, kind in PASSES.items() if issubclass(kind, Synthesis))
+SYNTHESIZERS: Final = tuple(name for name, kind in PASSES.items() if issubclass(kind, Synthesis))
 """The passes that synthesize."""

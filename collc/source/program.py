@@ -49,15 +49,15 @@ class EmitRequest:
 
 @dataclass(frozen=True, eq=False)
 class ScheduleRequest:
-    """A schedule to build. strategy: "auto" where the program does not say."""
+    """A schedule to build. synthesizer: "auto" where the program does not say."""
 
     name: str
     span: Span
     network: Network
     demand: Demand
     runs: tuple[RunRequest, ...]
-    strategy: str
-    strategy_span: Span
+    synthesizer: str
+    synthesizer_span: Span
     options: dict[str, OptionValue]
     checks: tuple[CheckRequest, ...]
     emits: tuple[EmitRequest, ...]

@@ -15,10 +15,10 @@ LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 STEP = 20_031_250
 """Picoseconds that 1 MiB takes on such a link."""
 
-WAYS = ("tacos(seed: 1, trials: 8)", *(["auto(seed: 1)"] if "auto" in PASSES else []))
+SYNTHESIZERS = ("tacos(seed: 1, trials: 8)", *(["auto(seed: 1)"] if "auto" in PASSES else []))
 """What must reach the known optima."""
 
-USUAL = f"synthesize {WAYS[-1]}"
+USUAL = f"synthesize {SYNTHESIZERS[-1]}"
 
 FILE_CHECKS = ("contract", "result", "deadlock", "race")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.programs import HEAD, WAYS, all_ok, build
+from tests.end_to_end.programs import HEAD, SYNTHESIZERS, all_ok, build
 
 GIB = 2**30
 
@@ -45,7 +45,7 @@ topology uneven(width: int, height: int, along_x: rate, along_y: rate, latency: 
 """
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "gib", "chunks", "expected"), CASES)
 def test_public_numbers(
     tmp_path: Path, topology: str, npus: int, gib: int, chunks: int, expected: str, way: str

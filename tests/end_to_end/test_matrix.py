@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collc.msccl.running.run_file import run_file
-from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, STEP, USUAL, WAYS, all_ok, build, stands
+from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, STEP, SYNTHESIZERS, USUAL, all_ok, build, stands
 
 COLLECTIVES = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
 
@@ -124,7 +124,7 @@ OPTIMA = [
 """Topology, NPUs, chunks per NPU, and the fewest steps of an All-Gather of them, proved by SMT by others."""
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "chunks", "steps"), OPTIMA)
 def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, steps: int, way: str) -> None:
     """An All-Gather needs no more steps than is possible, nor does a Reduce-Scatter on the reversed network."""

@@ -231,7 +231,12 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
         ["only 1 of the 2 runs", "synthesize the others"],
     ),
     "not inverted": (one(f"{GATHER} emit ten"), ("--passes", "fixed,tacos"), 2, ["without a schedule", "invert"]),
-    "a pass that is no way": (one(f"{GATHER} emit ten"), ("--algorithm", "fixed"), 2, ["synthesizes nothing", "tacos"]),
+    "no synthesizer": (
+        one(f"{GATHER} emit ten"),
+        ("--algorithm", "fixed"),
+        2,
+        ["synthesizes nothing", "tacos"],
+    ),
     "seed below 0": (one(f"{GATHER} emit ten"), ("--seed", "-1"), 2, ["--seed"]),
     "seed of a pass below 0": (one(f"{GATHER} emit ten"), ("--passes", "pccl{seed=-3},invert"), 2, ["at least 0"]),
     "trials of a pass": (one(f"{GATHER} emit ten"), ("--passes", "pccl{trials=0},invert"), 2, ["at least 1"]),

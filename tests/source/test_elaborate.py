@@ -67,7 +67,7 @@ def test_quickstart(tmp_path: Path) -> None:
     assert table.size.tolist() == other.size.tolist() == [MiB] * 9
     assert [table.sets[k].tolist() for k in table.post] == [list(range(9))] * 9
     assert len(table.sets) == 10
-    assert (request.strategy, request.options["trials"].value) == ("tacos", 8)
+    assert (request.synthesizer, request.options["trials"].value) == ("tacos", 8)
     found = [(c.name, c.operator, c.limit, c.of_bound) for c in request.checks]
     limit = Fraction(2 * 10**9)
     assert found == [

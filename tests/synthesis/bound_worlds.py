@@ -13,7 +13,7 @@ import numpy as np
 
 from collc.base.diagnostics import CollcError
 from collc.passes.pipeline import make_pass
-from collc.passes.registry import WAYS, Context, Fixed, Hand, Invert, Unwind
+from collc.passes.registry import SYNTHESIZERS, Context, Fixed, Hand, Invert, Unwind
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
@@ -153,7 +153,7 @@ def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module
         with suppress(CollcError):
             nets.append((" unwound", Unwind(chance.randrange(1, 3)).run(module, context)))
     for words, start in nets:
-        for way in WAYS:
+        for way in SYNTHESIZERS:
             try:
                 if way == "exact":
                     result = join(solve(start, lambda task: exact(task, effort, most=6, work=20_000)))

@@ -209,7 +209,7 @@ class BodyChecker:
             case RunStatement():
                 self.run(node, env)
             case Synthesize():
-                known = self.catalogue.strategies.get(node.strategy.name)
+                known = self.catalogue.synthesizers.get(node.synthesizer.name)
                 self.options(node.arguments, known, env)
             case Emit():
                 arguments = node.arguments

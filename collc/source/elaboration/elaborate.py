@@ -46,7 +46,7 @@ def load_program(
     """The program of a file, or of a text that is in no file (a SourceFile).
 
     definitions: values of params, as they stand after `-D name=`. only: the name of the one schedule
-    that is wanted. catalogue: strategies and kinds of files besides the usual ones.
+    that is wanted. catalogue: synthesizers and kinds of files besides the usual ones.
     Raises SourceError with every mistake found.
     """
     problems = Problems()

@@ -1,4 +1,4 @@
-"""What `synthesize` and `emit` take: strategies and kinds of files with their options."""
+"""What `synthesize` and `emit` take: synthesizers and kinds of files with their options."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SEARCH: Final[Options] = {
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The strategies and kinds that exist. Pass another one to add more."""
+    """The synthesizers and kinds of files that exist. Pass another one to add more."""
 
-    strategies: Mapping[str, Options] = field(default_factory=lambda: STRATEGIES)
+    synthesizers: Mapping[str, Options] = field(default_factory=lambda: SYNTHESIZERS)
     kinds: Mapping[str, Options] = field(default_factory=lambda: KINDS)
 
 
-STRATEGIES: Final[dict[str, Options]] = {
+SYNTHESIZERS: Final[dict[str, Options]] = {
     "auto": SEARCH,
     "tacos": SEARCH,
     "pccl": SEARCH,

@@ -53,7 +53,7 @@ class _Draft:
     runs: list[Run] = field(default_factory=list[Run])
     requests: list[RunRequest] = field(default_factory=list[RunRequest])
     chunks: int = 0
-    strategy: Synthesize | None = None
+    synthesizer: Synthesize | None = None
     options: dict[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
@@ -93,8 +93,8 @@ class ScheduleBuilder:
             network=topology.network,
             demand=demand,
             runs=tuple(draft.requests),
-            strategy=draft.strategy.strategy.name if draft.strategy else "auto",
-            strategy_span=draft.strategy.span if draft.strategy else node.name.span,
+            synthesizer=draft.synthesizer.synthesizer.name if draft.synthesizer else "auto",
+            synthesizer_span=draft.synthesizer.span if draft.synthesizer else node.name.span,
             options=draft.options,
             checks=tuple(draft.checks),
             emits=tuple(draft.emits),
@@ -148,15 +148,15 @@ class ScheduleBuilder:
         evaluator = self.context.evaluator
         match node:
             case Synthesize():
-                name = node.strategy.name
-                if draft.strategy is not None:
-                    first = Note("first here", draft.strategy.span)
-                    raise fail("E0608", "a schedule is synthesized in one way", node.span, first)
-                draft.strategy = node
-                known = self.catalogue.strategies
+                name = node.synthesizer.name
+                if draft.synthesizer is not None:
+                    first = Note("first here", draft.synthesizer.span)
+                    raise fail("E0608", "a schedule has one synthesizer", node.span, first)
+                draft.synthesizer = node
+                known = self.catalogue.synthesizers
                 if name not in known:
                     hint = did_you_mean(name, known, f"there are {listed(known)}")
-                    raise fail("E0601", f"no way to synthesize is called '{name}'", node.strategy.span, hint=hint)
+                    raise fail("E0601", f"no synthesizer is called '{name}'", node.synthesizer.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
             case Verify():
                 for check in node.checks:

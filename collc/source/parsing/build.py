@@ -292,9 +292,9 @@ class Builder:
         using = self._optional_identifier(algorithm)
         return s.RunStatement(span, collective, using, _items(arguments, ex.Argument))
 
-    def synthesize(self, keyword: Token, strategy: Token, arguments: Sequence | None) -> s.Synthesize:
-        span = self._span(keyword, strategy, arguments)
-        return s.Synthesize(span, self._identifier(strategy), _items(arguments, ex.Argument))
+    def synthesize(self, keyword: Token, synthesizer: Token, arguments: Sequence | None) -> s.Synthesize:
+        span = self._span(keyword, synthesizer, arguments)
+        return s.Synthesize(span, self._identifier(synthesizer), _items(arguments, ex.Argument))
 
     def verify(self, keyword: Token, *checks: _Child) -> s.Verify:
         known = _nodes(checks, ex.Expr)

@@ -148,7 +148,7 @@ class RunStatement(Statement):
 class Synthesize(Statement):
     """`synthesize tacos(seed: 7)`; the parentheses may be left out."""
 
-    strategy: Identifier
+    synthesizer: Identifier
     arguments: tuple[Argument, ...]
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from collc.base.interrupts import stopping_at_interrupt
 from collc.command.cli import main
-from collc.passes.registry import PASSES, WAYS
-from collc.source.elaboration.options import STRATEGIES
+from collc.passes.registry import PASSES
+from collc.passes.registry import SYNTHESIZERS as OF_PASSES
+from collc.source.elaboration.options import SYNTHESIZERS
 
 HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
@@ -98,9 +99,9 @@ def test_overlapped_plans_round_what_is_laid_out_by_hand(compiled) -> None:
     assert (code, schedule["algorithm"]) == (0, "ring+overlapped")
 
 
-def test_every_strategy_is_a_pass_with_its_options() -> None:
-    assert set(WAYS) | {"fixed"} == set(STRATEGIES)
-    for name, options in STRATEGIES.items():
+def test_every_synthesizer_is_a_pass_with_its_options() -> None:
+    assert set(OF_PASSES) | {"fixed"} == set(SYNTHESIZERS)
+    for name, options in SYNTHESIZERS.items():
         own = {option.name for option in fields(PASSES[name])}
         assert own == set(options) - {"link_model", "time_limit"}, name
 
