@@ -10,7 +10,7 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 
 class Work(NamedTuple):
-    """Tasks as collc.synthesis.overlapped_lists has them, and what they need.
+    """Tasks as collc/synthesis/overlapped/lists.py has them, and what they need.
 
     rank, by_rank: int32[n], how urgent tasks are, and that turned round. first: int64[links + 1], where each link's
     part of the queue begins. taken_from, taken_to: intervals when links are taken, `taken` of State tells which.

@@ -16,7 +16,7 @@ class Task:
     """Chunks to bring from the holders of their preconditions to those of their postconditions.
 
     The chunks are copied, whatever their op: who wants reductions solves the inverse problem
-    (synthesis/invert.py).
+    (synthesis/reductions/invert.py).
 
     chunks: int32; which chunks of the demand to plan. release: int64[chunks of the demand],
     picoseconds before which the holders do not have a chunk yet; None for 0. reserved: transfers

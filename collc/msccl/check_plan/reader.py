@@ -95,7 +95,10 @@ class _Reader:
         return plan
 
     def _doubled(self, plan: Plan) -> None:
-        """With two scratch buffers in turn, only packets find the right one at another gpu (execution_kernel.hpp)."""
+        """With two halves of scratch in turn, only packets reach the right one of another gpu.
+
+        Source: docs/msccl-contract.md, section 6.4.
+        """
         for op in (op for ops in plan.threadblocks for op in ops):
             slots = [slots for move in op.moves for slots in move.sources + move.targets]
             if any(one.gpu != op.place.gpu and one.buffer == BUFFERS["s"] for one in slots):
@@ -267,7 +270,7 @@ class _Reader:
 
 
 def _traps(op: Operation, sources: list[Slots], targets: list[Slots]) -> None:
-    """What the runtime does otherwise than the file says (mscclpp, execution_kernel.hpp: handleGet, handlePut)."""
+    """What the runtime does otherwise than the file says (docs/msccl-contract.md, section 6.5)."""
     if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
         text = "get with different indices: the runtime takes the one of src for dst and the other way round"
         raise Mistake("X0404", text, op.place, "the same index on both sides, or a put of the other gpu")
