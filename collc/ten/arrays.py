@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, one name each for the whole package; docstrings give shapes and units."""
+"""Types of NumPy arrays, one name each for the whole package; docstrings give shapes and units. And grouping by key."""
 
 from __future__ import annotations
 
@@ -10,3 +10,14 @@ Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
 UInt64Array = NDArray[np.uint64]
+
+
+def grouped(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
+    """Positions by key in CSR form: (offsets int32[count + 1], positions int32, ascending for each key).
+
+    keys: int32, each from 0 to count - 1.
+    """
+    positions = np.argsort(keys, kind="stable").astype(np.int32)
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
+    return offsets, positions

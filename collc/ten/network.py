@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.units import serialization_time
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,12 @@ class Network:
     @cached_property
     def out_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by source as (offsets int32[devices + 1], links int32[links])."""
-        return _grouped(self.source, self.device_count)
+        return grouped(self.source, self.device_count)
 
     @cached_property
     def in_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by target as (offsets int32[devices + 1], links int32[links])."""
-        return _grouped(self.target, self.device_count)
+        return grouped(self.target, self.device_count)
 
     def is_switch(self, device: int) -> bool:
         """Whether a device is a switch."""
@@ -185,10 +185,3 @@ class Network:
     def reversed(self) -> Network:
         """The network with every link turned round; link numbers stay."""
         return replace(self, source=self.target, target=self.source)
-
-
-def _grouped(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
-    order = np.argsort(keys, kind="stable").astype(np.int32)
-    offsets = np.zeros(count + 1, np.int32)
-    np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
-    return offsets, order

@@ -1,0 +1,100 @@
+"""Shortest distances, many at a time, on arrays.
+
+Edges have positive integer lengths, int64[edges], so lengths are hops where all are 1 and times where they are
+picoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.ten.arrays import Int32Array, Int64Array
+
+UNREACHABLE: Final = 1 << 60
+"""The distance where no path leads."""
+
+_KERNEL_WORK: Final = 400_000
+"""Targets x edges from which the compiled kernel is worth the import of Numba."""
+
+
+def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int64Array:
+    """int64[targets, vertices]: the length of the shortest path from every vertex to each target, or UNREACHABLE."""
+    equal = graph.edge_count > 0 and bool((length == length[0]).all())
+    if len(targets) * graph.edge_count >= _KERNEL_WORK:
+        from collc.kernels.routing_distances import all_distances, all_hops
+
+        offsets, edges = graph.in_edges
+        if equal:
+            return all_hops(targets, offsets, edges, graph.source, int(length[0]), UNREACHABLE)
+        return all_distances(targets, offsets, edges, graph.source, length, UNREACHABLE)
+    layers = _by_rank(graph)
+    if equal:
+        return _breadth_first(graph, layers, int(length[0]), targets)
+    return _relaxed_layers(graph, layers, length, targets)
+
+
+def distances_from(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64Array:
+    """int64[vertices]: the least of start[u] + the length of the shortest path from u, over all u; UNREACHABLE at most.
+
+    start: int64[vertices], UNREACHABLE where no path begins. Relaxes all edges at once until nothing changes
+    (Bellman and Ford).
+    """
+    offsets, edges = graph.in_edges
+    ends = np.flatnonzero(np.diff(offsets))
+    found = np.minimum(start, UNREACHABLE)
+    source, price = graph.source[edges], length[edges]
+    while len(ends):
+        best = np.minimum(found[ends], np.minimum.reduceat(found[source] + price, offsets[ends]))
+        if bool((best == found[ends]).all()):
+            break
+        found[ends] = best
+    return found
+
+
+def hop_counts(graph: Digraph) -> Int32Array:
+    """int32[vertices, vertices]: the fewest edges of a path to the row from the column; -1 where there is none."""
+    hops = distances_to(graph, np.ones(graph.edge_count, np.int64), np.arange(graph.vertex_count, dtype=np.int32))
+    return np.where(hops < UNREACHABLE, hops, -1).astype(np.int32)
+
+
+def _relaxed_layers(graph: Digraph, layers: list[Int32Array], length: Int64Array, targets: Int32Array) -> Int64Array:
+    """`distances_to` by relaxing one layer of edges after another until nothing changes."""
+    found = np.full((len(targets), graph.vertex_count), UNREACHABLE, np.int64)
+    found[np.arange(len(targets)), targets] = 0
+    changed = True
+    while changed:
+        changed = False
+        for edges in layers:
+            here = found[:, graph.source[edges]]
+            there = found[:, graph.target[edges]] + length[edges]
+            if bool((there < here).any()):
+                found[:, graph.source[edges]] = np.minimum(here, there)
+                changed = True
+    return found
+
+
+def _breadth_first(graph: Digraph, layers: list[Int32Array], length: int, targets: Int32Array) -> Int64Array:
+    """`distances_to` where all edges have one length: from all targets at once, one hop a round."""
+    found = np.full((graph.vertex_count, len(targets)), UNREACHABLE, np.int64)
+    front = np.zeros(found.shape, np.bool_)
+    front[targets, np.arange(len(targets))] = True
+    ends = [(graph.source[edges], graph.target[edges]) for edges in layers]
+    distance = 0
+    while front.any():
+        found[front] = distance
+        reached = np.zeros(front.shape, np.bool_)
+        for source, target in ends:
+            reached[source] |= front[target]
+        front = reached & (found == UNREACHABLE)
+        distance += length
+    return np.ascontiguousarray(found.T)
+
+
+def _by_rank(graph: Digraph) -> list[Int32Array]:
+    """The edges in layers; each vertex is the source of at most one edge of a layer."""
+    offsets, edges = graph.out_edges
+    rank = np.arange(len(edges), dtype=np.int32) - np.repeat(offsets[:-1], np.diff(offsets))
+    return [edges[rank == k] for k in range(int(rank.max(initial=-1)) + 1)]

@@ -1,0 +1,124 @@
+"""When links and buffer slots are occupied, in picoseconds. Intervals are half open: [start, end)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+
+from collc.ten.arrays import Int64Array
+from collc.ten.schedule import Transfers
+
+
+class Timeline:
+    """The reserved intervals of one link: disjoint and ascending."""
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+        """intervals: disjoint, in any order; those that touch stay apart."""
+        ordered = sorted(intervals)
+        self.starts = [start for start, _ in ordered]
+        self.ends = [end for _, end in ordered]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def reserve(self, start: int, end: int) -> None:
+        """Adds an interval, and merges it with those that it overlaps or touches."""
+        low = bisect_left(self.ends, start)
+        high = bisect_right(self.starts, end)
+        if low < high:
+            start, end = min(start, self.starts[low]), max(end, self.ends[high - 1])
+        self.starts[low:high] = [start]
+        self.ends[low:high] = [end]
+
+    def next_free(self, time: int, length: int) -> int:
+        """The first start from `time` on from which the link is free for `length`."""
+        ends = self.ends
+        if not ends or ends[-1] <= time:
+            return time
+        k = bisect_right(ends, time)
+        while k < len(ends) and self.starts[k] < time + length:
+            time = max(time, ends[k])
+            k += 1
+        return time
+
+    def last_free(self, time: int, latest: int, length: int) -> int:
+        """The last start from `time` to `latest` from which the link is free for `length`; `time` must be one."""
+        while latest > time:
+            k = bisect_left(self.starts, latest + length) - 1
+            if k < 0 or self.ends[k] <= latest:
+                return latest
+            latest = self.starts[k] - length
+        return time
+
+    def blocked_until(self, start: int, length: int) -> int:
+        """The end of the first interval that overlaps [start, start + length); `start` where none does."""
+        k = bisect_right(self.ends, start)
+        return self.ends[k] if k < len(self.ends) and self.starts[k] < start + length else start
+
+
+class SlotTimeline:
+    """How many slots of a buffer are occupied: occupied[k] from times[k] on; in the end none."""
+
+    __slots__ = ("occupied", "size", "times")
+
+    def __init__(self, size: int) -> None:
+        """size: how many slots there are."""
+        self.size = size
+        self.times: list[int] = [0]
+        self.occupied: list[int] = [0]
+
+    def reserve(self, start: int, end: int) -> None:
+        """Occupies one slot; 0 <= start < end."""
+        for time in (start, end):
+            k = bisect_left(self.times, time)
+            if k == len(self.times) or self.times[k] != time:
+                self.times.insert(k, time)
+                self.occupied.insert(k, self.occupied[k - 1])
+        for k in range(bisect_left(self.times, start), bisect_left(self.times, end)):
+            self.occupied[k] += 1
+
+    def full_until(self, start: int, end: int, least: int) -> int:
+        """-1 where a slot is free from start to end; else when, after the buffer is full, one is free for `least`."""
+        k = bisect_left(self.times, end) - 1
+        while self.occupied[k] < self.size:
+            if self.times[k] <= start:
+                return -1
+            k -= 1
+        free = self.times[k + 1]
+        while k + 1 < len(self.times) and self.times[k + 1] < free + least:
+            k += 1
+            if self.occupied[k] >= self.size:
+                free = self.times[k + 1]
+        return free
+
+
+class Intervals:
+    """Intervals that may overlap, and how many of them overlap another one."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+        pairs = list(intervals)
+        self._starts = sorted(start for start, _ in pairs)
+        self._ends = sorted(end for _, end in pairs)
+
+    def reserve(self, start: int, end: int) -> None:
+        """Adds an interval; start < end."""
+        insort(self._starts, start)
+        insort(self._ends, end)
+
+    def overlapping(self, start: int, end: int) -> int:
+        """How many intervals overlap [start, end)."""
+        return bisect_left(self._starts, end) - bisect_right(self._ends, start)
+
+
+def link_timelines(transfers: Transfers | None, busy: Int64Array | None) -> dict[int, Timeline]:
+    """The timelines of the links that some transfers use. busy: int64[transfers], how long each occupies its link."""
+    intervals: dict[int, list[tuple[int, int]]] = {}
+    if transfers is not None and busy is not None:
+        ends: list[int] = (transfers.start + busy).tolist()
+        for link, start, end in zip(transfers.link.tolist(), transfers.start.tolist(), ends, strict=True):
+            intervals.setdefault(link, []).append((start, end))
+    return {link: Timeline(rows) for link, rows in intervals.items()}

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collc.graph import distances as module
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts
+from collc.ten.arrays import Int64Array
+from tests.graph.graphs import as_networkx, digraphs, weighted_digraphs
+
+LINE = Digraph(3, np.array([0, 1], np.int32), np.array([1, 2], np.int32))
+
+
+def expected(graph: Digraph, length: Int64Array) -> list[list[int]]:
+    """[target][vertex], by NetworkX."""
+    known = dict(nx.all_pairs_dijkstra_path_length(as_networkx(graph, length)))
+    vertices = range(graph.vertex_count)
+    return [[known[v].get(target, UNREACHABLE) for v in vertices] for target in vertices]
+
+
+@given(weighted_digraphs())
+def test_distances_to_are_those_of_networkx(case: tuple[Digraph, Int64Array]) -> None:
+    graph, length = case
+    every = np.arange(graph.vertex_count, dtype=np.int32)
+    assert distances_to(graph, length, every).tolist() == expected(graph, length)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_the_kernel_finds_the_same(equal: bool) -> None:
+    chance = np.random.default_rng(5)
+    source, target = (chance.integers(0, 30, 70).astype(np.int32) for _ in range(2))
+    graph, every = Digraph(31, source, target), np.arange(31, dtype=np.int32)
+    length = np.full(70, 3, np.int64) if equal else chance.integers(1, 9, 70)
+    plain = distances_to(graph, length, every)
+    with patch.object(module, "_KERNEL_WORK", 0):
+        assert distances_to(graph, length, every).tolist() == plain.tolist()
+    assert plain.max() == UNREACHABLE
+
+
+@given(weighted_digraphs(), st.data())
+def test_distances_from_are_the_least_over_all_starts(case: tuple[Digraph, Int64Array], data: st.DataObject) -> None:
+    graph, length = case
+    count = graph.vertex_count
+    one = st.one_of(st.integers(0, 5), st.just(UNREACHABLE))
+    start = data.draw(st.lists(one, min_size=count, max_size=count))
+    to = expected(graph, length)
+    least = [min(UNREACHABLE, *(start[u] + to[v][u] for u in range(count))) for v in range(count)]
+    assert distances_from(graph, length, np.array(start, np.int64)).tolist() == least
+
+
+@given(digraphs())
+def test_hop_counts_are_distances_over_edges_of_length_one(graph: Digraph) -> None:
+    one = np.ones(graph.edge_count, np.int64)
+    found = [[-1 if d == UNREACHABLE else d for d in row] for row in expected(graph, one)]
+    assert hop_counts(graph).tolist() == found
+
+
+def test_a_line_is_one_way() -> None:
+    assert hop_counts(LINE).tolist() == [[0, -1, -1], [1, 0, -1], [2, 1, 0]]
+
+
+def test_a_graph_without_edges() -> None:
+    none = np.empty(0, np.int32)
+    graph, length = Digraph(2, none, none), np.empty(0, np.int64)
+    assert distances_to(graph, length, np.array([1], np.int32)).tolist() == [[UNREACHABLE, 0]]
+    assert distances_from(graph, length, np.array([4, UNREACHABLE])).tolist() == [4, UNREACHABLE]
+
+
+def test_an_edge_that_reaches_a_vertex_late_is_not_taken() -> None:
+    graph = Digraph(3, np.array([0, 0, 1], np.int32), np.array([2, 1, 2], np.int32))
+    start = np.array([0, UNREACHABLE, UNREACHABLE])
+    assert distances_from(graph, np.array([5, 1, 1]), start).tolist() == [0, 1, 2]
