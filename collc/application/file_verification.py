@@ -14,7 +14,7 @@ from collc.base.outcome import Outcome
 from collc.base.reading import read_text
 from collc.base.units import format_time
 from collc.base.wording import listed, plural
-from collc.msccl.kinds import FileKind, kind_of
+from collc.msccl.file_kinds import FileKind, kind_of
 from collc.ten.module import Module
 
 if TYPE_CHECKING:

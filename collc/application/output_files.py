@@ -36,7 +36,7 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
     from collc.emit.msccl import write_xml
     from collc.msccl.check import check_file, expected_of
     from collc.msccl.lowering.lower import lower
-    from collc.msccl.lowering.quality import quality, slowness
+    from collc.msccl.lowering.quality import quality, slowdown_note
     from collc.msccl.options import options_of
 
     options = options_of(request.options)
@@ -53,7 +53,7 @@ def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
         expected=expected_of(module.network, module.demand, options.instances) if custom else None,
     )
     measured = quality(program, module)
-    slower = slowness(program, measured)
+    slower = slowdown_note(program, measured)
     notes = (*program.notes, f"MSCCL: {measured}", *([slower] if slower else ()))
     return Output({**verdict.checks}, notes, verdict.diagnostics)
 
@@ -114,11 +114,11 @@ def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
     for emit in emits:
         if emit.kind not in ("msccl", "msccl_stages"):
             continue
-        from collc.msccl.lowering import foresee as limits
+        from collc.msccl.lowering.precheck import precheck
         from collc.msccl.options import options_of
 
         try:
-            limits.foresee(request.network, request.demand, options_of(emit.options))
+            precheck(request.network, request.demand, options_of(emit.options))
         except SourceError as error:
             raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
 

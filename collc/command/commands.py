@@ -169,7 +169,7 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
     from collc.application.named_collectives import known_collective
-    from collc.msccl.kinds import check_program
+    from collc.msccl.file_kinds import kind_of_program
     from collc.msccl.running.run_file import run_file
     from collc.msccl.running.run_plan import run_plan_file
 
@@ -177,7 +177,7 @@ def run_command(chosen: argparse.Namespace) -> Exit:
         known_collective(chosen.collective, ("custom",))
     names = ("dtype", "count", "seed", "runs", "op", "collective", "root")
     settings = {name: getattr(chosen, name) for name in names}
-    if check_program(chosen.file) == "mscclpp":
+    if kind_of_program(chosen.file) == "mscclpp":
         reports = run_plan_file(chosen.file, threads=chosen.threads, **settings)
     else:
         reports = run_file(chosen.file, profile=chosen.profile, threads=chosen.threads, **settings)

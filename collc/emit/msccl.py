@@ -42,8 +42,8 @@ def _algo(program: Program) -> str:
         "ngpus": len(program.gpus),
         "proto": program.protocol.value,
         "coll": program.collective.coll,
-        "inplace": int(program.placement.inside),
-        "outofplace": int(program.placement.outside),
+        "inplace": int(program.placement.in_place),
+        "outofplace": int(program.placement.out_of_place),
         "minBytes": low,
         "maxBytes": largest,
     }

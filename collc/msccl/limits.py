@@ -1,4 +1,4 @@
-"""What the runtimes take: steps, threadblocks, channels, and the size of the file."""
+"""Limits of the runtimes: steps, threadblocks, channels, size of the file (docs/msccl-contract.md, section 4)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from collc.msccl.options import Profile
 from collc.msccl.program import Gpu, Program
 
 MOST_CHUNKS: Final = 71
-"""Chunks of one step."""
+"""Most chunks of one step (`cnt`)."""
 
 MOST_RANKS: Final = 1023
-"""GPU elements of a file: an element has at most 1024 children."""
+"""Most GPUs of a file: an element has at most 1024 children."""
+
+MULTIPROCESSORS: Final = 132
+"""Streaming multiprocessors of an H100 SXM (NVIDIA H100 whitepaper)."""
 
 _LAST_OFFSET: Final = 32767
 _LAST_AWAITED: Final = 127
@@ -23,7 +26,7 @@ _NODES: Final = 4095
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one runtime. per_channel: threadblocks of a GPU that send (receive) on one channel."""
+    """Limits of one runtime. per_channel: threadblocks of a GPU that send (or receive) on one channel."""
 
     steps: int
     threadblocks: int
@@ -36,48 +39,54 @@ LIMITS: Final = {Profile.EXECUTOR: Limits(64, 1024), Profile.OLD: Limits(256, 21
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
-    """A limit that a program breaks. what: in words. hint: what to change."""
+class LimitUse:
+    """How much of a limit a program needs. what: the thing counted, in words. hint: what the user can change."""
 
     what: str
     needed: int
     limit: int
     hint: str
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether the program needs more than the runtime allows."""
+        return self.needed > self.limit
+
     def error(self, name: str = "MSCCL program") -> SourceError:
-        """The message to the user (M0111). name: what breaks the limit."""
+        """The error for a limit that is exceeded (M0111). name: what exceeds it."""
         message = f"the {name} has {self.needed} {self.what}, {self.needed - self.limit} more than the {self.limit}"
-        return SourceError(Diagnostic("M0111", f"{message} that the runtime takes", hint=self.hint))
+        return SourceError(Diagnostic("M0111", f"{message} that the runtime allows", hint=self.hint))
 
 
-def longest(program: Program) -> int:
+def longest_threadblock(program: Program) -> int:
     """Steps of the longest threadblock."""
     return max((len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks), default=0)
 
 
-def excesses(program: Program) -> list[Excess]:
-    """All limits that a final program breaks, each for the GPU that breaks it most."""
+def exceeded_limits(program: Program) -> list[LimitUse]:
+    """All limits that a final program exceeds, each with the need of the GPU that needs most."""
     limits = LIMITS[program.profile]
     nodes = max((_nodes(program, gpu) for gpu in program.gpus), default=0)
     tbs = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
     split = _FEWER + ", fewer parallel links, or fewer chunks at once"
-    found = [
-        _steps(longest(program), program.profile),
-        Excess("threadblocks on one GPU", tbs, limits.threadblocks, split),
-        Excess("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
+    uses = [
+        _steps(longest_threadblock(program), program.profile),
+        LimitUse("threadblocks on one GPU", tbs, limits.threadblocks, split),
+        LimitUse("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
         last_offset(_last_offset(program)),
-        Excess("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
+        LimitUse("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
         _elements(nodes),
-        Excess("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
-        Excess("threadblocks of one channel on one GPU", _crowd(program), limits.per_channel, split),
+        LimitUse("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
+        LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),
     ]
-    return [excess for excess in found if excess.needed > excess.limit]
+    return [use for use in uses if use.exceeded]
 
 
-def foreseen(program: Program, channels: int) -> None:
-    """Raise SourceError M0111 where no way of sharing out the steps of a program after `merge` fits.
+def check_merged_limits(program: Program, channels: int) -> None:
+    """Raise SourceError M0111 if no division of the merged steps among threadblocks keeps the limits.
 
-    channels: that an instance may use. A step receives one message and sends one at most.
+    program: after `merge`. channels: how many one instance may use. The bounds assume that every step receives one
+    message and sends one, so they are necessary and not sufficient.
     """
     most = Counter[str]()
     for gpu in program.gpus:
@@ -88,26 +97,39 @@ def foreseen(program: Program, channels: int) -> None:
         most["steps"] = max(most["steps"], -(-busiest // channels))
         most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
         most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
-    for excess in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
-        if excess.needed > excess.limit:
-            raise excess.error()
+    for use in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
+        if use.exceeded:
+            raise use.error()
+
+
+def last_offset(needed: int) -> LimitUse:
+    """The limit on the offset of the last chunk of a buffer."""
+    return LimitUse("as the last chunk of a buffer", needed, _LAST_OFFSET, _FEWER)
+
+
+def residency_notes(threadblocks: int) -> list[str]:
+    """A note if the threadblocks of a GPU may not fit on it at once, which both runtimes need.
+
+    threadblocks: of the GPU that has most. A multiprocessor is assumed to hold one.
+    """
+    if threadblocks <= MULTIPROCESSORS:
+        return []
+    return [
+        f"{threadblocks} threadblocks must run on a GPU at once: "
+        f"more than the {MULTIPROCESSORS} multiprocessors of an H100"
+    ]
 
 
 _FEWER: Final = "use fewer chunks or fewer instances"
 
 
-def _steps(needed: int, profile: Profile) -> Excess:
-    other = "" if profile is Profile.OLD else ", or 'profile: \"old\"', which takes 256"
-    return Excess("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
+def _steps(needed: int, profile: Profile) -> LimitUse:
+    other = "" if profile is Profile.OLD else ", or 'profile: \"old\"', which allows 256"
+    return LimitUse("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
 
 
-def last_offset(needed: int) -> Excess:
-    """The limit on the last chunk of a buffer, kept or not."""
-    return Excess("as the last chunk of a buffer", needed, _LAST_OFFSET, _FEWER)
-
-
-def _elements(needed: int) -> Excess:
-    return Excess("elements that one rank loads", needed, _NODES, _FEWER)
+def _elements(needed: int) -> LimitUse:
+    return LimitUse("elements that one rank loads", needed, _NODES, _FEWER)
 
 
 def _nodes(program: Program, gpu: Gpu) -> int:
@@ -124,7 +146,8 @@ def _last_awaited(program: Program) -> int:
     )
 
 
-def _crowd(program: Program) -> int:
+def _most_on_a_channel(program: Program) -> int:
+    """Threadblocks of one GPU that send, or that receive, on one channel."""
     most = 0
     for gpu in program.gpus:
         sends = Counter(tb.channel for tb in gpu.threadblocks if tb.send >= 0)

@@ -34,12 +34,12 @@ class Placement(StrEnum):
     BOTH = "both"
 
     @property
-    def inside(self) -> bool:
+    def in_place(self) -> bool:
         """Whether it is right in place."""
         return self is not Placement.OUT
 
     @property
-    def outside(self) -> bool:
+    def out_of_place(self) -> bool:
         """Whether it is right out of place."""
         return self is not Placement.IN
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.msccl.limits import foreseen
+from collc.msccl.limits import check_merged_limits
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.foresee import foresee
 from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
@@ -113,7 +113,7 @@ def test_channels(tmp_path: Path) -> None:
 def test_threadblocks_of_a_gpu(tmp_path: Path) -> None:
     assert_right(lower(star(217, inward=False)), tmp_path)
     message = refused(star(217, inward=False), OLD)
-    assert message == "the MSCCL program has 217 threadblocks on one GPU, 1 more than the 216 that the runtime takes"
+    assert message == "the MSCCL program has 217 threadblocks on one GPU, 1 more than the 216 that the runtime allows"
 
 
 def test_the_last_threadblock_that_others_wait_for(tmp_path: Path) -> None:
@@ -141,23 +141,23 @@ def test_elements_that_a_rank_loads(tmp_path: Path) -> None:
     message = refused(relayed(4200), OLD)
     assert (
         message
-        == "the MSCCL program has 4205 elements that one rank loads, 110 more than the 4095 that the runtime takes"
+        == "the MSCCL program has 4205 elements that one rank loads, 110 more than the 4095 that the runtime allows"
     )
 
 
 def test_slots_of_a_buffer() -> None:
     network = support.ring(4)
     demand = support.all_gather([0, 1, 2, 3], chunks=4096)
-    foresee(network, demand, MscclOptions(instances=2))
+    precheck(network, demand, MscclOptions(instances=2))
     with pytest.raises(SourceError, match="49151 as the last chunk of a buffer, 16384 more than the 32767"):
-        foresee(network, demand, MscclOptions(instances=3))
+        precheck(network, demand, MscclOptions(instances=3))
 
 
 def test_limits_are_foreseen_before_threadblocks_are_formed() -> None:
     merged = stage(relayed(65), "merge")
-    foreseen(merged, channels=2)
+    check_merged_limits(merged, channels=2)
     with pytest.raises(SourceError, match="65 steps in one threadblock, 1 more than the 64"):
-        foreseen(merged, channels=1)
+        check_merged_limits(merged, channels=1)
 
 
 @pytest.mark.parametrize("npus", [4, 8, 16])

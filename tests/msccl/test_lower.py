@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import CheckFailed, CollcError, SourceError
+from collc.msccl import limits
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering.assign import Policy
-from collc.msccl.lowering.attempts import Attempt
+from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.quality import quality, slowness
+from collc.msccl.lowering.quality import quality, slowdown_note
 from collc.msccl.lowering.replay import fullest_pair
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
@@ -289,8 +290,8 @@ def test_root_is_in_the_name_and_in_the_report():
 
 def test_stages_can_be_watched():
     seen = []
-    lower(ring_all_reduce(4), watch=lambda stage, program: seen.append((stage, str(program))))
-    assert [stage for stage, _ in seen] == ["select", "merge", "assign", "place", "repeat", "depend"]
+    lower(ring_all_reduce(4), observe=lambda stage, program: seen.append((stage, str(program))))
+    assert [stage for stage, _ in seen] == ["select", "merge", "assign", "allocate", "repeat", "depend"]
     assert "rrc i[" in seen[0][1]
     assert "tb 0 send=1 recv=3 chan=0" in seen[-1][1]
 
@@ -309,7 +310,7 @@ def test_more_instances_than_channels():
 
 def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypatch):
     """Only one way to run the stages is left: 8 chunks at once, safe while 4 of them fit in a message."""
-    attempt = Attempt(Policy(), MOST_CHUNKS)
+    attempt = LoweringAttempt(Policy(), MOST_CHUNKS)
     monkeypatch.setattr(lowering, "_ways", lambda _stages, _module: iter([attempt]))
     program = lower(direct_all_to_all(2, 8))
     assert program.sizes == (0, (2 << 20) // 4 * 16)
@@ -321,7 +322,7 @@ def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypa
 
 def told(module: Module, options: MscclOptions | None = None) -> str:
     program = lower(module, options)
-    return slowness(program, quality(program, module))
+    return slowdown_note(program, quality(program, module))
 
 
 def test_a_program_that_takes_longer_says_why():
@@ -329,11 +330,11 @@ def test_a_program_that_takes_longer_says_why():
     module = ring_all_reduce(8)
     lean = lower(module)
     measured = quality(lean, module)
-    assert slowness(lean, measured) == ""
-    assert slowness(lean, replace(measured, replay=105, schedule=100)) == ""
+    assert slowdown_note(lean, measured) == ""
+    assert slowdown_note(lean, replace(measured, replay=105, schedule=100)) == ""
     begin = "MSCCL: the program takes 6 % longer than its schedule: "
     slower = replace(measured, replay=106, schedule=100, busiest_link=100, fullest_pair=100)
-    assert slowness(lean, slower).startswith(begin + "messages wait for each other's threadblocks")
+    assert slowdown_note(lean, slower).startswith(begin + "messages wait for each other's threadblocks")
     late = told(module, MscclOptions(instances=8))
     assert "its busiest link is taken for 329.437584us, since each of the 8 instances pays the latency" in late
     assert 14 * 8 * (-(-(STEP - 500_000) // 8) + 500_000) == 329_437_584
@@ -362,5 +363,5 @@ def test_tiny_messages_need_more_in_flight_than_connections_hold():
 
 def test_too_many_threadblocks_for_an_h100_are_remarked(monkeypatch):
     assert not any("multiprocessors" in note for note in lower(direct_all_to_all(4)).notes)
-    monkeypatch.setattr(lowering, "_PROCESSORS", 2)
+    monkeypatch.setattr(limits, "MULTIPROCESSORS", 2)
     assert any("3 threadblocks must run on a GPU at once" in note for note in lower(direct_all_to_all(4)).notes)

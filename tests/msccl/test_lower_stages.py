@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from collc.msccl.limits import MOST_CHUNKS, Excess, excesses
+from collc.msccl.limits import MOST_CHUNKS, LimitUse, exceeded_limits
 from collc.msccl.lowering.assign import Policy, assign
+from collc.msccl.lowering.deadlock import chunks_per_message, deadlocking_message_sizes, largest_size, terminates
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.place import place
-from collc.msccl.lowering.progress import blocked_sizes, chunks_per_message, ends, largest_size
 from collc.msccl.lowering.quality import longest_chain, quality
 from collc.msccl.lowering.replay import replay_time
+from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import FUSED, Gpu, Op, Point, Program, Slot, Step, Threadblock
 from collc.ten.schedule import LinkModel
@@ -33,7 +33,7 @@ from tests.msccl.lowering import (
 def stage(module, name: str, options: MscclOptions | None = None) -> Program:
     """The first program that a stage makes."""
     seen: dict[str, Program] = {}
-    lower(module, options, watch=seen.setdefault)
+    lower(module, options, observe=seen.setdefault)
     return seen[name]
 
 
@@ -50,7 +50,7 @@ def test_relays_fuse_and_fusion_can_be_left_out():
     assert [s.op.value for s in fused.gpus[1].threadblocks[0].steps] == ["rcs"]
     single = assign(loose, Policy(fuse=False), 32, 32)
     assert [s.op.value for s in single.gpus[1].threadblocks[0].steps] == ["r", "s"]
-    apart = assign(loose, Policy(fuse=False, share=False), 32, 32)
+    apart = assign(loose, Policy(fuse=False, pack=False), 32, 32)
     assert [len(tb.steps) for tb in apart.gpus[1].threadblocks] == [1, 1]
     waits = depend(apart).gpus[1].threadblocks
     assert [s.waits for tb in waits for s in tb.steps if s.op is Op.SEND] == [(Point(0, 0),)]
@@ -69,10 +69,10 @@ def test_a_relay_that_others_wait_for_is_not_fused():
 
 def test_scratch_is_shared_by_chunks_that_pass_at_different_times():
     module = scheduled(support.ring(8), support.all_to_all(list(range(8))))
-    before, after = stage(module, "assign"), stage(module, "place")
+    before, after = stage(module, "assign"), stage(module, "allocate")
     assert sum(g.scratch_chunks for g in after.gpus) < after.scratch_needed
     assert before.scratch_needed == after.scratch_needed
-    assert place(after).gpus == after.gpus
+    assert allocate_scratch(after).gpus == after.gpus
 
 
 def without(program: Program, gpu: int, point: Point) -> Program:
@@ -142,7 +142,7 @@ def test_the_first_chunk_of_an_answer_does_not_say_that_all_were_sent():
 
 def test_threadblocks_send_over_one_link_in_turn():
     module = by_hand(support.ring(2), support.broadcast([0, 1], chunks=2), [(0, 0, 1, 0), (1, 0, 1, 1)])
-    loose = assign(stage(module, "select"), Policy(colors=2), 32, 32)
+    loose = assign(stage(module, "select"), Policy(shares=2), 32, 32)
     assert [len(tb.steps) for tb in loose.gpus[1].threadblocks] == [1, 1]
     assert not any(step.waits for step in steps_of(depend(loose)))
     waits = [(step.op, step.waits) for step in steps_of(depend(loose, in_turn=True)) if step.waits]
@@ -155,9 +155,9 @@ def test_programs_whose_threadblocks_send_in_turn_are_right(seed, tmp_path):
     module = scheduled(network, collective(list(range(network.npu_count)), chunks=3))
     program = stage(module, "select")
     for share in (True, False):
-        loose = assign(program, Policy(colors=3, share=share), 32, 32)
+        loose = assign(program, Policy(shares=3, pack=share), 32, 32)
         final = depend(loose, by_messages=True, in_turn=True)
-        if not blocked_sizes(final):
+        if not deadlocking_message_sizes(final):
             assert_right(final, tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_what_is_copied_onto_itself_in_place_waits_for_nobody(tmp_path):
 
 def test_every_limit_is_named_with_what_exceeds_it():
     program = lower(direct_all_to_all(3))
-    assert excesses(program) == []
+    assert exceeded_limits(program) == []
     gpu = program.gpus[0]
     tb = gpu.threadblocks[0]
     wide = [replace(tb, channel=0)] * 40
@@ -183,10 +183,10 @@ def test_every_limit_is_named_with_what_exceeds_it():
         "elements": replace(gpu, threadblocks=(replace(tb, steps=tb.steps * 10),) * 300),
     }
     for words, broken in cases.items():
-        found = excesses(replace(program, gpus=(broken, *program.gpus[1:])))
+        found = exceeded_limits(replace(program, gpus=(broken, *program.gpus[1:])))
         assert any(words in excess.what for excess in found), words
-    assert any(e.what == "channels" for e in excesses(replace(program, channels=33)))
-    error = Excess("channels", 33, 32, "use fewer").error()
+    assert any(e.what == "channels" for e in exceeded_limits(replace(program, channels=33)))
+    error = LimitUse("channels", 33, 32, "use fewer").error()
     assert "33 channels, 1 more than the 32" in error.diagnostics[0].message
 
 
@@ -206,24 +206,24 @@ def exchange(count: int, protocol: Protocol = Protocol.SIMPLE) -> Program:
 def test_an_exchange_blocks_where_its_messages_exceed_the_connection(protocol, capacity, count):
     program = exchange(count, protocol)
     for per_message in (1, 2, 3, 4, 8):
-        assert ends(program, per_message) == (-(-count // per_message) <= capacity)
+        assert terminates(program, per_message) == (-(-count // per_message) <= capacity)
 
 
 def test_the_largest_safe_size_is_exact():
     """8 chunks and 2 messages in flight: 4 chunks must fit in one message of 2 MiB."""
     program = exchange(8)
-    assert blocked_sizes(program) == [1, 2, 3]
+    assert deadlocking_message_sizes(program) == [1, 2, 3]
     assert largest_size(program, 4) == (2 << 20) // 4 * program.chunks_per_loop
     assert chunks_per_message(program, largest_size(program, 4)) == 4
     assert chunks_per_message(program, largest_size(program, 4) + program.chunks_per_loop) == 3
-    assert blocked_sizes(replace(program, sizes=(0, largest_size(program, 4)))) == []
+    assert deadlocking_message_sizes(replace(program, sizes=(0, largest_size(program, 4)))) == []
 
 
 def test_threads_that_wait_for_each_other_never_end():
     step = Step(Op.COPY, (0, 0, 0, 0), 1, Slot("i", 0), Slot("o", 0), awaited=True)
     blocks = tuple(Threadblock(-1, -1, 0, (replace(step, waits=(Point(1 - k, 0),)),)) for k in range(2))
     program = replace(lower(direct_all_to_all(2)), gpus=(Gpu(0, 1, 1, 0, (), blocks),))
-    assert not ends(program, 1)
+    assert not terminates(program, 1)
     with pytest.raises(ValueError, match="blocks for ever"):
         replay_time(program, support.ring(2), LinkModel.STORE)
 
@@ -237,8 +237,8 @@ def test_replay_of_the_ring_takes_the_textbook_time():
     assert (measured.fused, measured.scratch, measured.chain) == (1000, 0, 15)
 
 
-def test_replay_waits_for_links_that_lanes_share():
-    """Two instances have lanes of their own but one link: half the chunk each, and the latency twice."""
+def test_replay_waits_for_links_that_flows_share():
+    """Two instances have flows of their own but one link: half the chunk each, and the latency twice."""
     module = by_hand(support.ring(2), support.broadcast([0, 1]), [(0, 0, 1, 0)])
     half = (STEP - 500_000) // 2 + 500_000
     program = lower(module, MscclOptions(instances=2))

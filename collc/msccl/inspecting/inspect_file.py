@@ -14,9 +14,9 @@ from collc.msccl.check.findings import Findings
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
 from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, replay, waits
+from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.inspecting.inspect_plan import PlanInspection, inspect_plan
 from collc.msccl.inspecting.picture import DRAWN_GPUS, Box, Group, draw, ranges
-from collc.msccl.kinds import check_program
 
 COLORS: Final = {
     "s": "#8fb4dc",
@@ -116,7 +116,7 @@ def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | Pla
 
     Raises UsageError where it can't be opened or is a schedule, CheckFailed where it can't be read.
     """
-    return inspect_plan(path) if check_program(path) == "mscclpp" else inspect_file(path, profile)
+    return inspect_plan(path) if kind_of_program(path) == "mscclpp" else inspect_file(path, profile)
 
 
 def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:

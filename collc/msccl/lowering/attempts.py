@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.assign import Policy
-from collc.msccl.lowering.progress import CAPACITY
+from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.options import MscclOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LoweringAttempt:
     """One way to run the stages.
 
     merged: chunks of one step at most. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait
@@ -25,31 +25,31 @@ class Attempt:
     in_turn: bool = False
 
 
-def attempts(options: MscclOptions) -> Iterator[Attempt]:
+def attempts(options: MscclOptions) -> Iterator[LoweringAttempt]:
     """Ways for programs that could block: with less merged, shared and fused."""
     for most in _counts(options):
-        yield Attempt(Policy(), most)
-    yield Attempt(Policy(paths=False), MOST_CHUNKS)
+        yield LoweringAttempt(Policy(), most)
+    yield LoweringAttempt(Policy(paths=False), MOST_CHUNKS)
     for most in _counts(options):
-        yield Attempt(Policy(share=False), most)
-    yield Attempt(Policy(share=False, fuse=False), 1)
-    yield Attempt(Policy(share=False, fuse=False), 1, reuse=False)
+        yield LoweringAttempt(Policy(pack=False), most)
+    yield LoweringAttempt(Policy(pack=False, fuse=False), 1)
+    yield LoweringAttempt(Policy(pack=False, fuse=False), 1, reuse=False)
 
 
-def wider(options: MscclOptions, channels: int) -> Iterator[Attempt]:
+def wider(options: MscclOptions, channels: int) -> Iterator[LoweringAttempt]:
     """Ways for programs that take longer than their schedule: on more connections, so that more is in flight."""
-    for colors in (2, 3, 4, 6, 8, 12, 16, 24, 32):
-        if colors > channels:
+    for shares in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        if shares > channels:
             break
-        shared, apart = Policy(colors=colors), Policy(colors=colors, share=False)
+        shared, apart = Policy(shares=shares), Policy(shares=shares, pack=False)
         for most in _counts(options):
-            yield Attempt(shared, most)
-        yield Attempt(shared, MOST_CHUNKS, in_turn=True)
+            yield LoweringAttempt(shared, most)
+        yield LoweringAttempt(shared, MOST_CHUNKS, in_turn=True)
         for most in _counts(options):
-            yield Attempt(apart, most, in_turn=True)
-        yield Attempt(apart, 1, reuse=False, in_turn=True)
+            yield LoweringAttempt(apart, most, in_turn=True)
+        yield LoweringAttempt(apart, 1, reuse=False, in_turn=True)
 
 
 def _counts(options: MscclOptions) -> Iterator[int]:
     """Chunks of a step, each number once: as many as can be, as many as a connection holds, one."""
-    yield from dict.fromkeys((MOST_CHUNKS, CAPACITY[options.protocol], 1))
+    yield from dict.fromkeys((MOST_CHUNKS, MESSAGES_IN_FLIGHT[options.protocol], 1))

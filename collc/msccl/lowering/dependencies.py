@@ -48,7 +48,7 @@ def _few(program: Program) -> bool:
 
 
 @dataclass(slots=True)
-class _Accesses:
+class _SlotAccesses:
     """Who last wrote each slot of a GPU, and who has read it since, by number of the step; a table for each placement.
 
     bases: where input, output and scratch begin in each.
@@ -82,18 +82,18 @@ def _first(slot: Slot | None, bases: dict[str, int]) -> int:
     return -1 if slot is None else bases[slot.buffer] + slot.offset
 
 
-def _accesses(program: Program, gpu: Gpu) -> _Accesses:
+def _accesses(program: Program, gpu: Gpu) -> _SlotAccesses:
     bases: list[dict[str, int]] = []
-    if program.placement.outside:
+    if program.placement.out_of_place:
         bases.append(dict(_BASES))
-    if program.placement.inside:
+    if program.placement.in_place:
         shifts = [base * program.instances for base in program.collective.bases(gpu.rank)]
         bases.append({"i": _BASES["o"] + shifts[0], "o": _BASES["o"] + shifts[1], "s": _BASES["s"]})
-    return _Accesses(bases, [{} for _ in bases], [{} for _ in bases])
+    return _SlotAccesses(bases, [{} for _ in bases], [{} for _ in bases])
 
 
 @dataclass(slots=True)
-class _Walk:
+class _HappensBefore:
     """Steps in the order of the program. done: [steps, threadblocks], what is known to be done when a step is.
 
     column, place: of each step, its threadblock among all, and where it is. sender: the step that sends a message.
@@ -117,7 +117,7 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
         for number, tb in enumerate(gpu.threadblocks)
         for position, step in enumerate(tb.steps)
     )
-    walk = _Walk(
+    walk = _HappensBefore(
         np.full((len(rows), len(names)), -1, np.int16),
         [columns[rank, number] for _, rank, number, _ in rows],
         [Point(number, position) for *_, number, position in rows],
@@ -140,7 +140,7 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
             waits[rank][walk.place[number]] = wanted
 
 
-def _wanted(walk: _Walk, number: int, step: Step, before: set[int]) -> list[Point]:
+def _wanted(walk: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
     """What a step has to wait for, the latest first; notes what is known once it is done."""
     clock, origin = walk.done[number], walk.sender.get(step.receive, -1)
     if origin >= 0:

@@ -21,7 +21,7 @@ _FUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FusablePair:
     """A receive and a send that may become one step. kept: whether anybody else needs the chunk."""
 
     receive: Step
@@ -38,10 +38,10 @@ class _Value:
     overwritten: bool = False
 
 
-def fusable(program: Program, gpu: Gpu) -> list[Pair]:
+def fusable(program: Program, gpu: Gpu) -> list[FusablePair]:
     """Pairs of a GPU's steps whose fusion is right and loses no time, whatever threadblocks they fall into."""
     values = _values(gpu)
-    pairs: list[Pair] = []
+    pairs: list[FusablePair] = []
     for step in gpu.steps:
         if step.receive < 0 or step.dst is None:
             continue
@@ -67,7 +67,7 @@ def _values(gpu: Gpu) -> dict[int, list[_Value]]:
     return written
 
 
-def _pair(program: Program, receive: Step, values: list[_Value]) -> Pair | None:
+def _pair(program: Program, receive: Step, values: list[_Value]) -> FusablePair | None:
     readers = {id(step): step for value in values for step in value.reads}
     sends = [s for s in readers.values() if s.op is Op.SEND and s.src == receive.dst and s.count == receive.count]
     if not sends:
@@ -78,10 +78,10 @@ def _pair(program: Program, receive: Step, values: list[_Value]) -> Pair | None:
     if any(s.when[0] < leave for s in others):
         return None
     final = receive.dst is not None and receive.dst.buffer == "o" and not all(v.overwritten for v in values)
-    return Pair(receive, send, bool(others) or final)
+    return FusablePair(receive, send, bool(others) or final)
 
 
-def compatible(messages: tuple[Message, ...], pair: Pair, receives: list[Step], sends: list[Step]) -> bool:
+def compatible(messages: tuple[Message, ...], pair: FusablePair, receives: list[Step], sends: list[Step]) -> bool:
     """Whether a pair can be one step of a threadblock with these receives and sends, each in order.
 
     The send may move to an earlier time, behind the send before it, but must be done by the next arrival.
@@ -103,7 +103,7 @@ def _when(step: Step) -> Moment:
     return step.when
 
 
-def fuse_steps(steps: list[Step], pairs: list[Pair]) -> list[Step]:
+def fuse_steps(steps: list[Step], pairs: list[FusablePair]) -> list[Step]:
     """The steps of one threadblock, in order, with its pairs fused."""
     sends = [step.when for step in steps if step.send >= 0]
     fused: list[Step] = []

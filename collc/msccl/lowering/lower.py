@@ -17,34 +17,38 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
-from collc.msccl.limits import LIMITS, MOST_CHUNKS, excesses, foreseen, longest
+from collc.msccl.limits import (
+    LIMITS,
+    MOST_CHUNKS,
+    check_merged_limits,
+    exceeded_limits,
+    longest_threadblock,
+    residency_notes,
+)
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.attempts import Attempt, attempts, wider
+from collc.msccl.lowering.attempts import LoweringAttempt, attempts, wider
+from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.foresee import channels_of, foresee
 from collc.msccl.lowering.fuse import relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
-from collc.msccl.lowering.place import place
-from collc.msccl.lowering.progress import blocked_sizes, largest_size
-from collc.msccl.lowering.quality import TOLERATED
+from collc.msccl.lowering.precheck import channels_per_instance, precheck
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
+from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.program import ARRIVES, LEAVES, Program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
-Watch = Callable[[str, Program], None]
+StageObserver = Callable[[str, Program], None]
 """Is told the name of each stage and the program after it."""
 
 
 _MOST_SHARES: Final = 8
 """Channels that it may take to keep the chunks of a block apart."""
-
-_PROCESSORS: Final = 132
-"""Multiprocessors of an H100 SXM (NVIDIA H100 whitepaper); all threadblocks must be on the GPU at once."""
 
 _SMALL: Final = 20_000
 """Messages up to which another way to share threadblocks is tried for its own sake."""
@@ -59,7 +63,7 @@ _GAIN: Final = Fraction(97, 100)
 """What another way must reach of the time of the best before it is taken."""
 
 
-def lower(module: Module, options: MscclOptions | None = None, watch: Watch | None = None) -> Program:
+def lower(module: Module, options: MscclOptions | None = None, observe: StageObserver | None = None) -> Program:
     """The MSCCL program of a module's schedule.
 
     Raises SourceError M0104 .. M0106 where MSCCL cannot say the collective, M0107 where a switch
@@ -67,38 +71,39 @@ def lower(module: Module, options: MscclOptions | None = None, watch: Watch | No
     where a limit is broken; CheckFailed M0112 where every order of the steps could block.
     """
     options = options or MscclOptions()
-    watch = watch or (lambda _stage, _program: None)
+    observe = observe or (lambda _stage, _program: None)
     start = selected(module, options)
-    watch("select", start)
-    stages = _Stages(start, options, watch)
-    foreseen(stages.merge(MOST_CHUNKS), channels_of(options))
+    observe("select", start)
+    stages = _StageRunner(start, options, observe)
+    check_merged_limits(stages.merge(MOST_CHUNKS), channels_per_instance(options))
     problem: SourceError | None = None
     blocked: Program | None = None
     best: tuple[Fraction, Program] | None = None
     for attempt in _ways(stages, module):
-        if attempt.policy.colors > 1 and best is not None and best[0] <= TOLERATED:
+        if attempt.policy.shares > 1 and best is not None and best[0] <= TOLERATED_SLOWDOWN:
             break
         try:
             program = stages.leanest(attempt)
         except SourceError as error:
             problem = problem or error
             continue
-        sizes = blocked_sizes(program)
+        sizes = deadlocking_message_sizes(program)
         if sizes:
             blocked = blocked or _narrowed(program, sizes[-1])
             continue
         slowness, content = _slowness(program, module)
-        if best is None or slowness < best[0] * _GAIN or slowness <= TOLERATED < best[0]:
+        if best is None or slowness < best[0] * _GAIN or slowness <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowness, program)
         if content:
             break
     found = best[1] if best is not None else blocked
     if found is None:
         raise problem or _blocks()
-    return replace(found, notes=(*found.notes, *_remarks(found)))
+    most = max((len(gpu.threadblocks) for gpu in found.gpus), default=0)
+    return replace(found, notes=(*found.notes, *residency_notes(most)))
 
 
-def _ways(stages: _Stages, module: Module) -> Iterator[Attempt]:
+def _ways(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
     """The ways to run the stages, without those that differ in nothing.
 
     Where a link is taken for its latency too, instances wait for links, and no connections help them.
@@ -107,8 +112,8 @@ def _ways(stages: _Stages, module: Module) -> Iterator[Attempt]:
     model = module.schedule.model if module.schedule else module.model
     if options.instances == 1 or model is not LinkModel.STORE:
         most = _TRIED // max(1, len(start.messages))
-        ways = chain(ways, islice(wider(options, channels_of(options)), most))
-    seen: set[Attempt] = set()
+        ways = chain(ways, islice(wider(options, channels_per_instance(options)), most))
+    seen: set[LoweringAttempt] = set()
     for attempt in ways:
         same = replace(attempt, merged=len(stages.merge(attempt.merged).messages))
         if same not in seen:
@@ -121,7 +126,7 @@ def selected(module: Module, options: MscclOptions) -> Program:
 
     Raises SourceError as `lower` does, but for limits.
     """
-    foresee(module.network, module.demand, options)
+    precheck(module.network, module.demand, options)
     layout = layout_of(module.network, module.demand)
     collective = collective_of(module.network, module.demand, layout, options.profile)
     messages, again = messages_of(module)
@@ -154,7 +159,7 @@ def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple
     obstacle = _obstacle(program, layout)
     if options.placement is None:
         return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
-    if obstacle and options.placement.inside:
+    if obstacle and options.placement.in_place:
         message = f"'placement: \"{options.placement.value}\"' is impossible: {obstacle}"
         raise SourceError(Diagnostic("M0109", message, hint="use 'placement: \"out\"', or another schedule"))
     return options.placement, ""
@@ -180,12 +185,12 @@ def _obstacle(program: Program, layout: Layout) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stages:
+class _StageRunner:
     """The stages after `select`, to be run in several ways. merged: by the most chunks of a step."""
 
     start: Program
     options: MscclOptions
-    watch: Watch
+    observe: StageObserver
     merged: dict[int, Program] = field(default_factory=dict[int, Program])
 
     def merge(self, most: int) -> Program:
@@ -194,52 +199,52 @@ class _Stages:
             self.merged[most] = merge(self.start, most)
         return self.merged[most]
 
-    def leanest(self, attempt: Attempt) -> Program:
+    def leanest(self, attempt: LoweringAttempt) -> Program:
         """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
         program = self.fitted(attempt)
         block, messages = self.start.collective.block, len(self.start.messages)
-        if attempt.merged > 1 or attempt.policy.colors > 1 or not 1 < block <= _MOST_SHARES or messages > _SMALL:
+        if attempt.merged > 1 or attempt.policy.shares > 1 or not 1 < block <= _MOST_SHARES or messages > _SMALL:
             return program
-        apart = replace(attempt, policy=replace(attempt.policy, colors=block))
+        apart = replace(attempt, policy=replace(attempt.policy, shares=block))
         try:
             spread = self.fitted(apart)
         except SourceError:
             return program
         return spread if 2 * relays(spread) < relays(program) else program
 
-    def fitted(self, attempt: Attempt) -> Program:
-        """The program with its chunks spread over as few lanes as its limits allow.
+    def fitted(self, attempt: LoweringAttempt) -> Program:
+        """The program with its chunks spread over as few flows as its limits allow.
 
         Raises SourceError M0110, M0111 where no number of them keeps to the limits.
         """
-        limits, channels = LIMITS[self.options.profile], channels_of(self.options)
+        limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         merged = self.merge(attempt.merged)
-        self.watch("merge", merged)
-        foreseen(merged, channels)
-        colors = attempt.policy.colors
+        self.observe("merge", merged)
+        check_merged_limits(merged, channels)
+        shares = attempt.policy.shares
         while True:
-            program = assign(merged, replace(attempt.policy, colors=colors), channels, limits.per_channel)
-            self.watch("assign", program)
-            if longest(program) <= limits.steps or colors >= limits.channels:
+            program = assign(merged, replace(attempt.policy, shares=shares), channels, limits.per_channel)
+            self.observe("assign", program)
+            if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
                 program = self.finished(program, attempt)
-            steps = longest(program)
-            if steps <= limits.steps or colors >= limits.channels:
+            steps = longest_threadblock(program)
+            if steps <= limits.steps or shares >= limits.channels:
                 break
-            colors = min(limits.channels, max(colors + 1, -(-colors * steps // limits.steps)))
-        broken = excesses(program)
+            shares = min(limits.channels, max(shares + 1, -(-shares * steps // limits.steps)))
+        broken = exceeded_limits(program)
         if broken:
             raise broken[0].error()
         return program
 
-    def finished(self, program: Program, attempt: Attempt) -> Program:
+    def finished(self, program: Program, attempt: LoweringAttempt) -> Program:
         """The program after the stages that follow `assign`."""
         if attempt.reuse:
-            program = place(program)
-            self.watch("place", program)
+            program = allocate_scratch(program)
+            self.observe("allocate", program)
         program = repeat(program)
-        self.watch("repeat", program)
+        self.observe("repeat", program)
         program = depend(program, by_messages=True, in_turn=attempt.in_turn)
-        self.watch("depend", program)
+        self.observe("depend", program)
         return program
 
 
@@ -252,13 +257,6 @@ def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
     time = replay_time(program, module.network, model)
     least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
     return Fraction(time, schedule), time <= _GOOD * least
-
-
-def _remarks(program: Program) -> list[str]:
-    most = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
-    if most <= _PROCESSORS:
-        return []
-    return [f"{most} threadblocks must run on a GPU at once: more than the {_PROCESSORS} multiprocessors of an H100"]
 
 
 def _narrowed(program: Program, blocks_at: int) -> Program | None:

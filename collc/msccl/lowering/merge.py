@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 
 from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
 
-_Place = tuple[int, Slot]
+_GpuSlot = tuple[int, Slot]
 """A slot of a GPU."""
 
 _NEVER: Moment = (1 << 62, 0, 0, 0)
 
 
 @dataclass(slots=True)
-class _Merger:
+class _MessageMerger:
     """The program while it is merged. touched, written: moments, in order, at which a slot is used."""
 
     program: Program
     limit: int
     sends: dict[int, Step]
     receives: dict[int, Step]
-    touched: dict[_Place, list[Moment]]
-    written: dict[_Place, list[Moment]]
-    renamed: dict[_Place, Slot] = field(default_factory=dict[_Place, Slot])
+    touched: dict[_GpuSlot, list[Moment]]
+    written: dict[_GpuSlot, list[Moment]]
+    renamed: dict[_GpuSlot, Slot] = field(default_factory=dict[_GpuSlot, Slot])
     scratch: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     messages: list[Message] = field(default_factory=list[Message])
     steps: list[list[Step]] = field(default_factory=list[list[Step]])
@@ -53,7 +53,7 @@ class _Merger:
     def alias(self, rank: int, slot: Slot) -> Slot:
         """The slot by the one name that it has in place."""
         bases = self.program.collective.bases(rank)
-        if slot.buffer == "s" or not self.program.placement.inside:
+        if slot.buffer == "s" or not self.program.placement.in_place:
             return slot
         return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
@@ -84,24 +84,24 @@ def merge(program: Program, limit: int) -> Program:
     if limit == 1:
         return program
     merger = _merger(program, limit)
-    lanes: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    flows: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
     for number, message in enumerate(program.messages):
-        lanes.setdefault((message.source, message.target, message.path), []).append(number)
-    position = {number: k for lane in lanes.values() for k, number in enumerate(lane)}
+        flows.setdefault((message.source, message.target, message.path), []).append(number)
+    position = {number: k for flow in flows.values() for k, number in enumerate(flow)}
     done: set[int] = set()
     for number, message in enumerate(program.messages):
         if number in done:
             continue
-        lane = lanes[message.source, message.target, message.path]
-        window, movable = _window(merger, lane, position[number])
+        flow = flows[message.source, message.target, message.path]
+        window, movable = _window(merger, flow, position[number])
         done.update(window)
         _emit(merger, window, movable)
     gpus = tuple(_gpu(merger, gpu) for gpu in program.gpus)
     return replace(program, messages=tuple(merger.messages), gpus=gpus)
 
 
-def _merger(program: Program, limit: int) -> _Merger:
-    merger = _Merger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
+def _merger(program: Program, limit: int) -> _MessageMerger:
+    merger = _MessageMerger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
     for gpu in program.gpus:
         for step in gpu.steps:
             if step.send >= 0:
@@ -116,21 +116,21 @@ def _merger(program: Program, limit: int) -> _Merger:
     return merger
 
 
-def _window(merger: _Merger, lane: list[int], first: int) -> tuple[list[int], bool]:
-    """Messages from lane[first] on that may all start with it, and whether they may change places."""
+def _window(merger: _MessageMerger, flow: list[int], first: int) -> tuple[list[int], bool]:
+    """Messages from flow[first] on that may all start with it, and whether they may change places."""
     messages = merger.program.messages
     window: list[int] = []
     movable = True
     untouched = steady = _NEVER
-    begin: Moment = (messages[lane[first]].start, LEAVES, lane[first], 0)
-    soonest: Moment = (messages[lane[first]].arrival, ARRIVES, lane[first], 0)
-    for number in lane[first : first + merger.limit]:
+    begin: Moment = (messages[flow[first]].start, LEAVES, flow[first], 0)
+    soonest: Moment = (messages[flow[first]].arrival, ARRIVES, flow[first], 0)
+    for number in flow[first : first + merger.limit]:
         message, receive = messages[number], merger.receives[number]
         arrival: Moment = (message.arrival, ARRIVES, number, 0)
         leave: Moment = (message.start, LEAVES, number, 0)
         written = merger.next_write(message.source, merger.sends[number].src, begin)
         steady = min(steady, written)
-        if receive.op is not merger.receives[lane[first]].op or arrival > untouched or leave > written:
+        if receive.op is not merger.receives[flow[first]].op or arrival > untouched or leave > written:
             break
         # A switch may pass on later what came to it first: then times in the window can not be swapped.
         if window and arrival < (messages[window[-1]].arrival, ARRIVES, window[-1], 0):
@@ -143,7 +143,7 @@ def _window(merger: _Merger, lane: list[int], first: int) -> tuple[list[int], bo
     return window, movable
 
 
-def _emit(merger: _Merger, window: list[int], movable: bool) -> None:
+def _emit(merger: _MessageMerger, window: list[int], movable: bool) -> None:
     """Write the messages of a window: those whose slots neighbour as one."""
     ordered = window
     if movable:
@@ -163,11 +163,11 @@ def _emit(merger: _Merger, window: list[int], movable: bool) -> None:
         _emit_run(merger, run, times)
 
 
-def _source(merger: _Merger, number: int) -> int:
+def _source(merger: _MessageMerger, number: int) -> int:
     return merger.program.messages[number].source
 
 
-def _neighbours(merger: _Merger, a: int, b: int) -> bool:
+def _neighbours(merger: _MessageMerger, a: int, b: int) -> bool:
     """Whether message b can follow a in one step, at both ends."""
     source, target = _source(merger, a), merger.program.messages[a].target
     one, other = merger.receives[a], merger.receives[b]
@@ -181,7 +181,7 @@ def _fresh(receive: Step) -> bool:
     return receive.dst is not None and receive.dst.buffer == "s" and receive.src != receive.dst
 
 
-def _emit_run(merger: _Merger, run: list[int], times: list[int]) -> None:
+def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
     """Write messages as one; it takes the time of the messages `times`."""
     messages = merger.program.messages
     number, head, tail = len(merger.messages), messages[times[0]], messages[times[-1]]
@@ -201,14 +201,14 @@ def _emit_run(merger: _Merger, run: list[int], times: list[int]) -> None:
     merger.steps[target].append(replace(receive, when=arrives, count=len(run), receive=number))
 
 
-def _rename(merger: _Merger, target: int, receive: Step) -> None:
+def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
     """Give a fresh scratch slot its new name; blocks of neighbours are kept apart by a gap."""
     if receive.dst is not None and _fresh(receive):
         merger.renamed[target, receive.dst] = Slot("s", merger.scratch[target])
         merger.scratch[target] += 1
 
 
-def _gpu(merger: _Merger, gpu: Gpu) -> Gpu:
+def _gpu(merger: _MessageMerger, gpu: Gpu) -> Gpu:
     local = [step for step in gpu.steps if step.op is Op.COPY]
     moved = [
         replace(step, src=merger.slot(gpu.rank, step.src), dst=merger.slot(gpu.rank, step.dst))

@@ -15,7 +15,7 @@ from collc.ten.schedule import Clock, Schedule, Transfers
 
 
 @dataclass(slots=True)
-class _Hop:
+class _SwitchArrival:
     """A chunk in a switch: the way it came. gone: where it has gone from there, as (NPU, arrival)."""
 
     source: int
@@ -36,19 +36,19 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    collapse = _Collapse(module, schedule)
+    collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()
     return _needed(module, _useful(module, found)), collapse.again
 
 
-class _Collapse:
+class _SwitchCollapse:
     """Hops over switches become messages from GPU to GPU."""
 
     def __init__(self, module: Module, schedule: Schedule) -> None:
         self._module, self._network = module, module.network
         self._clock = Clock.of(module.network, module.demand, schedule.model)
-        self._rows: list[_Row] = list(_rows(schedule, self._clock))
-        self._inside: dict[tuple[int, int], list[_Hop]] = {}
+        self._rows: list[_TransferRow] = list(_rows(schedule, self._clock))
+        self._inside: dict[tuple[int, int], list[_SwitchArrival]] = {}
         self._busy: dict[int, list[tuple[int, int]]] = {}
         self.again = 0
         if module.network.switch_count:
@@ -62,7 +62,7 @@ class _Collapse:
         found: list[Message] = []
         for chunk, link, start, leave, arrival, reduce in self._rows:
             source, target = int(network.source[link]), int(network.target[link])
-            hop = _Hop(source, (link,), start, leave, arrival)
+            hop = _SwitchArrival(source, (link,), start, leave, arrival)
             if network.is_switch(source):
                 hop = self._onward(chunk, link, start, arrival)
             if network.is_switch(target):
@@ -73,13 +73,13 @@ class _Collapse:
         found.sort(key=lambda m: (m.start, m.path, m.chunk))
         return found
 
-    def _enter(self, switch: int, chunk: int, hop: _Hop, reduce: bool) -> None:
+    def _enter(self, switch: int, chunk: int, hop: _SwitchArrival, reduce: bool) -> None:
         waiting = self._inside.setdefault((switch, chunk), [])
         if reduce and self._network.reduces[switch - self._network.npu_count] and any(not h.gone for h in waiting):
             _stuck(self._module, switch, chunk)
         waiting.append(hop)
 
-    def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _Hop:
+    def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _SwitchArrival:
         """The way of a chunk that leaves a switch."""
         network = self._network
         switch, target = int(network.source[link]), int(network.target[link])
@@ -89,9 +89,9 @@ class _Collapse:
             _stuck(self._module, switch, chunk)
         hop = fresh or self._resent(chunk, there[-1], switch, start)
         (fresh or there[-1]).gone.append((target, arrival))
-        return _Hop(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
+        return _SwitchArrival(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
 
-    def _resent(self, chunk: int, first: _Hop, switch: int, start: int) -> _Hop:
+    def _resent(self, chunk: int, first: _SwitchArrival, switch: int, start: int) -> _SwitchArrival:
         """A second way of a chunk into a switch, such that it can leave at `start`."""
         self.again += 1
         network = self._network
@@ -103,7 +103,7 @@ class _Collapse:
             for link in links[offsets[switch] : offsets[switch + 1]]
             if int(network.source[link]) in holders
         ]
-        best: tuple[tuple[bool, int], _Hop] | None = None
+        best: tuple[tuple[bool, int], _SwitchArrival] | None = None
         for path in ways:
             kinds = [int(network.kind[link]) for link in path]
             column = self._clock.size_of[chunk]
@@ -114,7 +114,7 @@ class _Collapse:
                 continue
             busy = self._busy.setdefault(path[0], [])
             taken = any(a < leave and begin < b for a, b in busy)
-            hop = _Hop(source, path, begin, leave, start)
+            hop = _SwitchArrival(source, path, begin, leave, start)
             if best is None or (taken, len(busy)) < best[0]:
                 best = ((taken, len(busy)), hop)
         chosen = best[1] if best else first
@@ -122,12 +122,12 @@ class _Collapse:
         return chosen
 
 
-_Row = tuple[int, int, int, int, int, bool]
+_TransferRow = tuple[int, int, int, int, int, bool]
 """Chunk, link, start, until when the link is taken, arrival, whether it is combined."""
 
 
-def _rows(schedule: Schedule, clock: Clock) -> chain[_Row]:
-    def block(rows: Transfers) -> zip[_Row]:
+def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
+    def block(rows: Transfers) -> zip[_TransferRow]:
         start = rows.start
         return zip(
             rows.chunk.tolist(),

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.units import decimal, format_time
+from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.lowering.fuse import relays
-from collc.msccl.lowering.progress import CAPACITY
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Point, Program
@@ -49,16 +49,16 @@ class Quality:
         return ", ".join(parts)
 
 
-TOLERATED: Final = Fraction(105, 100)
+TOLERATED_SLOWDOWN: Final = Fraction(105, 100)
 """A program's time over its schedule's up to which nothing is said."""
 
 
-def slowness(program: Program, found: Quality) -> str:
+def slowdown_note(program: Program, found: Quality) -> str:
     """What to say where the program's own time is more than 5 % above its schedule's, with the likely cause; or ""."""
-    if found.replay <= TOLERATED * found.schedule:
+    if found.replay <= TOLERATED_SLOWDOWN * found.schedule:
         return ""
     more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
-    in_flight, enough = CAPACITY[program.protocol], TOLERATED * found.schedule
+    in_flight, enough = MESSAGES_IN_FLIGHT[program.protocol], TOLERATED_SLOWDOWN * found.schedule
     if program.instances > 1 and found.busiest_link > enough:
         cause = (
             f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "

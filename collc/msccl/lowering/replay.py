@@ -13,20 +13,20 @@ from heapq import heappop, heappush
 
 from collc.base.units import serialization_time
 from collc.msccl.limits import LIMITS
-from collc.msccl.lowering.progress import CAPACITY
+from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.program import Moment, Point, Program, Step, Threadblock
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-_Name = tuple[int, int]
+_BlockName = tuple[int, int]
 """A threadblock: rank and number."""
 
-_Lane = tuple[int, int, int]
+_Connection = tuple[int, int, int]
 """A connection: sender, receiver, channel."""
 
 
 @dataclass(slots=True)
-class _Replay:
+class _TimedReplay:
     """The state of a replay. Events: (time, moment, what, hop): a threadblock tries its step, or a message goes on."""
 
     program: Program
@@ -36,11 +36,13 @@ class _Replay:
         default_factory=list["tuple[int, Moment, int, int, int, int]"]
     )
     free: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
-    position: dict[_Name, int] = field(default_factory=dict[_Name, int])
+    position: dict[_BlockName, int] = field(default_factory=dict[_BlockName, int])
     done: dict[tuple[int, Point], int] = field(default_factory=dict["tuple[int, Point]", int])
     arrived: set[int] = field(default_factory=set[int])
-    room: dict[_Lane, int] = field(default_factory=dict[_Lane, int])
-    sleeping: dict[object, list[_Name]] = field(default_factory=lambda: defaultdict[object, "list[_Name]"](list))
+    room: dict[_Connection, int] = field(default_factory=dict[_Connection, int])
+    sleeping: dict[object, list[_BlockName]] = field(
+        default_factory=lambda: defaultdict[object, "list[_BlockName]"](list)
+    )
     end: int = 0
 
     times: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict["tuple[int, int]", "tuple[int, int]"])
@@ -83,7 +85,9 @@ def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
     for (source, target, path, count), number in ways.items():
         times = (_times(program, network, model, int(network.kind[link]), count)[1] for link in path)
         taken[source, target] += number * sum(times)
-    room = LIMITS[program.profile].channels // program.instances * program.instances * CAPACITY[program.protocol]
+    room = (
+        LIMITS[program.profile].channels // program.instances * program.instances * MESSAGES_IN_FLIGHT[program.protocol]
+    )
     return max(taken.values(), default=0) // room
 
 
@@ -92,13 +96,13 @@ def replay_time(program: Program, network: Network, model: LinkModel) -> int:
 
     Raises ValueError where the program blocks for ever or links have no bandwidth.
     """
-    replay = _Replay(program, network, model)
+    replay = _TimedReplay(program, network, model)
     for gpu in program.gpus:
         for number, tb in enumerate(gpu.threadblocks):
             replay.position[gpu.rank, number] = 0
             _try_at(replay, 0, (gpu.rank, number))
             if tb.send >= 0:
-                replay.room[gpu.rank, tb.send, tb.channel] = CAPACITY[program.protocol]
+                replay.room[gpu.rank, tb.send, tb.channel] = MESSAGES_IN_FLIGHT[program.protocol]
     while replay.events:
         time, _, rank, number, message, hop = heappop(replay.events)
         if message >= 0:
@@ -112,14 +116,14 @@ def replay_time(program: Program, network: Network, model: LinkModel) -> int:
     return replay.end
 
 
-def _try_at(replay: _Replay, time: int, name: _Name) -> None:
+def _try_at(replay: _TimedReplay, time: int, name: _BlockName) -> None:
     steps = replay.program.gpus[name[0]].threadblocks[name[1]].steps
     at = replay.position[name]
     if at < len(steps):
         heappush(replay.events, (time, steps[at].when, *name, -1, 0))
 
 
-def _step(replay: _Replay, time: int, name: _Name) -> None:
+def _step(replay: _TimedReplay, time: int, name: _BlockName) -> None:
     """Run a threadblock's next step, or let it sleep until what it lacks is there."""
     tb = replay.program.gpus[name[0]].threadblocks[name[1]]
     step = tb.steps[replay.position[name]]
@@ -133,9 +137,9 @@ def _step(replay: _Replay, time: int, name: _Name) -> None:
         return
     finished = time
     if step.receive >= 0:
-        lane = (tb.receive, name[0], tb.channel)
-        replay.room[lane] += 1
-        _wake(replay, time, ("room", lane))
+        flow = (tb.receive, name[0], tb.channel)
+        replay.room[flow] += 1
+        _wake(replay, time, ("room", flow))
     if step.send >= 0:
         replay.room[name[0], tb.send, tb.channel] -= 1
         finished = _travel(replay, time, step.send, 0)
@@ -148,23 +152,23 @@ def _step(replay: _Replay, time: int, name: _Name) -> None:
     _try_at(replay, finished, name)
 
 
-def _lack(replay: _Replay, name: _Name, tb: Threadblock, step: Step) -> object | None:
+def _lack(replay: _TimedReplay, name: _BlockName, tb: Threadblock, step: Step) -> object | None:
     """What a step still waits for."""
     for point in step.waits:
         if (name[0], point) not in replay.done:
             return (name[0], point)
     if step.receive >= 0 and step.receive not in replay.arrived:
         return step.receive
-    lane = (name[0], tb.send, tb.channel)
-    return ("room", lane) if step.send >= 0 and not replay.room[lane] else None
+    flow = (name[0], tb.send, tb.channel)
+    return ("room", flow) if step.send >= 0 and not replay.room[flow] else None
 
 
-def _wake(replay: _Replay, time: int, lack: object) -> None:
+def _wake(replay: _TimedReplay, time: int, lack: object) -> None:
     for name in replay.sleeping.pop(lack, ()):
         _try_at(replay, time, name)
 
 
-def _travel(replay: _Replay, time: int, message: int, hop: int) -> int:
+def _travel(replay: _TimedReplay, time: int, message: int, hop: int) -> int:
     """Put a message on the next link of its path; when that link's source is done with it."""
     path = replay.program.messages[message].path
     if hop == len(path):

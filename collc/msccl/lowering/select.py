@@ -16,7 +16,7 @@ from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Moment, Op, Progra
 
 
 @dataclass(slots=True)
-class _State:
+class _GpuSelection:
     """One GPU while its steps are chosen. place: where the current value of each chunk is."""
 
     rank: int
@@ -38,24 +38,24 @@ class _State:
 
 def select(program: Program, layout: Layout) -> Program:
     """The program with the steps of each GPU, from its messages and the layout of its buffers."""
-    states = [
-        _State(rank, inputs, outputs, {chunk: Slot("i", slot) for chunk, slot in inputs.items()})
+    selections = [
+        _GpuSelection(rank, inputs, outputs, {chunk: Slot("i", slot) for chunk, slot in inputs.items()})
         for rank, (inputs, outputs) in enumerate(zip(layout.inputs, layout.outputs, strict=True))
     ]
     for when, number in _moments(program):
         message = program.messages[number]
-        state = states[message.target if when[1] == ARRIVES else message.source]
-        current = state.place.get(message.chunk)
+        selection = selections[message.target if when[1] == ARRIVES else message.source]
+        current = selection.place.get(message.chunk)
         if when[1] == LEAVES:
-            state.steps.append(Step(Op.SEND, when, 1, src=current, send=number))
+            selection.steps.append(Step(Op.SEND, when, 1, src=current, send=number))
         else:
             operand = current if message.reduce else None
-            home = state.home(message.chunk, operand)
+            home = selection.home(message.chunk, operand)
             op = Op.RECEIVE if operand is None else Op.RECEIVE_REDUCE_COPY
-            state.steps.append(Step(op, when, 1, src=operand, dst=home, receive=number))
-            state.place[message.chunk] = home
-    gpus = tuple(_gpu(program, state) for state in states)
-    return replace(program, gpus=gpus, scratch_needed=sum(state.scratch for state in states))
+            selection.steps.append(Step(op, when, 1, src=operand, dst=home, receive=number))
+            selection.place[message.chunk] = home
+    gpus = tuple(_gpu(program, selection) for selection in selections)
+    return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
 
 
 def _moments(program: Program) -> list[tuple[Moment, int]]:
@@ -67,28 +67,28 @@ def _moments(program: Program) -> list[tuple[Moment, int]]:
     return moments
 
 
-def _gpu(program: Program, state: _State) -> Gpu:
-    inputs, outputs = len(state.inputs), len(state.outputs)
+def _gpu(program: Program, selection: _GpuSelection) -> Gpu:
+    inputs, outputs = len(selection.inputs), len(selection.outputs)
     collective = program.collective
     if collective.pads:
         inputs = outputs = collective.chunks_per_loop
-    steps = sorted([*state.steps, *_copies(program, state)], key=lambda step: step.when)
-    return Gpu(state.rank, inputs, outputs, state.scratch, tuple(steps))
+    steps = sorted([*selection.steps, *_copies(program, selection)], key=lambda step: step.when)
+    return Gpu(selection.rank, inputs, outputs, selection.scratch, tuple(steps))
 
 
-def _copies(program: Program, state: _State) -> list[Step]:
+def _copies(program: Program, selection: _GpuSelection) -> list[Step]:
     """Local copies of what is not in the output yet, as early as its last reader allows."""
     missing = [
         (place, Slot("o", slot))
-        for chunk, slot in state.outputs.items()
-        if (place := state.place.get(chunk)) is not None and place.buffer != "o"
+        for chunk, slot in selection.outputs.items()
+        if (place := selection.place.get(chunk)) is not None and place.buffer != "o"
     ]
-    if program.placement.outside:
+    if program.placement.out_of_place:
         wanted = missing
     else:
-        bases = program.collective.bases(state.rank)
+        bases = program.collective.bases(selection.rank)
         wanted = [(a, b) for a, b in missing if a.offset + bases[0] != b.offset + bases[1]]
-    return [_copy(state, piece) for run in _runs(wanted) for piece in _pieces(program, run)]
+    return [_copy(selection, piece) for run in _runs(wanted) for piece in _pieces(program, run)]
 
 
 def _pieces(program: Program, run: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
@@ -116,9 +116,9 @@ def _runs(pairs: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
     return [[ordered[k] for k in run] for _, run in numbered]
 
 
-def _copy(state: _State, run: list[tuple[Slot, Slot]]) -> Step:
+def _copy(selection: _GpuSelection, run: list[tuple[Slot, Slot]]) -> Step:
     sources = {a for a, _ in run}
-    last = [s.when for s in state.steps if s.src in sources]
-    first = [s.when for s in state.steps if s.op is Op.SEND][:1]
+    last = [s.when for s in selection.steps if s.src in sources]
+    first = [s.when for s in selection.steps if s.op is Op.SEND][:1]
     when = max(last or first or [(0, LEAVES, 0, 0)])
     return Step(Op.COPY, (when[0], COPIES, run[0][1].offset, 0), len(run), src=run[0][0], dst=run[0][1])

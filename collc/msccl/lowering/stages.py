@@ -16,7 +16,7 @@ def stages_of(module: Module, options: MscclOptions) -> list[tuple[str, Program]
     Ways that were tried and left are not among them. Raises what `lower` raises.
     """
     seen: list[tuple[str, Program]] = []
-    final = lower(module, options, watch=lambda stage, program: seen.append((stage, program)))
+    final = lower(module, options, observe=lambda stage, program: seen.append((stage, program)))
     last = next(k for k, (_, program) in enumerate(seen) if program.gpus is final.gpus)
     found: dict[str, Program] = {}
     for name, program in reversed(seen[: last + 1]):

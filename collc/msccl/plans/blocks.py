@@ -1,7 +1,7 @@
 """Threadblocks of a plan by chunk: hardly any two touch the same memory, so that they need few semaphores.
 
-Threadblocks of an MSCCL file serve one lane each, and wait for one another wherever a chunk goes from lane
-to lane. A threadblock of a plan may have many channels: here it does all that its GPU does with some of
+Threadblocks of an MSCCL file serve one flow each, and wait for one another wherever a chunk goes from flow
+to flow. A threadblock of a plan may have many channels: here it does all that its GPU does with some of
 the chunks. Only where a chunk has more peers than a threadblock has channels do several share it.
 """
 
@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from collc.msccl.lowering.fuse import Pair, fusable
+from collc.msccl.lowering.fuse import FusablePair, fusable
 from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, Gpu, Op, Program, Slot, Step, Threadblock
 
@@ -32,7 +32,7 @@ _Place = tuple[int, Slot]
 
 
 @dataclass(slots=True)
-class _Parts:
+class _MemoryParts:
     """Messages and copies that touch the same memory, as disjoint sets. Copies are numbered after the messages."""
 
     parent: list[int]
@@ -52,14 +52,14 @@ class _Parts:
 
 
 @dataclass(slots=True)
-class _Work:
+class _PartLoad:
     """What one part is to the GPUs: steps of each, and the times at which it sends from each."""
 
     steps: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     sends: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
-class ByChunk:
+class ThreadblocksByChunk:
     """Forms threadblocks that each do all of their GPU's steps with some of the chunks.
 
     most: shares that differ. largest: most steps that a GPU has with what must stay together.
@@ -69,9 +69,9 @@ class ByChunk:
         """Find out which loose steps of a program touch the same memory."""
         self._program: Program = program
         self._items: list[list[int]] = _items(program)
-        self._parts: _Parts = _parts(program, self._items)
-        self._work: dict[int, _Work] = _work(program, self._items, self._parts)
-        self._fusable: list[dict[int, Pair]] = [
+        self._parts: _MemoryParts = _parts(program, self._items)
+        self._work: dict[int, _PartLoad] = _work(program, self._items, self._parts)
+        self._fusable: list[dict[int, FusablePair]] = [
             {id(p.receive): p for p in fusable(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
             for gpu in program.gpus
         ]
@@ -163,9 +163,9 @@ def _items(program: Program) -> list[list[int]]:
     return found
 
 
-def _parts(program: Program, items: list[list[int]]) -> _Parts:
+def _parts(program: Program, items: list[list[int]]) -> _MemoryParts:
     """Join what touches a slot that is written; what is only read may be read by all."""
-    parts = _Parts(list(range(len(program.messages) + sum(map(len, items)))))
+    parts = _MemoryParts(list(range(len(program.messages) + sum(map(len, items)))))
     for gpu in program.gpus:
         touching: dict[Slot, list[int]] = defaultdict(list)
         written: set[Slot] = set()
@@ -181,14 +181,14 @@ def _parts(program: Program, items: list[list[int]]) -> _Parts:
 
 def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
     """The slot by the one name that it has in place."""
-    if slot.buffer == "s" or not program.placement.inside:
+    if slot.buffer == "s" or not program.placement.in_place:
         return slot
     bases = program.collective.bases(gpu.rank)
     return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
 
-def _work(program: Program, items: list[list[int]], parts: _Parts) -> dict[int, _Work]:
-    work: dict[int, _Work] = defaultdict(_Work)
+def _work(program: Program, items: list[list[int]], parts: _MemoryParts) -> dict[int, _PartLoad]:
+    work: dict[int, _PartLoad] = defaultdict(_PartLoad)
     for gpu in program.gpus:
         for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
             mine = work[parts.root(item)]
@@ -198,7 +198,7 @@ def _work(program: Program, items: list[list[int]], parts: _Parts) -> dict[int, 
     return work
 
 
-def _shares(work: dict[int, _Work], shares: int) -> dict[int, int]:
+def _shares(work: dict[int, _PartLoad], shares: int) -> dict[int, int]:
     """A share for each part: the one that its GPUs have least to do in, and send least at the same times."""
     load = [dict[int, int]() for _ in range(shares)]
     busy = [set[tuple[int, int]]() for _ in range(shares)]
@@ -236,7 +236,7 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
     return {peer: k * count // len(peers) for k, peer in enumerate(peers)}
 
 
-def _fused(block: list[Step], pairs: dict[int, Pair]) -> list[Step]:
+def _fused(block: list[Step], pairs: dict[int, FusablePair]) -> list[Step]:
     """Sums and the sends that follow them at once become one step. pairs: by id of the receive."""
     made: list[Step] = []
     gone = False

@@ -51,7 +51,7 @@ class Routes:
     target: dict[int, int]
     scratch: tuple[dict[int, int], ...]
 
-    def place(self, rank: int, slot: Slot) -> int:
+    def index(self, rank: int, slot: Slot) -> int:
         """The number of a slot in its buffer."""
         return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
 
@@ -85,7 +85,7 @@ def _is_fresh(program: Program, step: Step) -> bool:
     """Whether the slot for a sum holds nothing before."""
     if step.src is None or step.dst is None or step.src == step.dst:
         return False
-    return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.inside)
+    return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.in_place)
 
 
 def _connections(program: Program) -> dict[int, Connection]:
@@ -101,10 +101,10 @@ def _connections(program: Program) -> dict[int, Connection]:
             for step in (step for step in tb.steps if step.send >= 0):
                 rank, block, position = received[step.send]
                 known = last[gpu.rank, number, rank, block]
-                lane = next((k for k, before in enumerate(known) if before < position), len(known))
-                known[lane : lane + 1] = [position]
+                flow = next((k for k, before in enumerate(known) if before < position), len(known))
+                known[flow : flow + 1] = [position]
                 near, far = (gpu.rank, number), (rank, block)
-                ends[step.send] = (*min(near, far), *max(near, far), lane)
+                ends[step.send] = (*min(near, far), *max(near, far), flow)
     numbers: dict[tuple[int, ...], Connection] = {}
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for key in sorted(set(ends.values())):
@@ -165,11 +165,11 @@ def gpu_plans(program: Program) -> list[GpuPlan]:
 
 def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
     bases = [base * program.instances for base in program.collective.bases(gpu.rank)]
-    return {"i": bases[0], "o": bases[1]} if program.placement.inside else None
+    return {"i": bases[0], "o": bases[1]} if program.placement.in_place else None
 
 
 @dataclass(slots=True)
-class _Block:
+class _BlockWriter:
     """One threadblock's operations while they are written.
 
     channels, remotes: positions in its GPU's lists. quiet: channels whose other end has not been heard yet and will
@@ -219,7 +219,7 @@ class _Block:
 
     def local(self, slot: Slot, count: int) -> Json:
         """Slots of this GPU, as the file names them."""
-        index = self.plan.routes.place(self.plan.gpu.rank, slot)
+        index = self.plan.routes.index(self.plan.gpu.rank, slot)
         return {"type": slot.buffer, "index": index, "size": count}
 
     def remote(self, message: int, count: int) -> Json:
@@ -228,7 +228,7 @@ class _Block:
         slot, rank = routes.landing[message], routes.target[message]
         number = remotes.setdefault((rank, slot.buffer), len(remotes))
         buffer = self.remotes.setdefault(number, len(self.remotes))
-        return {"buffer_id": buffer, "index": routes.place(rank, slot), "size": count}
+        return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
         """Slots from some on, by the one name that they have in place."""
@@ -250,7 +250,7 @@ class _Block:
 
 def _threadblock(plan: GpuPlan, number: int) -> Json:
     tb, routes = plan.gpu.threadblocks[number], plan.routes
-    block = _Block(plan, {over: k for k, over in enumerate(plan.channels)})
+    block = _BlockWriter(plan, {over: k for k, over in enumerate(plan.channels)})
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
     block.talk("signal", list(heard))
@@ -286,7 +286,7 @@ def _rounds(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
         yield one
 
 
-def _begin(block: _Block, number: int, steps: list[Step]) -> None:
+def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
     """Wait for all that a round needs; on a channel, first for the other end to have begun."""
     semaphores, over = block.plan.semaphores, block.plan.routes.over
     acquired = [semaphores[point.threadblock, number] for step in steps for point in step.waits]
@@ -305,7 +305,7 @@ def _begin(block: _Block, number: int, steps: list[Step]) -> None:
         block.sync()
 
 
-def _end(block: _Block, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
+def _end(block: _BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
     """Tell the receivers of a round, and the threadblocks that wait for its last step."""
     told = [block.plan.routes.over[step.send] for step in steps if step.send >= 0]
     waiting = _waiting(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
@@ -327,7 +327,7 @@ def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) ->
     ]
 
 
-def _move(block: _Block, step: Step) -> None:
+def _move(block: _BlockWriter, step: Step) -> None:
     """Move the data of a step."""
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
         _copy(block, step.src, step.dst, step.count)
@@ -338,12 +338,12 @@ def _move(block: _Block, step: Step) -> None:
         _reduce(block, step, step.src)
 
 
-def _copy(block: _Block, source: Slot, target: Slot, count: int) -> None:
+def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
     block.touch([source], [target], count)
     block.add("copy", src_buff=[block.local(source, count)], dst_buff=[block.local(target, count)])
 
 
-def _put(block: _Block, step: Step, held: Slot) -> None:
+def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
     """A put of its own, or a part of the one before if that reads the same buffer and as much."""
     block.touch([held], [], step.count)
     here, far = block.local(held, step.count), block.remote(step.send, step.count)
@@ -358,7 +358,7 @@ def _put(block: _Block, step: Step, held: Slot) -> None:
     block.add("put", src_buff=[here], dst_buff=[far], channel_type="memory", channel_ids=[channel])
 
 
-def _reduce(block: _Block, step: Step, operand: Slot) -> None:
+def _reduce(block: _BlockWriter, step: Step, operand: Slot) -> None:
     """A sum of its own, or one more operand of the sum before if that is what it adds to."""
     landed = block.plan.routes.landing[step.receive]
     here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()

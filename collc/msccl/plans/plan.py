@@ -3,8 +3,8 @@
 A message lands where its receiver wants it; what is to be reduced lands where the sum will be, or in a scratch
 slot of its own. No slot is landed in twice in a run, and each receiver tells its sender once that it has begun, so
 that no run of the plan writes into the one before: no further credits are needed. Threadblocks of a GPU wait for
-one another with semaphores, one for each pair, of which a GPU has few: where lanes as in an MSCCL file need too
-many, a threadblock does all that its GPU does with some of the chunks (`ByChunk`).
+one another with semaphores, one for each pair, of which a GPU has few: where flows as in an MSCCL file need too
+many, a threadblock does all that its GPU does with some of the chunks (`ThreadblocksByChunk`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functools import partial
 from typing import Final
 
 from collc.base.diagnostics import SourceError
-from collc.msccl.limits import MOST_CHUNKS, Excess
+from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
 from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import selected
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.options import MscclOptions, Placement, Profile
-from collc.msccl.plans.blocks import ByChunk, in_place, most_peers
+from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.program import Program
 from collc.ten.module import Module
@@ -36,15 +36,12 @@ _BUFFERS: Final = 16
 _OFFSETS: Final = 2**32 - 1
 """Bytes that an offset in a buffer can say."""
 
-_PROCESSORS: Final = 132
-"""Multiprocessors of an H100 SXM (NVIDIA H100 whitepaper); all threadblocks must be on the GPU at once."""
-
 _PER_STEP: Final = Fraction(5, 2)
 """Operations of a step, on average (of All-Reduce and All-to-All on meshes)."""
 
-_MOST_LANES: Final = 32
+_MOST_PEERS_SERVED: Final = 32
 _MOST_COLORS: Final = 4
-"""Peers for each of which there are threadblocks, and threadblocks of a lane: more would keep too many waiting."""
+"""Peers for each of which there are threadblocks, and threadblocks of a flow: more would keep too many waiting."""
 
 _LONGEST: Final = "operations in one threadblock"
 
@@ -56,7 +53,7 @@ _MOST_SHARES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _BlockForm:
     """A way to form threadblocks from steps.
 
     least, most: shares to begin with, and beyond which nothing changes. fewer: it makes threadblocks longer.
@@ -77,9 +74,9 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
     start = _start(module, options)
-    closest: Excess | None = None
-    last: Excess | None = None
-    for form in _forms(start):
+    closest: LimitUse | None = None
+    last: LimitUse | None = None
+    for form in _block_forms(start):
         if form.fewer and last is not None and last.what == _LONGEST:
             continue
         plan, last = _fitted(form, options)
@@ -97,10 +94,7 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
         f"MSCCL++: at most {most} threadblocks, {_semaphores(plan)} semaphores and {scratch} scratch chunks on a GPU, "
         f"{_longest(plan)} operations in a threadblock"
     ]
-    if most > _PROCESSORS:
-        notes.append(
-            f"{most} threadblocks must run on a GPU at once: more than the {_PROCESSORS} multiprocessors of an H100"
-        )
+    notes += residency_notes(most)
     if plan["max_message_size"] != (options.sizes[1] or 0) and options.sizes[1] is not None:
         notes.append(f"for buffers up to {plan['max_message_size']} bytes only: the runtime's offsets have 32 bits")
     return notes
@@ -116,7 +110,7 @@ def _start(module: Module, options: MscclOptions) -> Program:
         if {told.code for told in error.diagnostics} & {"M0105", "M0106"}:
             return selected(module, replace(options, profile=Profile.OLD))
         raise
-    return in_place(program) if inside and not program.placement.inside else program
+    return in_place(program) if inside and not program.placement.in_place else program
 
 
 def _is_all_to_all(module: Module) -> bool:
@@ -125,25 +119,25 @@ def _is_all_to_all(module: Module) -> bool:
     return standard is not None and standard.kind == "all_to_all"
 
 
-def _forms(start: Program) -> Iterator[_Form]:
-    """A threadblock a lane, or else for some of the chunks; steps of many chunks, or else of one."""
+def _block_forms(start: Program) -> Iterator[_BlockForm]:
+    """A threadblock a flow, or else for some of the chunks; steps of many chunks, or else of one."""
     merged = merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
-    def by_lane(shares: int) -> Program:
-        return assign(merged, Policy(colors=shares), 1 << 20, 1 << 20)
+    def by_flow(shares: int) -> Program:
+        return assign(merged, Policy(shares=shares), 1 << 20, 1 << 20)
 
-    lanes = min(_MOST_LANES, most_peers(start))
-    if _usual_operations(merged) <= _OPERATIONS * _MOST_COLORS * lanes:
-        yield _Form(by_lane, 1, len(merged.messages))
+    flows = min(_MOST_PEERS_SERVED, most_peers(start))
+    if _usual_operations(merged) <= _OPERATIONS * _MOST_COLORS * flows:
+        yield _BlockForm(by_flow, 1, len(merged.messages))
     shorter = len(merged.messages) < len(start.messages)
     for program in (merged, start) if shorter else (start,):
-        by_chunk = ByChunk(program)
+        by_chunk = ThreadblocksByChunk(program)
         if program is not start and by_chunk.largest * _PER_STEP > _OPERATIONS:
             continue
-        least = max(lanes, int(_usual_operations(program) // _OPERATIONS))
-        yield _Form(by_chunk.divided, least, by_chunk.most)
-        yield _Form(by_chunk.divided, 1, least - 1, fewer=True)
-    yield _Form(partial(ByChunk(start).divided, len(start.messages)), 2, _MOST_PIECES)
+        least = max(flows, int(_usual_operations(program) // _OPERATIONS))
+        yield _BlockForm(by_chunk.divided, least, by_chunk.most)
+        yield _BlockForm(by_chunk.divided, 1, least - 1, fewer=True)
+    yield _BlockForm(partial(ThreadblocksByChunk(start).divided, len(start.messages)), 2, _MOST_PIECES)
 
 
 def _usual_operations(program: Program) -> Fraction:
@@ -151,13 +145,13 @@ def _usual_operations(program: Program) -> Fraction:
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
-def _fitted(form: _Form, options: MscclOptions) -> tuple[Json | None, Excess | None]:
+def _fitted(form: _BlockForm, options: MscclOptions) -> tuple[Json | None, LimitUse | None]:
     """The plan with as few shares as it fits with, or what stands against it with the shares that come closest."""
-    closest: Excess | None = None
+    closest: LimitUse | None = None
     shares, shortest, idle = form.least, 1 << 62, 0
     while True:
         plan = _plan(depend(repeat(form.divide(shares))), options)
-        broken = _excesses(plan)
+        broken = _exceeded_limits(plan)
         if not broken:
             return plan, None
         closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
@@ -169,7 +163,7 @@ def _fitted(form: _Form, options: MscclOptions) -> tuple[Json | None, Excess | N
         shares, shortest = more, min(shortest, longest)
 
 
-def _closer(one: Excess | None, other: Excess | None) -> Excess | None:
+def _closer(one: LimitUse | None, other: LimitUse | None) -> LimitUse | None:
     """Which of two breaks of limits is the smaller."""
     if one is None or other is None:
         return one or other
@@ -184,16 +178,16 @@ def _semaphores(plan: Json) -> int:
     return max((len(gpu["semaphores"]) for gpu in plan["gpus"]), default=0)
 
 
-def _excesses(plan: Json) -> list[Excess]:
+def _exceeded_limits(plan: Json) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
     channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
     refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
     hint = "emit msccl, or use fewer chunks where a block has several"
     found = [
-        Excess(_LONGEST, _longest(plan), _OPERATIONS, hint),
-        Excess("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
-        Excess("channels of one threadblock", channels, _CHANNELS, hint),
-        Excess("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
+        LimitUse(_LONGEST, _longest(plan), _OPERATIONS, hint),
+        LimitUse("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
+        LimitUse("channels of one threadblock", channels, _CHANNELS, hint),
+        LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
     ]
     return [excess for excess in found if excess.needed > excess.limit]
 
@@ -228,5 +222,5 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     if low * times > largest:
         hint = "use fewer chunks, smaller 'sizes', or emit msccl"
         longest = low * times * max(chunks) // counted
-        raise Excess("bytes in its longest buffer", longest, _OFFSETS, hint).error(_NAME)
+        raise LimitUse("bytes in its longest buffer", longest, _OFFSETS, hint).error(_NAME)
     return low * times, largest if high is None else min(high * times, largest)

@@ -30,7 +30,7 @@ from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import Task, place
-from collc.msccl.kinds import check_program
+from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.running.data import (
     OPS,
     Array,
@@ -103,7 +103,7 @@ def run_file(
     where the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
-    if check_program(path) == "mscclpp":
+    if kind_of_program(path) == "mscclpp":
         hint = "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"
         raise UsageError(Diagnostic("X0206", f"{path} is an MSCCL++ plan, and no MSCCL XML file", hint=hint))
     program, program_waits, coll = _load(path, collective, profile)

@@ -10,7 +10,7 @@ from collc.ten.demand import Demand
 from collc.ten.network import Network
 
 
-def foresee(network: Network, demand: Demand, options: MscclOptions) -> None:
+def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
     """Raise what `lower` would raise for the collective, the GPUs, the size of the buffers or the channels.
 
     Raises SourceError M0104 .. M0106, M0110, M0111.
@@ -22,14 +22,14 @@ def foresee(network: Network, demand: Demand, options: MscclOptions) -> None:
     layout = layout_of(network, demand)
     collective_of(network, demand, layout, options.profile)
     chunk_bytes(demand)
-    channels_of(options)
+    channels_per_instance(options)
     longest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
-    excess = last_offset(longest * options.instances - 1)
-    if excess.needed > excess.limit:
-        raise excess.error()
+    use = last_offset(longest * options.instances - 1)
+    if use.exceeded:
+        raise use.error()
 
 
-def channels_of(options: MscclOptions) -> int:
+def channels_per_instance(options: MscclOptions) -> int:
     """Channels that an instance may use. Raises SourceError M0110 where there are none."""
     limit = LIMITS[options.profile].channels
     channels = min(options.channels or limit, limit) // options.instances

@@ -13,7 +13,7 @@ from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
 
 
 @dataclass(slots=True)
-class _Block:
+class _ScratchBlock:
     """Scratch slots first .. first + count - 1, written and read together. free: picoseconds."""
 
     first: int
@@ -22,12 +22,12 @@ class _Block:
     free: int
 
 
-def place(program: Program) -> Program:
+def allocate_scratch(program: Program) -> Program:
     """The program with as few scratch slots as the order of its steps allows."""
-    return replace(program, gpus=tuple(_placed(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
+    return replace(program, gpus=tuple(_allocated(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
 
 
-def _placed(program: Program, gpu: Gpu) -> Gpu:
+def _allocated(program: Program, gpu: Gpu) -> Gpu:
     blocks = _blocks(program, gpu)
     where: dict[int, int] = {}
     busy: list[int] = []
@@ -39,12 +39,12 @@ def _placed(program: Program, gpu: Gpu) -> Gpu:
     return replace(gpu, scratch_chunks=len(busy), threadblocks=threadblocks)
 
 
-def _blocks(program: Program, gpu: Gpu) -> list[_Block]:
+def _blocks(program: Program, gpu: Gpu) -> list[_ScratchBlock]:
     """All blocks in order of their first write. Raises CheckFailed where one is read that nobody wrote."""
-    found: dict[int, _Block] = {}
+    found: dict[int, _ScratchBlock] = {}
     for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
         if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
-            block = _Block(step.dst.offset, step.count, step.when, 0)
+            block = _ScratchBlock(step.dst.offset, step.count, step.when, 0)
             found.update({step.dst.offset + k: block for k in range(step.count)})
         done = program.messages[step.send].leave if step.send >= 0 else step.when[0]
         for slot in (step.src, step.dst):
@@ -62,7 +62,7 @@ def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
     return [step for tb in threadblocks for step in tb.steps]
 
 
-def _first_fit(busy: list[int], block: _Block) -> int:
+def _first_fit(busy: list[int], block: _ScratchBlock) -> int:
     """The lowest run of slots that are free when the block begins; the list grows where there is none."""
     run = 0
     for slot, until in enumerate(busy):

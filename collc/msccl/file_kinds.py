@@ -1,4 +1,4 @@
-"""Which kind of file a file is: told by what it begins with, and where that says nothing, by its suffix."""
+"""The kind of a file: recognized by its first bytes, or by its suffix where these do not say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEGINNINGS: Final[tuple[tuple[re.Pattern[bytes], FileKind], ...]] = (
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """The kind of a file; None where neither its beginning nor its suffix says. Raises OSError if it can't be read."""
+    """The kind of a file; None if neither its first bytes nor its suffix say. Raises OSError if it can't be read."""
     with path.open("rb") as stream:
         head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
     for pattern, kind in _BEGINNINGS:
@@ -35,8 +35,8 @@ def kind_of(path: Path) -> FileKind | None:
     return _BY_SUFFIX.get(path.suffix.lower())
 
 
-def check_program(path: Path) -> FileKind | None:
-    """The kind of a file that a runtime is to load; None where it can't be opened, which its reader tells.
+def kind_of_program(path: Path) -> FileKind | None:
+    """The kind of a file that a runtime loads; None if it can't be opened, which its reader will report.
 
     Raises UsageError (X0206) for a schedule.
     """

@@ -1,6 +1,6 @@
-"""Whether a program always ends: connections hold few messages, so an order of steps can block for ever.
+"""Whether a program always terminates: connections hold few messages, so an order of steps can block for ever.
 
-Waits are monotone (what can run later can run now), so one run of the program decides for all timings.
+Waits are monotone (what can replay later can replay now), so one replay of the program decides for all timings.
 How many messages a step with cnt k is depends on the size of a chunk: ceil(k / M).
 """
 
@@ -14,23 +14,23 @@ from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.options import Protocol
 from collc.msccl.program import Op, Point, Program, Step, Threadblock
 
-CAPACITY: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
+MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
 """Messages that a connection holds before its sender waits."""
 
 _MESSAGE_BYTES: Final = {Protocol.SIMPLE: 2 << 20, Protocol.LL: 32 << 10, Protocol.LL128: 576_000}
 """Bytes of a message at most."""
 
-_Key = tuple[int, int, int]
+_Connection = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class _Run:
-    """A run of the program. left: messages still to come of each threadblock's current step."""
+class _ProgressReplay:
+    """A replay of the program. left: messages still to come of each threadblock's current step."""
 
     program: Program
     per_message: int
-    sent: dict[_Key, int] = field(default_factory=lambda: defaultdict[_Key, int](int))
-    received: dict[_Key, int] = field(default_factory=lambda: defaultdict[_Key, int](int))
+    sent: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
+    received: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
     position: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     left: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     sleeping: dict[object, list[tuple[int, int]]] = field(
@@ -55,7 +55,7 @@ def largest_size(program: Program, per_message: int) -> int:
     return _MESSAGE_BYTES[program.protocol] // per_message * program.chunks_per_loop
 
 
-def blocked_sizes(program: Program) -> list[int]:
+def deadlocking_message_sizes(program: Program) -> list[int]:
     """The numbers of chunks per message, within the program's sizes, with which it blocks for ever; ascending."""
     counts = sorted({s.count for g in program.gpus for tb in g.threadblocks for s in tb.steps if s.op is not Op.COPY})
     low = chunks_per_message(program, program.sizes[1])
@@ -65,68 +65,72 @@ def blocked_sizes(program: Program) -> list[int]:
     for per_message in range(low, high + 1):
         shape = tuple(-(-count // per_message) for count in counts)
         if shape not in known:
-            known[shape] = ends(program, per_message)
+            known[shape] = terminates(program, per_message)
         if not known[shape]:
             found.append(per_message)
     return found
 
 
-def ends(program: Program, per_message: int) -> bool:
-    """Whether the program ends where a message carries at most `per_message` chunks."""
-    run = _Run(program, per_message)
+def terminates(program: Program, per_message: int) -> bool:
+    """Whether the program terminates where a message carries at most `per_message` chunks."""
+    replay = _ProgressReplay(program, per_message)
     ready: deque[tuple[int, int]] = deque()
     for gpu in program.gpus:
         for number, tb in enumerate(gpu.threadblocks):
             name = (gpu.rank, number)
-            run.position[name] = 0
-            run.left[name] = run.messages(tb.steps[0]) if tb.steps else 0
+            replay.position[name] = 0
+            replay.left[name] = replay.messages(tb.steps[0]) if tb.steps else 0
             ready.append(name)
     while ready:
         name = ready.popleft()
         tb = program.gpus[name[0]].threadblocks[name[1]]
-        while run.position[name] < len(tb.steps) and _advance(run, name, tb, ready):
+        while replay.position[name] < len(tb.steps) and _advance(replay, name, tb, ready):
             pass
-    return all(run.position[g.rank, k] == len(tb.steps) for g in program.gpus for k, tb in enumerate(g.threadblocks))
+    return all(replay.position[g.rank, k] == len(tb.steps) for g in program.gpus for k, tb in enumerate(g.threadblocks))
 
 
-def _advance(run: _Run, name: tuple[int, int], tb: Threadblock, ready: deque[tuple[int, int]]) -> bool:
-    """Run as much of a threadblock's step as can run; False, and asleep, where that is not all."""
-    at = run.position[name]
+def _advance(replay: _ProgressReplay, name: tuple[int, int], tb: Threadblock, ready: deque[tuple[int, int]]) -> bool:
+    """Run as much of a threadblock's step as can replay; False, and asleep, where that is not all."""
+    at = replay.position[name]
     step = tb.steps[at]
     for point in step.waits:
-        if run.position[name[0], point.threadblock] <= point.step:
-            run.sleeping[name[0], Point(*point)].append(name)
+        if replay.position[name[0], point.threadblock] <= point.step:
+            replay.sleeping[name[0], Point(*point)].append(name)
             return False
-    if run.left[name] and not _move(run, name, tb, step, ready):
+    if replay.left[name] and not _move(replay, name, tb, step, ready):
         return False
-    run.position[name] = at + 1
+    replay.position[name] = at + 1
     if at + 1 < len(tb.steps):
-        run.left[name] = run.messages(tb.steps[at + 1])
+        replay.left[name] = replay.messages(tb.steps[at + 1])
     if step.awaited:
-        ready.extend(run.sleeping.pop((name[0], Point(name[1], at)), ()))
+        ready.extend(replay.sleeping.pop((name[0], Point(name[1], at)), ()))
     return True
 
 
-def _move(run: _Run, name: tuple[int, int], tb: Threadblock, step: Step, ready: deque[tuple[int, int]]) -> bool:
+def _move(
+    replay: _ProgressReplay, name: tuple[int, int], tb: Threadblock, step: Step, ready: deque[tuple[int, int]]
+) -> bool:
     """Pass on the messages of a step that can move; whether all have."""
     ingoing, outgoing = (tb.receive, name[0], tb.channel), (name[0], tb.send, tb.channel)
-    count = run.left[name]
+    count = replay.left[name]
     if step.receive >= 0:
-        count = min(count, run.sent[ingoing] - run.received[ingoing])
+        count = min(count, replay.sent[ingoing] - replay.received[ingoing])
     if step.send >= 0:
-        count = min(count, CAPACITY[run.program.protocol] - run.sent[outgoing] + run.received[outgoing])
+        count = min(
+            count, MESSAGES_IN_FLIGHT[replay.program.protocol] - replay.sent[outgoing] + replay.received[outgoing]
+        )
     if count:
-        run.left[name] -= count
+        replay.left[name] -= count
         if step.receive >= 0:
-            run.received[ingoing] += count
-            ready.extend(run.sleeping.pop(("space", ingoing), ()))
+            replay.received[ingoing] += count
+            ready.extend(replay.sleeping.pop(("space", ingoing), ()))
         if step.send >= 0:
-            run.sent[outgoing] += count
-            ready.extend(run.sleeping.pop(("data", outgoing), ()))
-    if not run.left[name]:
+            replay.sent[outgoing] += count
+            ready.extend(replay.sleeping.pop(("data", outgoing), ()))
+    if not replay.left[name]:
         return True
-    if step.receive >= 0 and run.sent[ingoing] == run.received[ingoing]:
-        run.sleeping["data", ingoing].append(name)
+    if step.receive >= 0 and replay.sent[ingoing] == replay.received[ingoing]:
+        replay.sleeping["data", ingoing].append(name)
     else:
-        run.sleeping["space", outgoing].append(name)
+        replay.sleeping["space", outgoing].append(name)
     return False
