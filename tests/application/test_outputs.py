@@ -48,12 +48,12 @@ def test_the_stages_of_a_lowering_can_be_written(tmp_path: Path) -> None:
     assert [path.name for path in report.files] == ["a.xml", "s.msccl_stages"]
     stages = (tmp_path / "s.msccl_stages").read_text()
     headings = [line for line in stages.splitlines() if line.startswith("#")]
-    names = ["select", "merge", "assign", "place", "repeat", "depend"]
+    names = ["select", "merge", "assign", "allocate", "repeat", "depend"]
     assert headings == [f"# {number} {name}" for number, name in enumerate(names, 1)]
     before, after = stages.split("# 5 repeat")
     assert "tb 0 send=" in before.split("# 3 assign")[1]
     assert "tb 0 send=" not in before.split("# 3 assign")[0]
-    assert after.count("  tb ") == 2 * 2 * before.split("# 4 place")[1].count("  tb ")
+    assert after.count("  tb ") == 2 * 2 * before.split("# 4 allocate")[1].count("  tb ")
     alone = PAIR + 'schedule s on t { run all_gather(t.npus, size: 4MiB) emit msccl_stages(protocol: "LL") }'
     (report,) = build(tmp_path, alone)
     assert "contract" not in report.checks
