@@ -15,8 +15,8 @@ from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.swarm import lanes, swarm
-from collc.synthesis.swarm.rounds import matched
+from collc.synthesis.swarm import swarm, switch_paths
+from collc.synthesis.swarm.rarest_first import matched
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
 from collc.ten.module import Module
@@ -226,7 +226,7 @@ def test_round_what_is_planned_and_released_later():
     assert not taken & set(zip(early.transfers.link.tolist(), starts, strict=True))
 
 
-def test_few_places_are_not_exceeded():
+def test_slots_of_a_switch_are_not_exceeded():
     for buffer in (1, 2):
         by_swarm(Module("m", switched(6, buffer=buffer), broadcast(list(range(6)), chunks=4)))
         by_swarm(Module("m", switched(6, buffer=buffer), reduce(list(range(6)), chunks=4)))
@@ -290,5 +290,5 @@ def test_unlike_sizes_and_parallel_links():
 
 
 def test_paths_through_thousands_of_switches() -> None:
-    before = {device: [(device - 1, device - 1)] for device in range(1, 3001)}
-    assert lanes._backward(before, 0, 3000) == [tuple(range(3000))]
+    last_hops = {device: [(device - 1, device - 1)] for device in range(1, 3001)}
+    assert switch_paths._paths_between(last_hops, 0, 3000) == [tuple(range(3000))]

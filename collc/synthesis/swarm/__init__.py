@@ -1,4 +1,4 @@
-"""Chunks of few holders, spread rarest first."""
+"""The synthesizer `swarm`: rarest-first spreading of chunks that few NPUs hold (broadcast, reduce and the like)."""
 
 from collc.synthesis.swarm.synthesizer import swarm
 

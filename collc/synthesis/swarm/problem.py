@@ -1,4 +1,4 @@
-"""What a swarm has to bring where: chunks as bit sets, links and switches with what is taken of them."""
+"""The problem that rarest-first spreading solves: chunks as bit sets, switch paths, and what is reserved already."""
 
 from __future__ import annotations
 
@@ -7,47 +7,51 @@ from dataclasses import dataclass, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.conditions import Conditions
-from collc.synthesis.swarm.lanes import Lanes, lanes_of
+from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 
-Spans = list[tuple[int, int]]
-"""When a link is taken: starts and ends, ascending."""
+Intervals = list[tuple[int, int]]
+"""Reserved intervals: (start, end) in picoseconds, ascending."""
 
 
 @dataclass(frozen=True, eq=False)
 class SwarmProblem:
-    """Chunks are bits, in the order of the rows of conditions.
+    """Chunks to spread. Sets of chunks are ints, in which bit k is row k of `conditions`.
 
-    have, need: by device, what it holds at the start, and what it is to get, be it only to pass it on. welcome: what it
-    may get beside that, since it may pass it on. sizes: by size,
-    the chunks that have it. later: (picoseconds, device, chunk) of what holders do not have at once.
-    taken: by link. held: by switch with few places, when one is held.
+    have, need, welcome: by device. What it holds at the start; what it must get, to keep or to pass on; what it may
+    get beside that, to pass on. sizes: by column of the clock, the chunks of that size.
+    later: (picoseconds, device, row) of chunks that a holder has only later (Task.release).
+    reserved: by link, when it is busy with what is planned already. slots_used: by switch with a limited buffer, when
+    a slot of it is occupied by that.
     """
 
     conditions: Conditions
-    lanes: Lanes
+    paths: SwitchPaths
     have: list[int]
     need: list[int]
     welcome: list[int]
     sizes: list[int]
     later: list[tuple[int, int, int]]
-    taken: dict[int, Spans]
-    held: dict[int, Spans]
+    reserved: dict[int, Intervals]
+    slots_used: dict[int, Intervals]
 
     @property
     def missing(self) -> int:
-        """Chunks to bring to NPUs, over all NPUs."""
+        """How many chunks the devices must get, summed over all devices."""
         return sum(bits.bit_count() for bits in self.need)
 
 
 def swarm_problem(conditions: Conditions) -> SwarmProblem:
-    """Raises SourceError where no path leads to an NPU, NoSchedule where there are too many lanes."""
+    """The problem of some conditions, in which no device gets a chunk but those that want it and necessary relays.
+
+    Raises SourceError if no path leads to an NPU, NoSchedule if there are too many switch paths.
+    """
     network, clock = conditions.task.network, conditions.clock
-    lanes = lanes_of(conditions.task, clock)
+    paths = switch_paths_of(conditions.task, clock)
     have = [0] * network.device_count
     need = [0] * network.device_count
     later: list[tuple[int, int, int]] = []
     sizes = [0] * clock.total.shape[1]
-    relays = _Relays(lanes, conditions)
+    relays = _Relays(paths, conditions)
     release: list[int] = conditions.release.tolist()
     for row, column in enumerate(conditions.column.tolist()):
         bit = 1 << row
@@ -58,14 +62,15 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
                 later.append((release[row], device, row))
             else:
                 have[device] |= bit
-        for device in relays.wanted(row):
+        for device in relays.receivers(row):
             need[device] |= bit
     welcome = [0] * network.device_count
-    return SwarmProblem(conditions, lanes, have, need, welcome, sizes, later, _taken(conditions), _held(conditions))
+    reserved, slots_used = _reserved(conditions), _slots_used(conditions)
+    return SwarmProblem(conditions, paths, have, need, welcome, sizes, later, reserved, slots_used)
 
 
-def widened(problem: SwarmProblem) -> SwarmProblem | None:
-    """The problem with all NPUs to pass on what they do not want; None where all want everything."""
+def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
+    """The problem in which every NPU may get every chunk to pass it on; None if all NPUs want all chunks."""
     everything = (1 << len(problem.conditions)) - 1
     late = [0] * len(problem.have)
     for _, device, row in problem.later:
@@ -76,55 +81,56 @@ def widened(problem: SwarmProblem) -> SwarmProblem | None:
     return replace(problem, welcome=welcome) if any(welcome) else None
 
 
-def _taken(conditions: Conditions) -> dict[int, Spans]:
-    """When links are taken by what is planned already."""
-    reserved = conditions.task.reserved
-    found: dict[int, Spans] = {}
-    if reserved is not None:
-        ends = (reserved.start + conditions.clock.busy_of(reserved)).tolist()
-        for link, *span in zip(reserved.link.tolist(), reserved.start.tolist(), ends, strict=True):
-            found.setdefault(link, []).append((span[0], span[1]))
+def _reserved(conditions: Conditions) -> dict[int, Intervals]:
+    """By link, when it is busy with transfers that are planned already."""
+    planned = conditions.task.reserved
+    found: dict[int, Intervals] = {}
+    if planned is not None:
+        ends = (planned.start + conditions.clock.busy_of(planned)).tolist()
+        for link, start, end in zip(planned.link.tolist(), planned.start.tolist(), ends, strict=True):
+            found.setdefault(link, []).append((start, end))
     return found
 
 
-def _held(conditions: Conditions) -> dict[int, Spans]:
-    """When places of switches that have few are held by what is planned already, at most.
+def _slots_used(conditions: Conditions) -> dict[int, Intervals]:
+    """By switch with a limited buffer, when transfers that are planned already occupy its slots, at most.
 
-    For each arrival of a chunk one place, from when it first comes near to when it has gone; time may run backwards.
+    Each arrival of a chunk counts as a slot from the start of the first transfer of this chunk into or out of the
+    switch to the end of the last one, since the plan may run backwards.
     """
-    reserved, network = conditions.task.reserved, conditions.task.network
+    planned, network = conditions.task.reserved, conditions.task.network
     visits: dict[tuple[int, int], list[int]] = {}
-    found: dict[int, Spans] = {}
-    if reserved is None:
+    found: dict[int, Intervals] = {}
+    if planned is None:
         return found
-    few = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
-    come = (reserved.start + conditions.clock.total_of(reserved)).tolist()
-    sources, targets = network.source[reserved.link].tolist(), network.target[reserved.link].tolist()
-    columns = zip(reserved.chunk.tolist(), sources, targets, reserved.start.tolist(), come, strict=True)
+    limited = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
+    ends = (planned.start + conditions.clock.total_of(planned)).tolist()
+    sources, targets = network.source[planned.link].tolist(), network.target[planned.link].tolist()
+    columns = zip(planned.chunk.tolist(), sources, targets, planned.start.tolist(), ends, strict=True)
     for chunk, source, target, start, end in columns:
-        for switch, count in ((target, 1), (source, 0)):
-            if switch in few:
+        for switch, arrivals in ((target, 1), (source, 0)):
+            if switch in limited:
                 visit = visits.setdefault((switch, chunk), [start, end, 0])
-                visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + count
-    for (switch, _), (first, last, count) in visits.items():
-        found.setdefault(switch, []).extend([(first, last)] * max(1, count))
+                visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + arrivals
+    for (switch, _), (first, last, arrivals) in visits.items():
+        found.setdefault(switch, []).extend([(first, last)] * max(1, arrivals))
     return found
 
 
 class _Relays:
-    """Finds NPUs that pass a chunk on though they do not want it."""
+    """Finds the NPUs that must pass a chunk on though they do not want it."""
 
-    def __init__(self, lanes: Lanes, conditions: Conditions) -> None:
+    def __init__(self, paths: SwitchPaths, conditions: Conditions) -> None:
         self._conditions = conditions
-        self._ahead: list[dict[int, int]] = [{} for _ in range(conditions.task.network.device_count)]
-        for source, target, cost in zip(lanes.source, lanes.target, lanes.total[-1], strict=True):
-            if source not in lanes.hosts:
-                row = self._ahead[source]
+        self._outgoing: list[dict[int, int]] = [{} for _ in range(conditions.task.network.device_count)]
+        for source, target, cost in zip(paths.source, paths.target, paths.total[-1], strict=True):
+            if source not in paths.repeaters:
+                row = self._outgoing[source]
                 row[target] = min(cost, row.get(target, cost))
         self._known: dict[tuple[bytes, bytes], list[int]] = {}
 
-    def wanted(self, row: int) -> list[int]:
-        """Those who want a chunk, and the relays on the way to them."""
+    def receivers(self, row: int) -> list[int]:
+        """The devices that want a chunk, and the relays on the way to them, ascending."""
         holders, wanting = self._conditions.row(row)
         key = holders.tobytes(), wanting.tobytes()
         if key not in self._known:
@@ -132,13 +138,17 @@ class _Relays:
         return self._known[key]
 
     def _reached(self, holders: list[int], wanting: list[int], row: int) -> list[int]:
-        """Wave by wave from the holders; where only others lead on, over a shortest path (Takahashi and Matsuyama)."""
+        """The result of `receivers`.
+
+        From the holders on, every wanting device next to a reached one is reached. Where this ends too early, the
+        shortest path to a wanting device is added (the Steiner tree heuristic of Takahashi and Matsuyama).
+        """
         tree, missing, relays = set(holders), set(wanting), set[int]()
         front = list(holders)
         while missing:
             while front:
                 device = front.pop()
-                for target in self._ahead[device]:
+                for target in self._outgoing[device]:
                     if target in missing:
                         missing.discard(target)
                         tree.add(target)
@@ -152,7 +162,7 @@ class _Relays:
         return sorted({*wanting, *relays})
 
     def _nearest(self, tree: set[int], missing: set[int], row: int) -> list[int]:
-        """The devices on the way from a tree to the nearest of those missing."""
+        """The devices behind the tree on the path to the nearest missing one."""
         best = dict.fromkeys(tree, 0)
         via: dict[int, int] = {}
         heap = [(0, device) for device in sorted(tree)]
@@ -165,7 +175,7 @@ class _Relays:
                 while path[-1] in via:
                     path.append(via[path[-1]])
                 return path[-2::-1]
-            for target, price in self._ahead[device].items():
+            for target, price in self._outgoing[device].items():
                 there = cost + price
                 if there < best.get(target, there + 1):
                     best[target], via[target] = there, device

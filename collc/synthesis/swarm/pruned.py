@@ -1,23 +1,23 @@
-"""What a swarm brings to NPUs that do not want it, nor pass it on, is left out."""
+"""Removes transfers to NPUs that neither want the chunk nor pass it on."""
 
 from __future__ import annotations
 
 from collc.synthesis.swarm.problem import SwarmProblem
-from collc.synthesis.swarm.rounds import Found
+from collc.synthesis.swarm.rarest_first import PathTransfers
 
 
-def pruned(problem: SwarmProblem, found: Found) -> Found:
-    """The lanes that lead, in the end, to someone who wants the chunk."""
-    lanes, conditions = problem.lanes, problem.conditions
+def pruned(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
+    """The transfers whose chunk goes, perhaps over further ones, to an NPU that wants it."""
+    paths, conditions = problem.paths, problem.conditions
     ends: list[int] = conditions.task.network.target.tolist()
     column: list[int] = conditions.column.tolist()
     used = {(npu, row) for row in range(len(conditions)) for npu in conditions.row(row)[1].tolist()}
     kept: list[tuple[int, int, int]] = []
     end = 0
-    for row, lane, start in reversed(list(zip(found.row, found.lane, found.start, strict=True))):
-        if any((ends[link], row) in used for link in lanes.links[lane]):
-            used.add((lanes.source[lane], row))
-            kept.append((row, lane, start))
-            end = max(end, start + lanes.total[column[row]][lane])
+    for row, path, start in reversed(list(zip(planned.row, planned.path, planned.start, strict=True))):
+        if any((ends[link], row) in used for link in paths.links[path]):
+            used.add((paths.source[path], row))
+            kept.append((row, path, start))
+            end = max(end, start + paths.total[column[row]][path])
     rows, numbers, starts = (list(reversed(part)) for part in zip(*kept, strict=True))
-    return Found(rows, numbers, starts, end)
+    return PathTransfers(rows, numbers, starts, end)

@@ -1,7 +1,7 @@
-"""Chunks of few holders, spread as in a swarm: broadcast, multicast and, backwards, reduce.
+"""Synthesis by rarest-first spreading, for chunks that few NPUs hold: broadcast, multicast and, inverted, reduce.
 
-Where the chunks all come from one NPU, its links must carry different ones, and the receivers exchange them. Each
-receiver asks for what is rarest (rounds.py); a few ways to choose are tried.
+Where all chunks come from one NPU, its links must carry different ones, which the receivers then exchange. Each
+receiver asks for the rarest chunk (rarest_first.py). Several rules are tried, and the best schedule is kept.
 """
 
 from __future__ import annotations
@@ -13,94 +13,102 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.swarm.pipelined import earlier, stored
-from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, widened
+from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
+from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.pruned import pruned
-from collc.synthesis.swarm.rounds import Found, Rule, Swarm
+from collc.synthesis.swarm.rarest_first import PathTransfers, RarestFirst, SpreadRule
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
-TRIALS = 16
-"""Rounds of attempts with random ties, at most, unless more are asked for."""
+ROUNDS = 16
+"""Rounds of attempts with random ties, at most, unless `Effort.trials` asks for more."""
 
 VISITS = 200_000
-"""Looks of receivers at lanes up to which further rounds are made, estimated: about half a second."""
+"""Visits of a path by a receiver up to which further rounds are made; an estimate for about half a second."""
 
-MANY = 1_000_000
-"""The same from which there is one attempt only."""
+VISITS_ONCE = 1_000_000
+"""Visits (as above) from which there is one attempt only."""
 
 NEAR = 8
-"""A schedule that stores is looked at if it is longer than the best by at most one part in so many."""
+"""A schedule for `store` that will be moved earlier may be longer than the best one by one part in so many."""
 
 
 def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
-    """A schedule of copies over links and switches, every switch as it is.
+    """A schedule of copies over links and switches, which are not unwound.
 
-    bound: picoseconds at which to be content; None: the lower bound of the task. effort.trials: rounds of
-    attempts with random ties. Raises SourceError where a postcondition cannot be reached or links have no bandwidth,
-    NoSchedule where the network has too many ways from NPU to NPU, where switches leave no way, or where
-    `effort.stop` asks to stop before any schedule is there.
+    bound: picoseconds at which the search ends; None: the lower bound of the task. effort.trials: rounds of attempts
+    with random ties. Raises SourceError if a postcondition cannot be reached or links have no bandwidth, NoSchedule if
+    the network has too many switch paths, its switches leave no schedule, or `effort.stop` asks to stop before there
+    is any schedule.
     """
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     problem = swarm_problem(conditions)
     goal = task_bound(task).time if bound is None else bound
-    wide = widened(problem)
-    best: Found | None = None
+    wide = with_all_relays(problem)
+    best: PathTransfers | None = None
     for rule, stores in _rules(problem, effort):
         for each in (problem, wide) if wide is not None else (problem,):
             if effort.stop() or (best is not None and best.end <= goal):
                 break
-            found = _attempt(each, rule, stores, best, effort)
-            if found is not None and (best is None or found.end < best.end):
-                best = found
+            planned = _attempt(each, rule, stores, best, effort)
+            if planned is not None and (best is None or planned.end < best.end):
+                best = planned
                 effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
     if best is None:
-        raise _none(task, effort.stop())
+        raise _no_schedule(task, effort.stop())
     return RowSchedule(task.model, _transfers(problem, best))
 
 
-def _attempt(problem: SwarmProblem, rule: Rule, stores: bool, best: Found | None, effort: Effort) -> Found | None:
-    """A schedule by a rule; what stores is made earlier afterwards, so that it may be a little too late at first."""
+def _attempt(
+    problem: SwarmProblem, rule: SpreadRule, stores: bool, best: PathTransfers | None, effort: Effort
+) -> PathTransfers | None:
+    """A schedule by a rule; None if it would be no better than the best so far.
+
+    stores: plan for the link model `store`, then move the transfers earlier.
+    """
     if not stores:
         limit = None if best is None else best.end - 1
-        found = Swarm(problem, rule, limit).run(effort.stop)
-        return None if found is None else pruned(problem, found)
-    found = Swarm(stored(problem), rule, None if best is None else best.end + best.end // NEAR).run(effort.stop)
-    return None if found is None else earlier(problem, pruned(problem, found))
+        planned = RarestFirst(problem, rule, limit).run(effort.stop)
+        return None if planned is None else pruned(problem, planned)
+    limit = None if best is None else best.end + best.end // NEAR
+    planned = RarestFirst(as_stored(problem), rule, limit).run(effort.stop)
+    return None if planned is None else moved_earlier(problem, pruned(problem, planned))
 
 
-def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[Rule, bool]]:
-    """What is tried, and whether links are to be taken until arrival at first; later ones have random ties."""
-    alike = len(set(problem.lanes.slowest)) == 1
+def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, bool]]:
+    """The rules to try, and whether to plan for the link model `store` first; rounds after the first break ties at
+    random."""
+    alike = len(set(problem.paths.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
-    visits = len(kinds) * (1 + problem.missing * len(problem.lanes.links) // len(problem.have))
-    if visits > MANY and effort.trials == 1:
+    visits = len(kinds) * (1 + problem.missing * len(problem.paths.links) // len(problem.have))
+    if visits > VISITS_ONCE and effort.trials == 1:
         kinds, models = kinds[:1], models[:1]
-    for trial in range(max(effort.trials, min(TRIALS, VISITS // visits)) + 1):
-        for halves, fresh in kinds:
+    for trial in range(max(effort.trials, min(ROUNDS, VISITS // visits)) + 1):
+        for half_ratio, fresh in kinds:
             for stores in models:
-                yield Rule(halves, fresh, effort.seed * 1_000_003 + trial if trial else None), stores
+                yield SpreadRule(half_ratio, fresh, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
-def _none(task: Task, stopped: bool) -> NoSchedule:
+def _no_schedule(task: Task, stopped: bool) -> NoSchedule:
     if stopped:
         return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
-    message = f"switches of {task.network.name} that add up, or have few places, leave swarm no way"
+    message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"
     return NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
 
 
-def _transfers(problem: SwarmProblem, found: Found) -> Transfers:
-    lanes, conditions = problem.lanes, problem.conditions
+def _transfers(problem: SwarmProblem, planned: PathTransfers) -> Transfers:
+    """The transfers on the links of the paths."""
+    paths, conditions = problem.paths, problem.conditions
     chunks: list[int] = []
     links: list[int] = []
     starts: list[int] = []
     column: list[int] = conditions.column.tolist()
-    for row, lane, start in zip(found.row, found.lane, found.start, strict=True):
-        offsets = lanes.start[column[row]][lane]
+    for row, path, start in zip(planned.row, planned.path, planned.start, strict=True):
+        offsets = paths.start[column[row]][path]
         chunks += [row] * len(offsets)
-        links += lanes.links[lane]
+        links += paths.links[path]
         starts += [start + offset for offset in offsets]
     return Transfers.of(conditions.chunk[np.array(chunks)], np.array(links), np.array(starts, np.int64))

@@ -1,7 +1,8 @@
-"""Which chunks are urgent, and which a slow lane may bring.
+"""How urgent chunks are, and which of them a slow path may bring.
 
-Lanes fall into classes by their slowest links. NPUs that faster lanes join are a part of the network; what is in a
-part, or on its way there, needs no slow lane any more (the component rule of collc/synthesis/tacos/events.py).
+Paths fall into classes by their slowest links. NPUs that faster paths join, both ways, are a component of the network.
+A chunk that is in a component, or on its way there, needs no slow path any more (the component rule of
+collc/synthesis/tacos/events.py).
 """
 
 from __future__ import annotations
@@ -14,37 +15,48 @@ from collc.synthesis.swarm.problem import SwarmProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """slowest: how long the slowest link of a lane of this class takes, at least. part: by NPU, its part."""
+class PathClass:
+    """A class of slow paths.
+
+    slowest: picoseconds for which the slowest link of a path of this class is busy, at least.
+    component: by NPU, the first NPU of its component over all faster paths.
+    """
 
     slowest: int
-    part: dict[int, int]
+    component: dict[int, int]
 
 
-def levels_of(problem: SwarmProblem, halves: int) -> list[Level]:
-    """The classes of lanes that are at least `halves` / 2 times as slow as the next faster ones, faster ones first."""
-    pairs = pairwise(sorted(set(problem.lanes.slowest)))
-    return [Level(slower, _parts(problem, slower)) for faster, slower in pairs if 2 * slower >= halves * faster]
+def path_classes_of(problem: SwarmProblem, half_ratio: int) -> list[PathClass]:
+    """The classes of slow paths, faster ones first.
+
+    A class begins where paths are at least `half_ratio` / 2 times as slow as the next faster ones.
+    """
+    pairs = pairwise(sorted(set(problem.paths.slowest)))
+    return [
+        PathClass(slower, _components(problem, slower))
+        for faster, slower in pairs
+        if 2 * slower >= half_ratio * faster
+    ]
 
 
-def _parts(problem: SwarmProblem, slower: int) -> dict[int, int]:
-    """NPU -> the first NPU of its part: those that lanes faster than some join both ways."""
-    lanes = problem.lanes
+def _components(problem: SwarmProblem, slower: int) -> dict[int, int]:
+    """By NPU, the first NPU of its strongly connected component over the paths that are faster than `slower`."""
+    paths = problem.paths
     ahead: list[set[int]] = [set() for _ in problem.have]
     behind: list[set[int]] = [set() for _ in problem.have]
-    for source, target, slowest in zip(lanes.source, lanes.target, lanes.slowest, strict=True):
-        if slowest < slower and source not in lanes.hosts:
+    for source, target, slowest in zip(paths.source, paths.target, paths.slowest, strict=True):
+        if slowest < slower and source not in paths.repeaters:
             ahead[source].add(target)
             behind[target].add(source)
-    part: dict[int, int] = {}
+    component: dict[int, int] = {}
     for npu in problem.conditions.task.network.npus.tolist():
-        if npu not in part:
-            for device in _reached(ahead, npu) & _reached(behind, npu):
-                part[device] = npu
-    return part
+        if npu not in component:
+            for device in _reachable(ahead, npu) & _reachable(behind, npu):
+                component[device] = npu
+    return component
 
 
-def _reached(ahead: list[set[int]], start: int) -> set[int]:
+def _reachable(ahead: list[set[int]], start: int) -> set[int]:
     found, front = {start}, [start]
     while front:
         for device in ahead[front.pop()]:
@@ -55,30 +67,33 @@ def _reached(ahead: list[set[int]], start: int) -> set[int]:
 
 
 class Urgency:
-    """Chunks that are neither there nor under way: the parts that lack them count first, then the NPUs."""
+    """The urgency of each chunk: by how many components, then by how many NPUs, it is missed.
 
-    def __init__(self, levels: list[Level], have: list[int], need: list[int], count: int) -> None:
-        self._levels = levels
+    A chunk that is on its way to an NPU counts as there.
+    """
+
+    def __init__(self, classes: list[PathClass], have: list[int], need: list[int], count: int) -> None:
+        self._classes = classes
         self._value = [0] * count
         self._lacking: list[dict[int, int]] = []
         self._own: list[dict[int, int]] = []
         self._unsent: list[int] = []
         for bits in need:
             self._add(bits, 1)
-        self._weights = [(len(need) + 1) ** (k + 1) for k in range(len(levels))]
-        for level, weight in zip(levels, self._weights, strict=True):
-            lacking: dict[int, int] = dict.fromkeys(level.part.values(), 0)
-            for npu, part in level.part.items():
-                lacking[part] |= need[npu]
-            for npu, part in level.part.items():
-                lacking[part] &= ~have[npu]
+        self._weights = [(len(need) + 1) ** (k + 1) for k in range(len(classes))]
+        for each, weight in zip(classes, self._weights, strict=True):
+            lacking: dict[int, int] = dict.fromkeys(each.component.values(), 0)
+            for npu, component in each.component.items():
+                lacking[component] |= need[npu]
+            for npu, component in each.component.items():
+                lacking[component] &= ~have[npu]
             for bits in lacking.values():
                 self._add(bits, weight)
             own: dict[int, int] = dict.fromkeys(lacking, 0)
             unsent = 0
-            for npu, part in level.part.items():
-                own[part] |= have[npu]
-                unsent |= lacking[part]
+            for npu, component in each.component.items():
+                own[component] |= have[npu]
+                unsent |= lacking[component]
             self._lacking.append(lacking)
             self._own.append(own)
             self._unsent.append(unsent)
@@ -90,14 +105,14 @@ class Urgency:
         for chunk in members_of(bits):
             self._value[chunk] += weight
 
-    def sent(self, npu: int, bit: int) -> bool:
-        """A chunk is on its way to an NPU; whether some part lacks it still."""
+    def note_sent(self, npu: int, bit: int) -> bool:
+        """Notes that a chunk is on its way to an NPU. Returns whether some component still lacks the chunk."""
         chunk = bit.bit_length() - 1
         value = self._value[chunk] - 1
-        for k, level in enumerate(self._levels):
-            lacking, part = self._lacking[k], level.part[npu]
-            if lacking[part] & bit:
-                lacking[part] ^= bit
+        for k, each in enumerate(self._classes):
+            lacking, component = self._lacking[k], each.component[npu]
+            if lacking[component] & bit:
+                lacking[component] ^= bit
                 value -= self._weights[k]
                 self._unsent[k] &= ~bit
         old = self._value[chunk]
@@ -108,16 +123,20 @@ class Urgency:
         self._chunks[value] = self._chunks.get(value, 0) | bit
         return bool(self._weights) and value >= self._weights[0]
 
-    def kinds(self) -> list[int]:
-        """Bit sets of chunks that are alike, the most urgent first."""
+    def by_urgency(self) -> list[int]:
+        """Sets of equally urgent chunks, the most urgent first."""
         return [bits for _, bits in sorted(self._chunks.items(), reverse=True)]
 
-    def lacking(self, level: int, npu: int) -> int:
-        """What the part of an NPU lacks."""
-        return self._lacking[level][self._levels[level].part[npu]]
+    def lacking(self, number: int, npu: int) -> int:
+        """The chunks that the component of an NPU lacks; `number`: of the path class."""
+        return self._lacking[number][self._classes[number].component[npu]]
 
-    def kept(self, level: int, npu: int) -> int:
-        """What the part of an NPU need not send, since it has been sent, while other things have not left any part."""
-        if not self._unsent[level]:
+    def held_back(self, number: int, npu: int) -> int:
+        """The chunks that the component of an NPU had at the start and has already sent to another component.
+
+        Empty once every chunk that some component lacked at the start has been sent to one.
+        """
+        if not self._unsent[number]:
             return 0
-        return self._own[level].get(self._levels[level].part.get(npu, -1), 0) & ~self._unsent[level]
+        own, component = self._own[number], self._classes[number].component
+        return own.get(component.get(npu, -1), 0) & ~self._unsent[number]

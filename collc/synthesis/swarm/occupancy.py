@@ -1,0 +1,158 @@
+"""When links and the buffers of switches are occupied, and the queue of future events."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from collc.synthesis.swarm.problem import SwarmProblem
+
+
+@dataclass(slots=True)
+class TimedEvents:
+    """What happens at one time.
+
+    arrivals: (device, chunk), the chunk arrives. slots: (switch, chunk), a slot of the switch holds the chunk and no
+    transfer reads it. links: links from which a path may be able to start. Chunks are bits.
+    """
+
+    arrivals: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    slots: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    links: list[int] = field(default_factory=list[int])
+
+
+class Occupancy:
+    """Reserved intervals of links, occupied slots of switches, and what becomes possible when they end.
+
+    Chunks are bits. A path of a chunk size is occupied link after link, each from its own offset (SwitchPaths.start).
+    """
+
+    def __init__(self, problem: SwarmProblem) -> None:
+        paths, network = problem.paths, problem.conditions.task.network
+        self._paths = paths
+        self._target: list[int] = network.target.tolist()
+        self._inverted = problem.conditions.task.inverted
+        self._links_out = network.in_links if self._inverted else network.out_links
+        first = network.npu_count
+        self._multicast = {switch for switch in paths.repeaters if network.multicast[switch - first]}
+        self._slots = {switch: size for switch, size in enumerate(network.buffers.tolist(), first) if size >= 0}
+        self._slots_used = {switch: sorted(problem.slots_used.get(switch, ())) for switch in self._slots}
+        self._received = dict.fromkeys(paths.summing, 0)
+        self._idle_slots: dict[tuple[int, int], int] = {}
+        self._reserved = [sorted(problem.reserved.get(link, ())) for link in range(network.link_count)]
+        self._offsets: list[set[int]] = [set() for _ in self._reserved]
+        for rows in paths.start:
+            for links, starts in zip(paths.links, rows, strict=True):
+                for link, start in zip(links, starts, strict=True):
+                    self._offsets[link].add(start)
+        self._events: dict[int, TimedEvents] = {}
+        self._times: list[int] = []
+        for link, intervals in enumerate(self._reserved):
+            for _, end in intervals:
+                self._wake(link, 0, end)
+        for switch, intervals in self._slots_used.items():
+            for _, end in intervals:
+                self._wake_links_of(switch, 0, end)
+
+    def at(self, time: int) -> TimedEvents:
+        """The events of a time, to which the caller may add."""
+        found = self._events.get(time)
+        if found is None:
+            found = self._events[time] = TimedEvents()
+            heapq.heappush(self._times, time)
+        return found
+
+    def pop(self) -> tuple[int, TimedEvents] | None:
+        """Removes and returns the next time and its events; None if there are no more."""
+        if not self._times:
+            return None
+        time = heapq.heappop(self._times)
+        return time, self._events.pop(time)
+
+    def add_idle_slot(self, switch: int, bit: int) -> None:
+        """Notes that one more slot of a switch holds a chunk and is not being read."""
+        self._idle_slots[switch, bit] = self._idle_slots.get((switch, bit), 0) + 1
+
+    def not_yet_summed(self, path: int, chunks: int) -> int:
+        """Those of some chunks that have not come into a summing switch on a path yet (they may only once)."""
+        paths = self._paths
+        if paths.summing:
+            for link in paths.links[path][:-1]:
+                chunks &= ~self._received.get(self._target[link], 0)
+        return chunks
+
+    def is_free(self, path: int, size: int, now: int) -> bool:
+        """Whether all links and switch buffers of a path have room for a chunk of a size that starts now."""
+        paths = self._paths
+        links, starts, busies = paths.links[path], paths.start[size][path], paths.busy[size][path]
+        for link, start, busy in zip(links, starts, busies, strict=True):
+            intervals = self._reserved[link]
+            if intervals and _overlapping(intervals, now, now + start, now + start + busy):
+                return False
+        for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
+            if _overlapping(self._slots_used[switch], now, now + since, now + until) >= self._slots[switch]:
+                return False
+        return True
+
+    def _slot_intervals(self, path: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """(switch, since, until) of each switch with a limited buffer on a path: when a chunk occupies a slot there.
+
+        A slot is occupied from the arrival to the end of the departure. In a schedule that will be inverted, that is
+        from the begin of the transfer into the switch to the begin of the one out of it.
+        """
+        links, starts, busies = self._paths.links[path], self._paths.start[size][path], self._paths.busy[size][path]
+        for k, link in enumerate(links[:-1]):
+            switch, arrival = self._target[link], starts[k + 1]
+            if switch in self._slots:
+                since, until = (-busies[k], 0) if self._inverted else (0, busies[k + 1])
+                yield switch, arrival + since, arrival + until
+
+    def reserve(self, path: int, size: int, bit: int, now: int) -> bool:
+        """Reserves a path for a chunk that starts now.
+
+        Returns True if the source is a switch and none of its idle slots holds the chunk any more.
+        """
+        paths = self._paths
+        links, starts, busies = paths.links[path], paths.start[size][path], paths.busy[size][path]
+        for link, start, busy in zip(links, starts, busies, strict=True):
+            insort(self._reserved[link], (now + start, now + start + busy))
+            self._wake(link, now, now + start + busy)
+        for link, start, busy in zip(links, starts[1:], busies[1:], strict=False):
+            self._pass_switch(self._target[link], bit, now, start, busy)
+        for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
+            insort(self._slots_used[switch], (now + since, now + until))
+            self._wake_links_of(switch, now, now + until)
+        source = paths.source[path]
+        if source not in paths.repeaters or source in self._multicast:
+            return False
+        self._idle_slots[source, bit] -= 1
+        self.at(now + busies[0]).slots.append((source, bit))
+        return not self._idle_slots[source, bit]
+
+    def _pass_switch(self, switch: int, bit: int, now: int, start: int, busy: int) -> None:
+        """Notes that a chunk passes a switch, and when the switch can send it again."""
+        if switch in self._received:
+            self._received[switch] |= bit
+        if switch in self._paths.repeaters:
+            self.at(now + start + (0 if switch in self._multicast else busy)).slots.append((switch, bit))
+
+    def _wake_links_of(self, switch: int, now: int, end: int) -> None:
+        """Adds events for the links out of a switch (into it, if inverted) at the end of an interval."""
+        offsets, links = self._links_out
+        for link in links[offsets[switch] : offsets[switch + 1]].tolist():
+            self._wake(link, now, end)
+
+    def _wake(self, link: int, now: int, end: int) -> None:
+        """Adds events at the times at which a path can start so that its chunk enters a link at `end`."""
+        for offset in self._offsets[link]:
+            if end - offset > now:
+                self.at(end - offset).links.append(link)
+
+
+def _overlapping(intervals: list[tuple[int, int]], now: int, start: int, end: int) -> int:
+    """How many intervals overlap [start, end). Removes leading intervals that have ended by now."""
+    while intervals and intervals[0][1] <= now:
+        del intervals[0]
+    return sum(since < end and start < until for since, until in intervals)

@@ -1,0 +1,271 @@
+"""Rarest-first spreading: whoever has a chunk passes it on as soon as a path to one who lacks it is free.
+
+The chunk that most NPUs still lack goes first, where a chunk on its way counts as there. So a source spreads different
+chunks over its links, and those who got them exchange them. This is the rarest-first rule of BitTorrent; where each
+NPU has one port it is nearly optimal (Mundinger, Weber and Weiss, "Optimal scheduling of peer-to-peer file
+dissemination", 2008).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from collc.synthesis.conditions import members_of
+from collc.synthesis.swarm.occupancy import Occupancy, TimedEvents
+from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.swarm.urgency import Urgency, path_classes_of
+
+NON_MINIMAL = 5, 4
+"""A slow path that takes more than 5/4 of the time of the fastest one of its class over the same first link is
+non-minimal. Such paths are used only for what no other path brings at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRule:
+    """The choices of one attempt.
+
+    half_ratio: a class of slow paths begins where paths are at least `half_ratio` / 2 times as slow as the next faster
+    ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until every
+    chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
+    """
+
+    half_ratio: int
+    fresh: bool
+    tie_seed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PathTransfers:
+    """Chunks sent over switch paths, in order of start: rows of the conditions, paths, starts; and the last arrival."""
+
+    row: list[int]
+    path: list[int]
+    start: list[int]
+    end: int
+
+
+class RarestFirst:
+    """The simulation of one attempt: `run` returns what it planned. An object runs once.
+
+    Inside, chunks are renumbered at random if there is a tie-break seed, and sets of them are ints (bit k: chunk k).
+    """
+
+    def __init__(self, problem: SwarmProblem, rule: SpreadRule, limit: int | None) -> None:
+        self._paths, self._limit = problem.paths, limit
+        count = len(problem.conditions)
+        self._number = list(range(count))
+        self._rank = list(range(len(problem.have)))
+        if rule.tie_seed is not None:
+            chance = random.Random(rule.tie_seed)
+            chance.shuffle(self._number)
+            chance.shuffle(self._rank)
+        self._row = sorted(range(count), key=self._number.__getitem__)
+        self._have, self._wanted, self._sizes = map(self._renumbered, (problem.have, problem.need, problem.sizes))
+        welcome = self._renumbered(problem.welcome)
+        self._need = [wanted | more for wanted, more in zip(self._wanted, welcome, strict=True)]
+        self._missing = problem.missing
+        self._occupancy = Occupancy(problem)
+        for time, device, row in problem.later:
+            self._occupancy.at(time).arrivals.append((device, 1 << self._number[row]))
+        classes = path_classes_of(problem, rule.half_ratio) if rule.half_ratio else []
+        self._urgency = Urgency(classes, self._held_sometime(problem), self._need, count)
+        self._class = [sum(each.slowest <= slowest for each in classes) for slowest in self._paths.slowest]
+        self._class_count = len(classes)
+        self._fresh = rule.fresh
+        self._index_paths(len(problem.have), problem.conditions.task.network.link_count)
+        self._non_minimal = self._find_non_minimal()
+        first_links = [links[0] for links in self._paths.links]
+        self._shared = bool(classes) or len(set(first_links)) < len(first_links)
+        self._duties = [0] * len(problem.have)
+        self._planned = PathTransfers([], [], [], 0)
+        self._end = 0
+
+    def _renumbered(self, sets: list[int]) -> list[int]:
+        return [sum(1 << self._number[row] for row in members_of(bits)) for bits in sets]
+
+    def _held_sometime(self, problem: SwarmProblem) -> list[int]:
+        """By device, what it holds at the start or gets by its release."""
+        held = list(self._have)
+        for _, device, row in problem.later:
+            held[device] |= 1 << self._number[row]
+        return held
+
+    def _index_paths(self, devices: int, links: int) -> None:
+        """Fills `_ports`, `_fed` and `_users`.
+
+        _ports: by receiver, for each last link the fastest class and the paths. _fed: by device, the receivers of its
+        paths. _users: by link, the receivers of the paths over it.
+        """
+        paths = self._paths
+        ports: list[dict[int, list[int]]] = [{} for _ in range(devices)]
+        self._fed: list[set[int]] = [set() for _ in range(devices)]
+        self._users: list[set[int]] = [set() for _ in range(links)]
+        for path, (source, target, over) in enumerate(zip(paths.source, paths.target, paths.links, strict=True)):
+            if self._need[target]:
+                ports[target].setdefault(over[-1], []).append(path)
+                self._fed[source].add(target)
+                for link in over:
+                    self._users[link].add(target)
+        self._ports = [[(min(self._class[path] for path in port), port) for port in rows.values()] for rows in ports]
+
+    def _find_non_minimal(self) -> set[int]:
+        """The slow paths that NON_MINIMAL describes."""
+        paths = self._paths
+        least: dict[tuple[int, int], int] = {}
+        for path, links in enumerate(paths.links):
+            key = links[0], self._class[path]
+            least[key] = min(paths.total[-1][path], least.get(key, paths.total[-1][path]))
+        over, under = NON_MINIMAL
+        return {
+            path
+            for path, links in enumerate(paths.links)
+            if self._class[path] and paths.total[-1][path] * under > over * least[links[0], self._class[path]]
+        }
+
+    def run(self, stop: Callable[[], bool]) -> PathTransfers | None:
+        """Simulates until all have what they must get.
+
+        Returns None if `stop` asks to stop, no event is left, or a chunk would arrive after the limit.
+        """
+        touched = {v for v, bits in enumerate(self._need) if bits}
+        now = 0
+        while self._missing:
+            for all_paths in (False, True) if self._non_minimal else (True,):
+                for v in sorted(touched, key=self._turn):
+                    if self._need[v] and not self._serve(v, now, all_paths):
+                        return None
+            coming = None if stop() else self._occupancy.pop()
+            if coming is None:
+                break
+            now, events = coming
+            touched = self._apply(events)
+        rows = [self._row[chunk] for chunk in self._planned.row]
+        return None if self._missing else PathTransfers(rows, self._planned.path, self._planned.start, self._end)
+
+    def _turn(self, v: int) -> tuple[int, int, int]:
+        """The order in which receivers choose: who has the fewest chunks to pass on to other components, then who lacks
+        most; by rank alone where no two paths share a first link."""
+        if not self._shared:
+            return 0, 0, self._rank[v]
+        return self._duties[v], -self._need[v].bit_count(), self._rank[v]
+
+    def _apply(self, events: TimedEvents) -> set[int]:
+        """Applies the events of a time. Returns the receivers for which something may have become possible."""
+        touched: set[int] = set()
+        for device, bit in events.arrivals:
+            self._have[device] |= bit
+            touched |= self._fed[device]
+        for switch, bit in events.slots:
+            self._occupancy.add_idle_slot(switch, bit)
+            self._have[switch] |= bit
+            touched |= self._fed[switch]
+        for link in events.links:
+            touched |= self._users[link]
+        return touched
+
+    def _serve(self, v: int, now: int, all_paths: bool) -> bool:
+        """Sends a receiver what its free last links can bring. Returns False if a chunk would arrive after the limit.
+
+        all_paths: non-minimal ones too.
+        """
+        lacks = [self._need[v]]
+        lacks += [lacks[0] & self._urgency.lacking(number, v) for number in range(self._class_count)]
+        have, sources, classes = self._have, self._paths.source, self._class
+        offers: list[int] = []
+        ports: list[list[tuple[int, int]]] = []
+        for fastest, port in self._ports[v]:
+            if not lacks[fastest]:
+                continue
+            rows: list[tuple[int, int]] = []
+            bits = 0
+            for path in port:
+                offer = have[sources[path]] & lacks[classes[path]]
+                if offer and (all_paths or path not in self._non_minimal):
+                    offer = self._sendable(path, offer, v, now)
+                    if offer:
+                        rows.append((path, offer))
+                        bits |= offer
+            if bits:
+                offers.append(bits)
+                ports.append(rows)
+        if not offers:
+            return True
+        for bit, rows in zip(matched(offers, self._urgency.by_urgency()), ports, strict=True):
+            able = [path for path, offer in rows if offer & bit and self._sendable(path, bit, v, now)] if bit else []
+            if able and not self._send(min(able, key=self._cost), bit, v, now):
+                return False
+        return True
+
+    def _cost(self, path: int) -> tuple[int, int, int]:
+        """The order in which paths are taken: the fastest first, then the one whose source has the fewest chunks."""
+        source = self._paths.source[path]
+        return self._paths.total[-1][path], self._have[source].bit_count(), self._rank[source]
+
+    def _sendable(self, path: int, chunks: int, v: int, now: int) -> int:
+        """Those of some chunks that may start on a path now."""
+        number = self._class[path]
+        if number:
+            chunks &= self._urgency.lacking(number - 1, v)
+            if self._fresh:
+                chunks &= ~self._urgency.held_back(number - 1, self._paths.source[path])
+        chunks = self._occupancy.not_yet_summed(path, chunks)
+        sendable = 0
+        for size, of_size in enumerate(self._sizes):
+            some = chunks & of_size
+            if some and self._occupancy.is_free(path, size, now):
+                sendable |= some
+        return sendable
+
+    def _send(self, path: int, bit: int, v: int, now: int) -> bool:
+        """Starts a chunk on a path. Returns False if a receiver that wants the chunk would get it after the limit."""
+        size = next(size for size, of_size in enumerate(self._sizes) if of_size & bit)
+        arrival = now + self._paths.total[size][path]
+        wanted = bool(self._wanted[v] & bit)
+        if self._limit is not None and arrival > self._limit:
+            return not wanted
+        self._end = max(self._end, arrival)
+        self._planned.row.append(bit.bit_length() - 1)
+        self._planned.path.append(path)
+        self._planned.start.append(now)
+        if self._occupancy.reserve(path, size, bit, now):
+            self._have[self._paths.source[path]] ^= bit
+        self._occupancy.at(arrival).arrivals.append((v, bit))
+        self._need[v] ^= bit
+        self._missing -= wanted
+        self._duties[v] += self._urgency.note_sent(v, bit)
+        return True
+
+
+def matched(offers: list[int], kinds: list[int]) -> list[int]:
+    """A maximum matching of ports and chunks: for each port the bit of the chunk that it takes, or 0.
+
+    offers: by port, the set of chunks that it can bring. kinds: disjoint sets of chunks, those to match first first.
+    The sets of chunks that can be matched at once are a matroid, so the greedy choice is optimal.
+    """
+    chosen = [0] * len(offers)
+    reach = 0
+    for offer in offers:
+        reach |= offer
+    left = len(offers)
+    for kind in kinds:
+        pool = kind & reach
+        while pool and left:
+            bit = pool & -pool
+            pool ^= bit
+            left -= _augment(bit, offers, chosen, set())
+        if not left:
+            break
+    return chosen
+
+
+def _augment(bit: int, offers: list[int], chosen: list[int], seen: set[int]) -> bool:
+    """Matches one more chunk, moving matched ones to other ports if necessary. Returns whether that is possible."""
+    for port, offer in enumerate(offers):
+        if offer & bit and port not in seen:
+            seen.add(port)
+            if not chosen[port] or _augment(chosen[port], offers, chosen, seen):
+                chosen[port] = bit
+                return True
+    return False

@@ -1,0 +1,166 @@
+"""Switch paths: direct links, and shortest paths from device to device with only switches between."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis.routing import FAR
+from collc.synthesis.task import Task
+from collc.ten.network import Network
+from collc.ten.schedule import Clock
+
+OutgoingLinks = list[list[tuple[int, int, int]]]
+"""For each device the links that leave it: (link, target, picoseconds)."""
+
+PATHS_PER_PAIR = 8
+"""Paths of equal length that are kept for a pair of devices."""
+
+MAX_PATHS = 200_000
+"""Switch paths of a network; one with more is refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchPaths:
+    """The switch paths of a network, numbered from 0.
+
+    Per path: `source` is an NPU, or a switch of `repeaters`; `target` is an NPU; `links` are its links in order.
+
+    repeaters: switches that may send a chunk on more than once after it has arrived once.
+    summing: switches into which a chunk may come only once. Backwards in time, these add up what they send on.
+    start, busy: by size and path; for each link, the picoseconds from the start of the first link until the chunk
+    enters this one, and how long this one is busy. total: by size and path, picoseconds until arrival.
+    """
+
+    source: list[int]
+    target: list[int]
+    links: list[tuple[int, ...]]
+    repeaters: frozenset[int]
+    summing: frozenset[int]
+    start: list[list[tuple[int, ...]]]
+    busy: list[list[tuple[int, ...]]]
+    total: list[list[int]]
+
+    @cached_property
+    def slowest(self) -> list[int]:
+        """For each path, the picoseconds that the largest chunk keeps its slowest link busy."""
+        return [max(times) for times in self.busy[-1]]
+
+
+def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
+    """The switch paths that a task may use. Raises NoSchedule if there are more than MAX_PATHS."""
+    network = task.network
+    cost: list[int] = np.maximum(1, clock.total[network.kind, clock.total.shape[1] - 1]).tolist()
+    outgoing: OutgoingLinks = [[] for _ in range(network.device_count)]
+    ends: list[int] = network.target.tolist()
+    starts: list[int] = network.source.tolist()
+    for link, device in enumerate(starts):
+        outgoing[device].append((link, ends[link], cost[link]))
+    repeaters = _repeaters(task)
+    source: list[int] = []
+    links: list[tuple[int, ...]] = []
+    for device in [*network.npus.tolist(), *sorted(repeaters)]:
+        for path in _paths_from(network, outgoing, device):
+            source.append(device)
+            links.append(path)
+        if len(links) > MAX_PATHS:
+            message = f"{network.name} has more than {MAX_PATHS} paths over switches from NPU to NPU"
+            raise NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
+    summing = network.multicast if task.inverted else np.zeros(network.switch_count, np.bool_)
+    summing_switches = frozenset((np.flatnonzero(summing) + network.npu_count).tolist())
+    targets = [ends[path[-1]] for path in links]
+    return SwitchPaths(source, targets, links, repeaters, summing_switches, *_times(network, clock, links))
+
+
+def _repeaters(task: Task) -> frozenset[int]:
+    """The switches that may send one arrival on more than once and have a buffer without limit to keep it in."""
+    network = task.network
+    if task.relays:
+        return frozenset()
+    able = network.present[network.npu_count :] & (network.buffers < 0)
+    if task.inverted:
+        able = able & network.multicast
+    return frozenset((np.flatnonzero(able) + network.npu_count).tolist())
+
+
+def _times(
+    network: Network, clock: Clock, links: list[tuple[int, ...]]
+) -> tuple[list[list[tuple[int, ...]]], list[list[tuple[int, ...]]], list[list[int]]]:
+    """`start`, `busy` and `total` of SwitchPaths."""
+    starts: list[list[tuple[int, ...]]] = []
+    busies: list[list[tuple[int, ...]]] = []
+    totals: list[list[int]] = []
+    for size in range(clock.total.shape[1]):
+        busy: list[int] = np.maximum(1, clock.busy[network.kind, size]).tolist()
+        total: list[int] = clock.total[network.kind, size].tolist()
+        start_rows: list[tuple[int, ...]] = []
+        total_rows: list[int] = []
+        for path in links:
+            time = 0
+            row: list[int] = []
+            for link in path:
+                row.append(time)
+                time += total[link]
+            start_rows.append(tuple(row))
+            total_rows.append(time)
+        starts.append(start_rows)
+        busies.append([tuple(busy[link] for link in path) for path in links])
+        totals.append(total_rows)
+    return starts, busies, totals
+
+
+def _paths_from(network: Network, outgoing: OutgoingLinks, source: int) -> Iterator[tuple[int, ...]]:
+    """The links of each path from a device: direct links to NPUs, then shortest paths over switches to each NPU.
+
+    Pairs of devices begin with another one of their equally short paths, so that their loads spread.
+    """
+    npus = network.npu_count
+    for link, target, _ in outgoing[source]:
+        if target < npus:
+            yield (link,)
+    last_hops = _last_hops(outgoing, source, npus)
+    for target in sorted(last_hops):
+        if target < npus and target != source:
+            found = _paths_between(last_hops, source, target)
+            turn = (source + target) % len(found)
+            yield from (found[turn:] + found[:turn])[:PATHS_PER_PAIR]
+
+
+def _last_hops(outgoing: OutgoingLinks, source: int, npus: int) -> dict[int, list[tuple[int, int]]]:
+    """For each device within reach over switches alone, (link, device) of the last hop of each shortest path to it."""
+    best = {source: 0}
+    hops: dict[int, list[tuple[int, int]]] = {}
+    heap = [(0, source)]
+    while heap:
+        cost, device = heapq.heappop(heap)
+        if cost > best[device]:
+            continue
+        for link, target, price in outgoing[device]:
+            if target == source or (device == source and target < npus):
+                continue
+            there, known = cost + price, best.get(target, FAR)
+            if there < known:
+                best[target], hops[target] = there, [(link, device)]
+                if target >= npus:
+                    heapq.heappush(heap, (there, target))
+            elif there == known:
+                hops[target].append((link, device))
+    return hops
+
+
+def _paths_between(last_hops: dict[int, list[tuple[int, int]]], source: int, device: int) -> list[tuple[int, ...]]:
+    """The links of paths from the source to a device, depth first from their end; at most 4 * PATHS_PER_PAIR."""
+    found: list[tuple[int, ...]] = []
+    open_: list[tuple[int, tuple[int, ...]]] = [(device, ())]
+    while open_ and len(found) < 4 * PATHS_PER_PAIR:
+        device, tail = open_.pop()
+        if device == source:
+            found.append(tail)
+            continue
+        open_ += [(previous, (link, *tail)) for link, previous in reversed(last_hops[device])]
+    return found
