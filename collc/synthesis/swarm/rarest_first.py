@@ -146,7 +146,8 @@ class RarestFirst:
 
     def _turn(self, v: int) -> tuple[int, int, int]:
         """The order in which receivers choose: who has the fewest chunks to pass on to other components, then who lacks
-        most; by rank alone where no two paths share a first link."""
+        most; by rank alone where no two paths share a first link.
+        """
         if not self._shared:
             return 0, 0, self._rank[v]
         return self._duties[v], -self._need[v].bit_count(), self._rank[v]

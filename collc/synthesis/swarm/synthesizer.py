@@ -79,7 +79,8 @@ def _attempt(
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, bool]]:
     """The rules to try, and whether to plan for the link model `store` first; rounds after the first break ties at
-    random."""
+    random.
+    """
     alike = len(set(problem.paths.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)

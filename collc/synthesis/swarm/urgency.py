@@ -33,9 +33,7 @@ def path_classes_of(problem: SwarmProblem, half_ratio: int) -> list[PathClass]:
     """
     pairs = pairwise(sorted(set(problem.paths.slowest)))
     return [
-        PathClass(slower, _components(problem, slower))
-        for faster, slower in pairs
-        if 2 * slower >= half_ratio * faster
+        PathClass(slower, _components(problem, slower)) for faster, slower in pairs if 2 * slower >= half_ratio * faster
     ]
 
 
