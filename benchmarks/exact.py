@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.case import Case, Result, Target, Watch, measured
-from collc.passes.registry import Context, Exact
+from collc.passes.context import PassContext
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.task import Effort
@@ -32,7 +33,7 @@ def points(chunks: int) -> Result:
     """The Pareto points of All-Gather on the DGX-1; reached: rounds a chunk at the last of them; bound: 7/6."""
     module = Module("case", dgx1(), all_gather(list(range(8))))
     watch = Watch()
-    found = Exact(pareto=chunks).run(module, Context()).pareto
+    found = Synthesize("exact", {"pareto": chunks}).run(module, PassContext()).pareto
     last = found[-1]
     note = ", ".join(f"{p.chunks}/{p.steps}/{p.rounds}" for p in found)
     return Result(*watch.read(), last.rounds / last.chunks, 7 / 6, "rounds", None, f"chunks/steps/rounds {note}")

@@ -13,7 +13,7 @@ from collc.application.settings import Settings
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
 from collc.base.wording import listed
 from collc.passes.pipeline import make_pass, parse_pipeline
-from collc.passes.registry import SYNTHESIZERS
+from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 
@@ -70,10 +70,10 @@ def _check(settings: Settings) -> None:
     for kind in settings.emit:
         if kind not in WRITERS:
             raise UsageError(unknown_kind(kind))
-    if settings.algorithm is not None:
-        make_pass(settings.algorithm, {})
-        if settings.algorithm not in SYNTHESIZERS:
-            message = f"the pass '{settings.algorithm}' synthesizes nothing"
+    if settings.synthesizer is not None:
+        make_pass(settings.synthesizer, {})
+        if settings.synthesizer not in SYNTHESIZERS:
+            message = f"the pass '{settings.synthesizer}' synthesizes nothing"
             raise UsageError(Diagnostic("U0102", message, hint="there are " + listed(SYNTHESIZERS)))
     if settings.passes is not None:
         parse_pipeline(settings.passes)

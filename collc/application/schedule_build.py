@@ -17,8 +17,10 @@ from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.interrupts import stopping_at_interrupt, tidy_when_ended
 from collc.base.outcome import Outcome
+from collc.base.synthesizers import COMMON
+from collc.passes.context import HandwrittenRun, Pass, PassContext
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
-from collc.passes.registry import Context, Fixed, Hand, Invert, Pass
+from collc.passes.registry import Fixed, Invert
 from collc.source.program import ScheduleRequest
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
@@ -121,20 +123,20 @@ class Build:
     # How it is to be done
 
     def _option(self, name: str, given: Value | None) -> Value | None:
-        """What the command line says of an option of `synthesize`, else what the program says; times in seconds."""
+        """An option of `synthesize`: of the command line, else of the program, else the default. Times in seconds."""
         if given is not None:
             return given
         option = self.request.options.get(name)
         if option is None:
-            return None
+            return COMMON[name].default
         if option.type == "time":
             return float(cast("float", option.value)) / 1e12
         return cast("Value", option.value)
 
     def _model(self) -> LinkModel:
-        return LinkModel(str(self._option("link_model", self.settings.link_model) or "store"))
+        return LinkModel(str(self._option("link_model", self.settings.link_model)))
 
-    def _context(self, interrupted: Callable[[], bool]) -> Context:
+    def _context(self, interrupted: Callable[[], bool]) -> PassContext:
         settings = self.settings
         limit = self._option("time_limit", settings.time_limit)
         deadline = math.inf if limit is None else time.monotonic() + float(limit)
@@ -148,38 +150,38 @@ class Build:
 
         effort = Effort(
             seed=int(self._option("seed", settings.seed) or 0),
-            trials=int(self._option("trials", settings.trials) or 1),
-            threads=int(self._option("threads", settings.threads) or 1),
+            trials=int(self._option("trials", settings.trials) or 0),
+            threads=int(self._option("threads", settings.threads) or 0),
             stop=stop,
             progress=self.progress,
             time_limit=None if limit is None else float(limit),
         )
-        hand = {
-            number: Hand(run.algorithm or "", run.moves, run.span)
+        handwritten = {
+            number: HandwrittenRun(run.algorithm or "", run.moves, run.span)
             for number, run in enumerate(self.request.runs)
             if run.moves is not None
         }
-        return Context(hand, effort, self.request.allow_congestion)
+        return PassContext(handwritten, effort, self.request.allow_congestion)
 
-    def _pipeline(self, context: Context) -> tuple[Pass, ...]:
+    def _pipeline(self, context: PassContext) -> tuple[Pass, ...]:
         settings, request = self.settings, self.request
         if settings.passes is not None:
             return parse_pipeline(settings.passes)
-        if len(context.hand) == len(request.runs):
+        if len(context.handwritten) == len(request.runs):
             return (Fixed(),)
-        before = (Fixed(),) if context.hand else ()
-        return (*before, self._way(), Invert())
+        before = (Fixed(),) if context.handwritten else ()
+        return (*before, self._synthesizer(), Invert())
 
-    def _way(self) -> Pass:
-        if self.settings.algorithm is not None:
-            return make_pass(self.settings.algorithm, {})
-        elsewhere = ("seed", "trials", "threads", "link_model", "time_limit")
-        own = {name: self._option(name, None) for name in self.request.options if name not in elsewhere}
+    def _synthesizer(self) -> Pass:
+        """The pass with the options that only this synthesizer has; the common ones are in the context."""
+        if self.settings.synthesizer is not None:
+            return make_pass(self.settings.synthesizer, {})
+        own = {name: self._option(name, None) for name in self.request.options if name not in COMMON}
         return make_pass(self.request.synthesizer, own)
 
     # Doing it
 
-    def _synthesized(self, context: Context) -> Module:
+    def _synthesized(self, context: PassContext) -> Module:
         request = self.request
         relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits_of(request, self.settings.emit))
         module = Module(request.name, request.network, request.demand, self._model(), relays=relays)
@@ -196,7 +198,7 @@ class Build:
             raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
         if module.planned is not None and self.settings.passes is None:
             message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
-            hint = "give the others algorithms with 'using', or take another way: 'synthesize auto'"
+            hint = "give the others algorithms with 'using', or name another synthesizer: 'synthesize auto'"
             raise SourceError(Diagnostic("S0307", message, request.synthesizer_span, hint=hint))
         if module.planned is not None:
             message = (

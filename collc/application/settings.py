@@ -12,7 +12,7 @@ class Settings:
     """What is None or empty is left to the program.
 
     output: folder for the files. only: name of one schedule. definitions: values of params, as
-    text. emit: kinds of files to write too. algorithm: a way of synthesis. time_limit: seconds.
+    text. emit: kinds of files to write too. synthesizer: its name. time_limit: seconds.
     passes: a pipeline. print_after: names of passes. prove: prove all properties with Z3, and look for a shorter
     schedule.
     certificate: file for what Z3 was asked; of several schedules NAME comes before its suffix.
@@ -22,7 +22,7 @@ class Settings:
     only: str | None = None
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     emit: tuple[str, ...] = ()
-    algorithm: str | None = None
+    synthesizer: str | None = None
     seed: int | None = None
     trials: int | None = None
     threads: int | None = None

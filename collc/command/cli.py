@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, UsageError
+from collc.base.options import Option
+from collc.base.synthesizers import COMMON, SYNTHESIZERS
 from collc.version import __version__
 
 _CODES: Final = (
@@ -36,24 +38,35 @@ def _definition(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is expected, not {text!r}")
-    return value
+def _number(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` to 2**63 - 1."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = -1
+        if not least <= value < 2**63:
+            raise argparse.ArgumentTypeError(
+                f"a whole number of at least {least} and below 2**63 is expected, not {text!r}"
+            )
+        return value
+
+    return read
 
 
-def _seed(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 2**63:
-        raise argparse.ArgumentTypeError(f"a whole number from 0 to 2**63 - 1 is expected, not {text!r}")
-    return value
+_positive: Final = _number(1)
+
+
+def _synthesizer_argument(parser: argparse.ArgumentParser, name: str, option: Option) -> None:
+    """An option of the synthesizers as an option of the command line."""
+    flag = "--" + name.replace("_", "-")
+    if option.choices:
+        parser.add_argument(flag, choices=option.choices, help=option.meaning)
+    elif option.type == "time":
+        parser.add_argument(flag, type=_seconds, metavar="SECONDS", help=option.meaning)
+    else:
+        parser.add_argument(flag, type=_number(option.least or 0), metavar="N", help=option.meaning)
 
 
 def _compile_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +76,9 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--schedule", metavar="NAME", help="only this schedule of the file")
     add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value")
     add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, mscclpp")
-    add("--algorithm", metavar="NAME", help="synthesize with this (auto, tacos, pccl, ...)")
-    add("--seed", type=_seed, metavar="N", help="of all random choices")
-    add("--trials", type=_positive, metavar="N", help="independent attempts; the best is kept")
-    add("--threads", type=_positive, metavar="N", help="at most so many; the result is the same with any number")
-    add("--time-limit", type=_seconds, metavar="SECONDS", help="keep the best schedule found until then")
-    add("--link-model", choices=("store", "pipelined"), help="how long a transfer takes")
+    add("--synthesizer", "--algorithm", metavar="NAME", help="synthesize with this: " + ", ".join(SYNTHESIZERS))
+    for name, option in COMMON.items():
+        _synthesizer_argument(parser, name, option)
     add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
     add("--print-after", action="append", default=[], metavar="PASS", help="print the module after it, as .ten text")
     add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")
@@ -126,7 +136,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=_positive, default=1, metavar="N", help="times, each with data and timing of its own")
     add("--threads", action="store_true", help="a real thread per threadblock instead of a random order")
     add("--collective", metavar="NAME", help="what it should compute (default: what it says)")
-    add("--seed", type=_seed, default=0, metavar="N", help="of data and timing")
+    add("--seed", type=_number(0), default=0, metavar="N", help="of data and timing")
     add("--root", type=int, metavar="R", help="rank of the root of a rooted collective")
     add("--profile", choices=("executor", "old"), default="executor", help="the runtime that will load it")
     add("--json", action="store_true", help="one JSON object on stdout")

@@ -45,7 +45,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
         only=chosen.schedule,
         definitions=dict(chosen.definitions),
         emit=tuple(chosen.emit),
-        algorithm=chosen.algorithm,
+        synthesizer=chosen.synthesizer,
         seed=chosen.seed,
         trials=chosen.trials,
         threads=chosen.threads,

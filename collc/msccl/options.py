@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.base.option_values import OptionValue
+from collc.base.options import OptionValue
 
 
 class Protocol(StrEnum):

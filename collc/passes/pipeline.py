@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.options import Option
 from collc.base.wording import did_you_mean, listed
-from collc.passes.registry import PASSES, Pass
+from collc.passes.context import Pass
+from collc.passes.registry import PASSES
 
 Value = int | float | str | bool
 
@@ -20,29 +21,33 @@ _OPTION: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([^\s,]+)\s*,?")
 def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
     """A pass by name, with those of the options that are not None.
 
-    Raises UsageError for names and options that there are not.
+    Raises UsageError for unknown names and options, and for values of a wrong type or below the least.
     """
     kind = PASSES.get(name)
     if kind is None:
         raise UsageError(_unknown("pass", name, tuple(PASSES)))
-    known = {option.name: str(option.type) for option in fields(kind)}  # pyright: ignore[reportArgumentType]
-    given = {option: value for option, value in options.items() if value is not None}
-    for option, value in given.items():
-        if option not in known:
-            raise UsageError(_unknown(f"option of '{name}'", option, tuple(known)))
-        if type(value).__name__ not in known[option].split(" | "):
-            message = f"option '{option}' of '{name}' is {known[option].removesuffix(' | None')}, not {value!r}"
-            raise UsageError(Diagnostic("U0103", message))
-        least = 0 if option == "seed" else 1
-        if type(value) is int and value < least:
-            raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is at least {least}, not {value}"))
-    return kind(**given)
+    given: dict[str, int] = {}
+    for option, value in options.items():
+        if option not in kind.options:
+            raise UsageError(_unknown(f"option of '{name}'", option, tuple(kind.options)))
+        if value is not None:
+            given[option] = _number(name, option, kind.options[option], value)
+    return kind.make(given)
+
+
+def _number(name: str, option: str, known: Option, value: Value) -> int:
+    """The value of an option of a pass; the options of all passes are numbers."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is {known.type}, not {value!r}"))
+    if known.least is not None and value < known.least:
+        raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is at least {known.least}, not {value}"))
+    return value
 
 
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
     """Passes from `tacos{seed=7},invert,verify`.
 
-    Raises UsageError where the text is no pipeline.
+    Raises UsageError where the text is not a pipeline.
     """
     passes: list[Pass] = []
     position = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.base.diagnostics import Span
-from collc.base.option_values import OptionValue
+from collc.base.options import OptionValue
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand
 from collc.ten.network import Network

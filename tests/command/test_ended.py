@@ -13,6 +13,7 @@ from collc.application import schedule_build
 from collc.base.diagnostics import Diagnostic, Note, UsageError
 from collc.base.rendering import folded
 from collc.command.cli import main
+from collc.passes.context import PassContext
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
@@ -30,7 +31,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) ->
     """The schedule of that name meets an error that nothing foresees."""
     true = schedule_build.Build._synthesized
 
-    def synthesized(self: schedule_build.Build, context: schedule_build.Context) -> object:
+    def synthesized(self: schedule_build.Build, context: PassContext) -> object:
         if self.request.name == name:
             raise error
         return true(self, context)

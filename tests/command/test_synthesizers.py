@@ -1,4 +1,4 @@
-"""Ways of synthesis through the command line: `synthesize exact`, `--algorithm`, time limits and Ctrl-C."""
+"""Synthesizers through the command line: `synthesize exact`, `--synthesizer`, time limits and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from collc.application.settings import Settings
 from collc.base.interrupts import stopping_at_interrupt
+from collc.base.synthesizers import COMMON, SEARCH, SYNTHESIZERS
 from collc.command.cli import main
 from collc.passes.registry import PASSES
-from collc.passes.registry import SYNTHESIZERS as OF_PASSES
-from collc.source.elaboration.options import SYNTHESIZERS
+from collc.passes.synthesize import SYNTHESIZERS as OF_PASSES
+from collc.synthesis.task import Effort
 
 HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
@@ -54,7 +56,7 @@ def test_exact_finds_the_optimum(compiled, shape: str, run: str, steps: int) -> 
     code, schedule, _ = compiled(program(shape, run, "synthesize exact(time_limit: 60s)"))
     assert (code, schedule["steps"], schedule["algorithm"]) == (0, steps, "exact")
     assert Path("s.ten").exists()
-    assert compiled(program(shape, run), "--algorithm", "exact")[1]["steps"] == steps
+    assert compiled(program(shape, run), "--synthesizer", "exact")[1]["steps"] == steps
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,38 @@ def test_overlapped_plans_round_what_is_laid_out_by_hand(compiled) -> None:
 def test_every_synthesizer_is_a_pass_with_its_options() -> None:
     assert set(OF_PASSES) | {"fixed"} == set(SYNTHESIZERS)
     for name, options in SYNTHESIZERS.items():
-        own = {option.name for option in fields(PASSES[name])}
-        assert own == set(options) - {"link_model", "time_limit"}, name
+        assert set(PASSES[name].options) == set(options) - {"link_model", "time_limit"}, name
+
+
+def test_the_common_options_are_settings_and_their_defaults_those_of_a_search() -> None:
+    assert set(COMMON) <= {setting.name for setting in fields(Settings)}
+    effort = Effort()
+    assert {name: getattr(effort, name) for name in SEARCH} == {name: SEARCH[name].default for name in SEARCH}
+
+
+def test_both_names_of_the_option_choose_the_synthesizer(compiled) -> None:
+    text = program("ring(4)", "all_gather(t.npus, size: 4MiB)")
+    for flag in ("--synthesizer", "--algorithm"):
+        assert compiled(text, flag, "pccl")[1]["algorithm"] == "pccl"
+
+
+def test_the_language_reference_lists_all_synthesizers_and_options() -> None:
+    """The table of options in docs/language.md is that of collc.base.synthesizers, row for row."""
+    text = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    section = text.partition("### Synthesizers")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    every = {name: option for options in SYNTHESIZERS.values() for name, option in options.items()}
+    expected = []
+    for name, option in every.items():
+        having = [synthesizer for synthesizer, options in SYNTHESIZERS.items() if name in options]
+        lacking = [synthesizer for synthesizer in SYNTHESIZERS if synthesizer not in having]
+        who = having if len(having) == 1 else ["all but", *lacking] if lacking else ["all"]
+        who = " ".join(f"`{word}`" if word in SYNTHESIZERS else word for word in who)
+        default = "" if option.default is None else f" ({option.default})"
+        choices = ": " + " or ".join(f'"{choice}"' for choice in option.choices) if option.choices else ""
+        expected.append(f"| `{name}` | {who} | {option.meaning}{choices}{default} |")
+    assert [row.split("`")[1] for row in rows[: len(SYNTHESIZERS)]] == list(SYNTHESIZERS)
+    assert rows[len(SYNTHESIZERS) :] == expected
 
 
 SLOW = """

@@ -72,12 +72,14 @@ def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path,
     from dataclasses import replace
 
     from collc.command.cli import main
-    from collc.passes.registry import Context, Invert, Tacos
+    from collc.passes.context import PassContext
+    from collc.passes.registry import Invert
+    from collc.passes.synthesize import Synthesize
     from collc.ten.module import Bound
     from collc.ten.text import write_module
 
     module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
-    solved = Invert().run(Tacos().run(module, Context()), Context())
+    solved = Invert().run(Synthesize("tacos").run(module, PassContext()), PassContext())
     path = tmp_path / "a.ten"
     told = {}
     for name, what in (

@@ -23,7 +23,9 @@ from collc.emit.msccl import write_xml
 from collc.msccl.check import check_file, expected_of
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile
-from collc.passes.registry import Context, Invert, Pccl, Tacos
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -129,8 +131,8 @@ def synthesized(chance: random.Random, kind: str) -> Module:
         demand = of_groups(chance, npus) if kind == "groups" else of_nobodys_kind(chance, npus)
     model = chance.choice(list(LinkModel))
     module = Module("m", network, demand, model, relays=True)
-    way = Pccl() if network.switch_count or chance.random() < 0.5 else Tacos()
-    context = Context(effort=Effort(seed=chance.randrange(1000)))
+    way = Synthesize("pccl") if network.switch_count or chance.random() < 0.5 else Synthesize("tacos")
+    context = PassContext(effort=Effort(seed=chance.randrange(1000)))
     return Invert().run(way.run(module, context), context)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
-from collc.base.option_values import OptionValue
+from collc.base.options import OptionValue
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement, plan_options_of

@@ -12,8 +12,10 @@ from fractions import Fraction
 import numpy as np
 
 from collc.base.diagnostics import CollcError
+from collc.passes.context import HandwrittenRun, PassContext
 from collc.passes.pipeline import make_pass
-from collc.passes.registry import SYNTHESIZERS, Context, Fixed, Hand, Invert, Unwind
+from collc.passes.registry import Fixed, Invert, Unwind
+from collc.passes.synthesize import SYNTHESIZERS
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
@@ -147,7 +149,7 @@ def random_module(chance: random.Random) -> Module:
 def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module]]:
     """(way, module with a schedule) for every way that takes the module, on the network as it is and unwound."""
     effort = Effort(seed=chance.randrange(1000), trials=2)
-    context = Context(effort=effort)
+    context = PassContext(effort=effort)
     nets = [("", module)]
     if module.network.switch_count:
         with suppress(CollcError):
@@ -183,7 +185,7 @@ def by_hand(module: Module) -> Module | None:
     columns = [np.array(column, np.int32) for column in zip(*rows, strict=True)]
     moves = AlgorithmSends(*columns, np.full(len(rows), -1, np.int32), np.full(len(rows), not gather))
     try:
-        return Fixed().run(module, Context(hand={0: Hand("ring", moves, None)}))
+        return Fixed().run(module, PassContext(handwritten={0: HandwrittenRun("ring", moves, None)}))
     except CollcError:
         return None
 

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 
 from collc.base.diagnostics import NoSchedule
-from collc.passes.registry import Context, Exact, Invert
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
@@ -44,7 +46,7 @@ def test_least_steps_along_trees(net: Network, chunks: int, least: int) -> None:
 
 def test_the_whole_is_shorter_than_its_phases() -> None:
     module = Module("m", CHORD, all_reduce([0, 1, 2, 3], chunks=2))
-    result = Invert().run(Exact().run(module, Context()), Context())
+    result = Invert().run(Synthesize("exact").run(module, PassContext()), PassContext())
     assert verify_schedule(result).ok
     assert result.schedule is not None
     assert result.schedule.collective_time(CHORD, result.demand) == 10 * STEP
@@ -52,7 +54,9 @@ def test_the_whole_is_shorter_than_its_phases() -> None:
 
 
 def test_where_nothing_is_shorter_the_phases_stay() -> None:
-    result = Invert().run(Exact().run(Module("m", ring(4), all_reduce([0, 1, 2, 3])), Context()), Context())
+    result = Invert().run(
+        Synthesize("exact").run(Module("m", ring(4), all_reduce([0, 1, 2, 3])), PassContext()), PassContext()
+    )
     assert result.schedule is not None
     assert result.schedule.collective_time(ring(4), result.demand) == 4 * STEP
     assert any("none along trees" in note for note in result.notes)

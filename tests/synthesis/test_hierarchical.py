@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.passes.registry import Context, Hierarchical, Invert, Themis, Way
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.by_dimension.themis import choose_orders
@@ -56,8 +58,10 @@ def pod(nodes: int, per_node: int, buffer: int = -1) -> Network:
     return network(count, links, switches=nodes + 1, buffers=[buffer] * (nodes + 1), shape=(nodes, per_node))
 
 
-def built(way: Way, net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, relays: bool = False) -> Module:
-    result = Invert().run(way.run(Module("m", net, demand, model, relays=relays), Context()), Context())
+def built(
+    way: Synthesize, net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, relays: bool = False
+) -> Module:
+    result = Invert().run(way.run(Module("m", net, demand, model, relays=relays), PassContext()), PassContext())
     verdict = verify_schedule(result)
     assert "failed" not in verdict.checks.values(), verdict.diagnostics
     return result
@@ -82,12 +86,12 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize("way", [Hierarchical(), Themis()])
+@pytest.mark.parametrize("way", [Synthesize("hierarchical"), Synthesize("themis")])
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", NETWORKS)
 @pytest.mark.parametrize("pattern", [all_gather, reduce_scatter, all_reduce, all_to_all, broadcast])
 def test_verified_and_never_below_the_bound(
-    way: Way, model: LinkModel, net: Network, pattern: Callable[..., Demand]
+    way: Synthesize, model: LinkModel, net: Network, pattern: Callable[..., Demand]
 ) -> None:
     demand = pattern(net.npus.tolist(), chunks=2)
     result = built(way, net, demand, model)
@@ -95,27 +99,27 @@ def test_verified_and_never_below_the_bound(
     assert result.algorithm == way.name
 
 
-@pytest.mark.parametrize("way", [Hierarchical(), Themis()])
-def test_switches_relay_once_where_the_runtime_wants_it(way: Way) -> None:
+@pytest.mark.parametrize("way", [Synthesize("hierarchical"), Synthesize("themis")])
+def test_switches_relay_once_where_the_runtime_wants_it(way: Synthesize) -> None:
     for pattern in (all_gather, all_reduce):
         built(way, pod(2, 4), pattern(list(range(8)), chunks=2), relays=True)
 
 
 def test_a_group_goes_over_npus_outside_it() -> None:
-    built(Themis(), grid(3, 3), all_gather([0, 4, 8]))
+    built(Synthesize("themis"), grid(3, 3), all_gather([0, 4, 8]))
 
 
 def test_a_torus_takes_as_long_as_its_last_dimension() -> None:
     """9 NPUs: along the lines of the second dimension each link carries one of two copies of 3 chunks, the NPU's own
     in the first step."""
-    result = built(Hierarchical(), grid(3, 3, wrap=True), all_gather(list(range(9))))
+    result = built(Synthesize("hierarchical"), grid(3, 3, wrap=True), all_gather(list(range(9))))
     assert taken(result) == 3 * 20_031_250
 
 
 def test_themis_balances_equal_dimensions() -> None:
     net = grid(4, 4, wrap=True)
     demand = all_gather(list(range(16)), chunks=4)
-    assert taken(built(Themis(), net, demand)) < taken(built(Hierarchical(), net, demand))
+    assert taken(built(Synthesize("themis"), net, demand)) < taken(built(Synthesize("hierarchical"), net, demand))
     task = Task(net, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
     conditions, dimensions = conditions_of(task), find_dimensions(net)
     assert dimensions is not None
@@ -126,7 +130,9 @@ def test_themis_balances_equal_dimensions() -> None:
 def test_all_links_are_busy_in_an_all_to_all_over_a_switch() -> None:
     net = times(switched(4, kind(300)), switched(8, kind(25)))
     demand = all_to_all(list(range(32)))
-    assert taken(built(Hierarchical(), net, demand)) <= 1.05 * lower_bound(net, demand, LinkModel.STORE).time
+    assert (
+        taken(built(Synthesize("hierarchical"), net, demand)) <= 1.05 * lower_bound(net, demand, LinkModel.STORE).time
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,13 +155,13 @@ def test_dimensions(net: Network, sizes: tuple[int, ...] | None) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     demand = all_gather(list(range(6)))
     with pytest.raises(SourceError, match="two dimensions"):
-        Hierarchical().run(Module("m", ring(6), demand), Context())
+        Synthesize("hierarchical").run(Module("m", ring(6), demand), PassContext())
     broken = without(grid(3, 2), [], np.array([0, 1]))
     with pytest.raises(SourceError, match="no links of their dimension"):
-        Themis().run(Module("m", broken, demand), Context())
+        Synthesize("themis").run(Module("m", broken, demand), PassContext())
     stopped = replace(Effort(), stop=lambda: True)
     with pytest.raises(NoSchedule, match="stopped"):
-        Hierarchical().run(Module("m", grid(3, 2), demand), Context(effort=stopped))
+        Synthesize("hierarchical").run(Module("m", grid(3, 2), demand), PassContext(effort=stopped))
 
 
 def test_stopped_in_the_middle_keeps_what_is_there() -> None:
@@ -167,7 +173,7 @@ def test_stopped_in_the_middle_keeps_what_is_there() -> None:
         answers = iter([False] * polls)
         effort = Effort(stop=lambda answers=answers: next(answers, True))
         try:
-            result = Invert().run(Hierarchical().run(module, Context(effort=effort)), Context())
+            result = Invert().run(Synthesize("hierarchical").run(module, PassContext(effort=effort)), PassContext())
         except NoSchedule as error:
             found.append(error.diagnostics[0].message)
         else:

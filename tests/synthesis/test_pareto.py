@@ -8,7 +8,8 @@ import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.command.cli import main
-from collc.passes.registry import Context, Exact
+from collc.passes.context import PassContext
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.exact.pareto import pareto_points
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
@@ -37,7 +38,9 @@ def test_all_gather_on_the_dgx1_as_in_sccl(chunks: int, extra: int, expected: li
 
 def test_bandwidth_optimal_on_the_dgx1() -> None:
     """7 chunks a block come over 6 lanes: 7/6 rounds a chunk are the least. Matching finds most of the schedules."""
-    found = Exact(pareto=6).run(Module("m", dgx1(), all_gather(list(range(8)))), Context()).pareto
+    found = (
+        Synthesize("exact", {"pareto": 6}).run(Module("m", dgx1(), all_gather(list(range(8)))), PassContext()).pareto
+    )
     assert [(p.chunks, p.steps, p.rounds) for p in found] == [(count, count + 1, count + 1) for count in range(1, 7)]
 
 
@@ -82,7 +85,7 @@ def test_what_has_no_points() -> None:
 
 
 def test_the_schedule_is_still_that_of_the_program() -> None:
-    module = Exact(pareto=2).run(Module("m", grid(2, 2), all_gather([0, 1, 2, 3])), Context())
+    module = Synthesize("exact", {"pareto": 2}).run(Module("m", grid(2, 2), all_gather([0, 1, 2, 3])), PassContext())
     assert [(p.chunks, p.steps, p.rounds) for p in module.pareto] == [(1, 2, 2), (2, 3, 3)]
     assert len(module.notes) == 2
     assert "2 chunks a block, 3 steps, 3 rounds (3/2 rounds a chunk)" in module.notes[1]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.passes.registry import Context, Hierarchical, Invert, Themis
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
 from collc.synthesis.by_dimension.themis import MOST, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
@@ -81,7 +83,7 @@ def test_more_dimensions_than_orders_can_be_tried() -> None:
         net = product(net, ring(2), "cube", ("ring", "ring"))
     assert len(net.axes) == 5 > MOST
     demand = all_gather(net.npus.tolist(), chunks=5)
-    module = Invert().run(Themis().run(Module("m", net, demand), Context()), Context())
+    module = Invert().run(Synthesize("themis").run(Module("m", net, demand), PassContext()), PassContext())
     assert verify_schedule(module).ok
     links = module.schedule.transfers.link
     counts = [int((net.link_axis[links] == axis).sum()) for axis in range(5)]
@@ -92,8 +94,8 @@ def test_more_dimensions_than_orders_can_be_tried() -> None:
 def test_shorter_than_one_order_for_all_on_equal_dimensions(make) -> None:
     net = grid(4, 4, wrap=True)
     times = []
-    for way in (Hierarchical(), Themis()):
-        module = Invert().run(way.run(Module("m", net, make(list(range(16)), chunks=4)), Context()), Context())
+    for way in (Synthesize("hierarchical"), Synthesize("themis")):
+        module = Invert().run(way.run(Module("m", net, make(list(range(16)), chunks=4)), PassContext()), PassContext())
         assert verify_schedule(module).ok
         times.append(module.schedule.collective_time(net, module.demand))
     assert times[1] < 0.8 * times[0]

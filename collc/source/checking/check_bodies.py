@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from collc.base.diagnostics import Note
+from collc.base.options import Options
 from collc.base.wording import did_you_mean, listed, plural
 from collc.source.checking.check_expressions import Env, ExpressionChecker, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.options import Catalogue, Options
+from collc.source.elaboration.options import TYPES, Catalogue
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.parsing.syntax import (
@@ -32,7 +33,7 @@ from collc.source.parsing.syntax import (
 )
 from collc.source.problems import fail
 from collc.source.scopes import FileScope
-from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, RANGE, STRING, TOPOLOGY, Kind, Type, fits, list_of
+from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, fits, list_of
 
 Families = Mapping[str, ChunkReference]
 Handler = Callable[[Statement, Env], None]
@@ -238,7 +239,7 @@ class BodyChecker:
             option = known.get(argument.name.name) if known is not None and argument.name is not None else None
             if option is None:
                 self.expressions.type_of(argument.value, env)
-            elif option.type == RANGE:
+            elif option.type == "range":
                 given = self.expressions.type_of(argument.value, env)
                 if given.kind is not Kind.RANGE or given.item != BYTES:
                     hint = f"write {argument.name.name if argument.name else ''}: 64MiB .. 4GiB"
@@ -246,9 +247,9 @@ class BodyChecker:
                     self.problems.add(*error.diagnostics)
             else:
                 given = self.expressions.type_of(argument.value, env)
-                if not fits(given, option.type):
+                if not fits(given, TYPES[option.type]):
                     name = argument.name.name if argument.name else ""
-                    self.problems.add(*wrong_type(given, option.type, f"'{name}'", argument.value).diagnostics)
+                    self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
 
     def other(self, node: Statement, env: Env) -> None:
         """A statement at the top that is no declaration."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from collc.base.options import Option, Options, OptionValue
+from collc.base.synthesizers import SYNTHESIZERS
 from collc.base.wording import did_you_mean, listed
 from collc.source.elaboration.containers import coerced
 from collc.source.elaboration.evaluate import Evaluator
@@ -14,30 +16,10 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Interval, Value
 from collc.source.parsing.expressions import Argument
 from collc.source.problems import fail
-from collc.source.program import OptionValue
-from collc.source.types import BYTES, FLOAT, INT, RANGE, STRING, TIME, Kind, Type
+from collc.source.types import BYTES, INT, RANGE, STRING, TIME, Kind, Type
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option: its type, the strings that it can be (() for any), the least number."""
-
-    type: Type
-    choices: tuple[str, ...] = ()
-    least: int | None = None
-
-
-Options = Mapping[str, Option]
-
-LINK_MODEL: Final = Option(STRING, ("store", "pipelined"))
-SEED: Final = Option(INT, least=0)
-SEARCH: Final[Options] = {
-    "seed": SEED,
-    "trials": Option(INT, least=1),
-    "threads": Option(INT, least=1),
-    "link_model": LINK_MODEL,
-    "time_limit": Option(TIME, least=1),
-}
+TYPES: Final = {"int": INT, "string": STRING, "time": TIME, "range": RANGE}
+"""The types of options by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +30,13 @@ class Catalogue:
     kinds: Mapping[str, Options] = field(default_factory=lambda: KINDS)
 
 
-SYNTHESIZERS: Final[dict[str, Options]] = {
-    "auto": SEARCH,
-    "tacos": SEARCH,
-    "pccl": SEARCH,
-    "exact": {
-        **SEARCH,
-        "steps": Option(INT, least=1),
-        "pareto": Option(INT, least=1),
-        "extra_rounds": Option(INT, least=1),
-    },
-    "symmetric": SEARCH,
-    "overlapped": SEARCH,
-    "hierarchical": SEARCH,
-    "themis": SEARCH,
-    "swarm": SEARCH,
-    "fixed": {"link_model": LINK_MODEL},
-}
-
 MSCCL: Final[Options] = {
-    "instances": Option(INT, least=1),
-    "protocol": Option(STRING, ("Simple", "LL", "LL128")),
-    "channels": Option(INT, least=1),
-    "sizes": Option(RANGE, least=0),
-    "profile": Option(STRING, ("executor", "old")),
-    "placement": Option(STRING, ("in", "out", "both")),
+    "instances": Option("int", least=1),
+    "protocol": Option("string", choices=("Simple", "LL", "LL128")),
+    "channels": Option("int", least=1),
+    "sizes": Option("range", least=0),
+    "profile": Option("string", choices=("executor", "old")),
+    "placement": Option("string", choices=("in", "out", "both")),
 }
 
 KINDS: Final[dict[str, Options]] = {
@@ -111,16 +75,15 @@ def _names(known: Options) -> str:
 
 def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator, frame: Frame) -> OptionValue:
     span = argument.value.span
-    if option.type.kind is Kind.RANGE:
+    if option.type == "range":
         return OptionValue("range", _sizes(evaluator.value(argument.value, frame), argument), span)
-    value = coerced(evaluator.value(argument.value, frame), option.type, span, f"'{name}'")
+    value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
     if option.choices and value.data not in option.choices:
         hint = did_you_mean(str(value.data), option.choices, f"it can be {listed(option.choices, 'or')}")
         raise fail("E0605", f"'{name}' can't be \"{value.data}\"", span, hint=hint)
     if option.least is not None and value.data < option.least:
         raise fail("E0605", f"'{name}' is at least {option.least}", span)
-    data = Fraction(value.data) if option.type in (TIME, FLOAT) else value.data
-    return OptionValue(str(option.type), data, span)
+    return OptionValue(option.type, Fraction(value.data) if option.type == "time" else value.data, span)
 
 
 def _sizes(value: Value, argument: Argument) -> tuple[int, int]:

@@ -1,0 +1,54 @@
+"""The options of all synthesizers: one table, from which the checks of the language, the passes, the command line and
+the documents follow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from collc.base.options import Option, Options
+
+LINK_MODEL: Final[Options] = {
+    "link_model": Option("string", "how long a transfer takes", "store", choices=("store", "pipelined")),
+}
+
+SEARCH: Final[Options] = {
+    "seed": Option("int", "the seed of all random choices", 0, least=0),
+    "trials": Option("int", "independent attempts; the best schedule is kept", 1, least=1),
+    "threads": Option("int", "threads at most; the result is the same with any number", 1, least=1),
+}
+"""How hard a search tries; see collc.synthesis.task.Effort."""
+
+TIME_LIMIT: Final[Options] = {
+    "time_limit": Option("time", "when the search ends; the best schedule found until then is kept", least=1),
+}
+
+COMMON: Final[Options] = {**SEARCH, **TIME_LIMIT, **LINK_MODEL}
+"""The options of every synthesizer that searches; each is an option of `collc compile` too."""
+
+OF_COMPILATION: Final = frozenset({*TIME_LIMIT, *LINK_MODEL})
+"""The options that concern the whole compilation of a schedule, not one pass of it."""
+
+SYNTHESIZERS: Final[dict[str, Options]] = {
+    "auto": COMMON,
+    "tacos": COMMON,
+    "pccl": COMMON,
+    "exact": {
+        **COMMON,
+        "steps": Option("int", "steps at most, in each phase", least=1),
+        "pareto": Option("int", "find the Pareto points too, for 1 to so many chunks a block", least=1),
+        "extra_rounds": Option("int", "rounds that a Pareto point may have more than steps", 0, least=1),
+    },
+    "symmetric": COMMON,
+    "overlapped": COMMON,
+    "hierarchical": COMMON,
+    "themis": COMMON,
+    "swarm": COMMON,
+    "fixed": LINK_MODEL,
+}
+"""What `synthesize` can name, with its options. `fixed` plans nothing: all runs are written by hand."""
+
+
+def pass_options(name: str) -> Options:
+    """The options of the pass that runs a synthesizer."""
+    return {key: option for key, option in SYNTHESIZERS[name].items() if key not in OF_COMPILATION}
