@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collc.base.diagnostics import UsageError
-from collc.msccl.check import Expected, Want, check_file
+from collc.msccl.check import ExpectedResult, WantedChunk, check_file
 
 from .programs import (
     Block,
@@ -114,7 +114,7 @@ def test_messages_name_the_place(tmp_path):
     assert line[told.span.column - 1 :].startswith('dstoff="4"')
     assert told.notes[0].message == "expected: within the 4 chunks of o"
     finding = verdict.findings[0]
-    assert (finding.place.gpu, finding.place.tb, finding.place.step) == (1, 0, 2)
+    assert (finding.location.gpu, finding.location.tb, finding.location.step) == (1, 0, 2)
 
 
 def test_missing_contributions_are_said(tmp_path):
@@ -147,35 +147,35 @@ def test_a_dependency_through_another_gpu_orders(tmp_path):
     verdict = check(tmp_path, file)
     races = [finding for finding in verdict.findings if finding.check == "race"]
     # The copy of i[0] races with the receive that overwrites it; the send does not.
-    assert {(finding.place.tb, finding.also[0][1].tb) for finding in races} <= {(1, 2), (2, 1)}
+    assert {(finding.location.tb, finding.also[0][1].tb) for finding in races} <= {(1, 2), (2, 1)}
     assert races
 
 
 def test_custom_collectives(tmp_path):
     file = star_all_gather_by_scratch()
     file.coll, file.name = "custom", "gather by hand"
-    wants = {(rank, slot): Want(frozenset([(slot, 0)])) for rank in range(3) for slot in range(3)}
+    wants = {(rank, slot): WantedChunk(frozenset([(slot, 0)])) for rank in range(3) for slot in range(3)}
     path = write(tmp_path / "f.xml", file)
     assert check_file(path, profile="old").checks["result"] == "skipped"
-    assert check_file(path, profile="old", expected=Expected(wants)).checks["result"] == "ok"
+    assert check_file(path, profile="old", expected=ExpectedResult(wants)).checks["result"] == "ok"
     assert check_file(path, profile="old", collective="all_gather").checks["result"] == "ok"
-    wants[2, 0] = Want(frozenset([(1, 0)]))
-    verdict = check_file(path, profile="old", expected=Expected(wants))
+    wants[2, 0] = WantedChunk(frozenset([(1, 0)]))
+    verdict = check_file(path, profile="old", expected=ExpectedResult(wants))
     assert verdict.checks["result"] == "failed"
     assert len([f for f in verdict.findings if f.check == "result"]) == 1
-    wants[2, 0] = Want(frozenset([(1, 0), (0, 0)]))
-    assert check_file(path, profile="old", expected=Expected(wants)).checks["result"] == "ok"
-    wants[2, 0] = Want(frozenset([(1, 0), (0, 0)]), reduced=True)
-    assert check_file(path, profile="old", expected=Expected(wants)).checks["result"] == "failed"
+    wants[2, 0] = WantedChunk(frozenset([(1, 0), (0, 0)]))
+    assert check_file(path, profile="old", expected=ExpectedResult(wants)).checks["result"] == "ok"
+    wants[2, 0] = WantedChunk(frozenset([(1, 0), (0, 0)]), reduced=True)
+    assert check_file(path, profile="old", expected=ExpectedResult(wants)).checks["result"] == "failed"
 
 
 def test_custom_sums(tmp_path):
     file = ring_all_reduce(3)
     file.coll = "custom"
-    everyone = Want(frozenset((rank, 1) for rank in range(3)), reduced=True)
+    everyone = WantedChunk(frozenset((rank, 1) for rank in range(3)), reduced=True)
     path = write(tmp_path / "f.xml", file)
-    assert check_file(path, profile="old", expected=Expected({(0, 1): everyone})).checks["result"] == "ok"
-    assert check_file(path, profile="old", expected=Expected({(0, 2): everyone})).checks["result"] == "failed"
+    assert check_file(path, profile="old", expected=ExpectedResult({(0, 1): everyone})).checks["result"] == "ok"
+    assert check_file(path, profile="old", expected=ExpectedResult({(0, 2): everyone})).checks["result"] == "failed"
 
 
 def test_the_file_is_for_another_collective(tmp_path):

@@ -501,7 +501,7 @@ def test_a_plan_that_writes_the_input_of_its_caller(tmp_path):
     assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}
     ops(found)[2]["dst_buff"] = [buff("i", 0, 2)]
     told = [finding for finding in check(tmp_path, found).findings if finding.code == "X0120"]
-    assert [(finding.warning, finding.place.step) for finding in told] == [(True, 2)]
+    assert [(finding.warning, finding.location.step) for finding in told] == [(True, 2)]
     found["inplace"] = True
     assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}
 
@@ -575,14 +575,16 @@ def test_places_have_lines_and_columns(tmp_path):
     path = tmp_path / "plan.json"
     for indent in (None, 1, 4):
         path.write_text(json.dumps(found, indent=indent))
-        place = check_plan(path).findings[0].place
+        location = check_plan(path).findings[0].location
         lines = path.read_text().split("\n")
-        rest = lines[place.line - 1][place.column - 1 :] + "".join(line.strip() for line in lines[place.line :])
-        assert (place.gpu, place.tb, place.step) == (1, 0, 4)
+        rest = lines[location.line - 1][location.column - 1 :] + "".join(
+            line.strip() for line in lines[location.line :]
+        )
+        assert (location.gpu, location.tb, location.step) == (1, 0, 4)
         assert rest.startswith('{"name": "put"')
     path.write_text('{"gpus": [\n  1,, 2]}')
-    place = check_plan(path).findings[0].place
-    assert (place.line, place.column) == (2, 5)
+    location = check_plan(path).findings[0].location
+    assert (location.line, location.column) == (2, 5)
 
 
 def test_a_wrong_result_is_told_at_the_operation_that_wrote_it(tmp_path):
@@ -591,7 +593,7 @@ def test_a_wrong_result_is_told_at_the_operation_that_wrote_it(tmp_path):
     finding = next(finding for finding in check(tmp_path, found).findings if finding.code == "X0411")
     assert finding.message.startswith("output chunk 2 of rank 2 ends with ")
     assert finding.expected == "input chunk 0 of rank 2, as allgather wants"
-    assert (finding.place.gpu, finding.place.tb, finding.place.step) == (2, 0, 3)
+    assert (finding.location.gpu, finding.location.tb, finding.location.step) == (2, 0, 3)
 
 
 def test_offsets_beyond_32_bits_are_a_warning(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from collc.application.compilation import Settings, compile_file
 from collc.application.file_verification import Against, verify_file
 from collc.base.diagnostics import SourceError
-from collc.msccl.check import Expected, Want, check_file, expected_of
+from collc.msccl.check import ExpectedResult, WantedChunk, check_file, expected_of
 from collc.msccl.check_plan import check_plan
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile
@@ -54,14 +54,14 @@ def test_what_a_demand_expects_of_a_custom_file(tmp_path, instances):
 def test_buffers_too_small_for_a_custom_collective(tmp_path):
     module = groups()
     good = xml_of(lower(module, MscclOptions(profile=Profile.OLD))).decode()
-    more = {**expected_of(module.network, module.demand).outputs, (0, 9): Want(frozenset({(1, 9)}))}
-    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=Expected(more))
+    more = {**expected_of(module.network, module.demand).outputs, (0, 9): WantedChunk(frozenset({(1, 9)}))}
+    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=ExpectedResult(more))
     assert {f.message for f in verdict.findings} == {
         "o_chunks is 4, too few for the collective",
         "i_chunks is 4, too few for the collective",
     }
-    more = {(3, 0): Want(frozenset({(0, 0)}))}
-    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=Expected(more))
+    more = {(3, 0): WantedChunk(frozenset({(0, 0)}))}
+    verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=ExpectedResult(more))
     assert [f.message for f in verdict.findings] == ["ngpus is 3, but the collective has rank 3"]
 
 
@@ -127,10 +127,10 @@ def test_what_a_demand_expects_of_a_custom_plan(tmp_path, instances):
     path = tmp_path / "f.json"
     path.write_text(json.dumps(plan))
     assert check_plan(path, collective="custom", expected=expected).checks == dict.fromkeys(CHECKS, "ok")
-    more = {**expected.outputs, (0, 9 * instances): Want(frozenset({(1, 0)}))}
-    verdict = check_plan(path, collective="custom", expected=Expected(more))
+    more = {**expected.outputs, (0, 9 * instances): WantedChunk(frozenset({(1, 0)}))}
+    verdict = check_plan(path, collective="custom", expected=ExpectedResult(more))
     assert [f.message for f in verdict.findings] == [f"output chunk {9 * instances} of rank 0 ends with undefined data"]
-    verdict = check_plan(path, collective="custom", expected=Expected({(3, 0): Want(frozenset({(0, 0)}))}))
+    verdict = check_plan(path, collective="custom", expected=ExpectedResult({(3, 0): WantedChunk(frozenset({(0, 0)}))}))
     assert verdict.checks["contract"] == "failed"
     assert verdict.findings[0].message == "the plan has 3 gpus, but the collective has rank 3"
     with pytest.raises(SourceError, match="a custom collective has no in-place form"):

@@ -26,7 +26,7 @@ def test_attributes_that_the_executor_wants_are_missing():
 def test_the_operand_of_a_reduction_is_the_senders():
     checked = verdict("tools_reduce_scatter.xml")
     assert checked.checks == {"contract": "ok", "result": "failed", "deadlock": "ok", "race": "ok"}
-    named = [(f.code, f.place.gpu, f.place.step) for f in checked.findings]
+    named = [(f.code, f.location.gpu, f.location.step) for f in checked.findings]
     assert named == [("X0132", gpu, step) for gpu in range(3) for step in (1, 2)]
     assert all("local/remote mix-up" in f.message for f in checked.findings)
 
@@ -36,7 +36,7 @@ def test_scratch_is_used_again_without_a_dependency():
     assert checked.checks["race"] == "failed"
     races = [f for f in checked.findings if f.check == "race"]
     # The second receive overwrites what threadblock 1 may not have sent and copied yet.
-    assert {(f.place.tb, f.place.step, f.also[0][1].tb, f.also[0][1].step) for f in races} >= {(0, 1, 1, 0)}
+    assert {(f.location.tb, f.location.step, f.also[0][1].tb, f.also[0][1].step) for f in races} >= {(0, 1, 1, 0)}
     assert all("touch s[0]" in f.message for f in races)
 
 

@@ -83,7 +83,7 @@ def test_what_it_refuses(text, line, column, words):
         tags(text)
     finding = error.value.finding
     assert words in finding.message
-    assert (finding.place.line, finding.place.column) == (line, column)
+    assert (finding.location.line, finding.location.column) == (line, column)
 
 
 def test_says_what_a_lenient_parser_would_hide(tmp_path):

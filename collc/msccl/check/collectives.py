@@ -35,7 +35,7 @@ Contribution = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class WantedChunk:
     """What one output chunk must hold: the sum of all `contributions`, or a copy of any one of them.
 
     Several contributions without `reduced` are equal copies.
@@ -46,10 +46,10 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedResult:
     """The result wanted of a custom collective: (rank, output chunk) -> Want. Others are free."""
 
-    outputs: Mapping[tuple[int, int], Want]
+    outputs: Mapping[tuple[int, int], WantedChunk]
 
     def slots(self, rank: int) -> list[int]:
         """Output chunks of a rank that something is wanted of, ascending."""
@@ -88,7 +88,7 @@ def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class MemoryLayout:
     """Where each buffer of each gpu begins in one flat memory. base: int64[gpus, 3]. size: all slots."""
 
     base: Int64Array
@@ -96,7 +96,7 @@ class Layout:
     inplace: bool
 
 
-def layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> Layout:
+def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> MemoryLayout:
     """Buffers one after the other; in place, input and output overlap as docs/msccl-contract.md, section 5 says.
 
     chunks: int64[gpus, 3], chunks of i, o and s. Roots count for gather and scatter only.
@@ -118,7 +118,7 @@ def layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: in
             longer_input = chunks[:, 0] > chunks[:, 1]
             shared = np.where(longer_input, base[:, 0], base[:, 1])
             base[:, 0] = base[:, 1] = shared
-    return Layout(base, int(ends[-1]) if gpus else 0, inplace)
+    return MemoryLayout(base, int(ends[-1]) if gpus else 0, inplace)
 
 
 def wanted_copy(coll: str, rank: int, ranks: int, total: int, root: int) -> list[Contribution] | None:

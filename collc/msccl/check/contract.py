@@ -12,13 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.collectives import NAMES, TOTAL, Expected, buffer_sizes
+from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
 from collc.msccl.check.connections import Connections
-from collc.msccl.check.findings import Finding, Findings, Place
+from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check.model import (
     BUFFERS,
     INPUT,
-    KINDS,
     MAX_COUNT,
     OUTPUT,
     READS_SOURCE,
@@ -26,9 +25,10 @@ from collc.msccl.check.model import (
     RECEIVES,
     SCRATCH,
     SENDS,
+    STEP_KINDS,
     WRITES,
     FileProgram,
-    Kind,
+    StepKind,
 )
 from collc.ten.arrays import BoolArray, Int64Array
 
@@ -117,7 +117,7 @@ class _Contract:
         for gpu, buffer in np.argwhere(declared > MAX_BUFFER)[:SHOWN]:
             name = f"{BUFFERS[buffer]}_chunks"
             text = f"{name} is {declared[gpu, buffer]}, more than steps can reach"
-            self._add("X0116", text, program.gpu_place(int(gpu), name), reach, breaks=True)
+            self._add("X0116", text, program.gpu_location(int(gpu), name), reach, breaks=True)
         sizes = buffer_sizes(coll, program.ngpus, max(1, total)) or (total, 0)
         if max(sizes) > MAX_BUFFER:
             text = f"nchunksperloop is {total}: {max(sizes)} chunks in one buffer, more than steps can reach"
@@ -139,7 +139,7 @@ class _Contract:
         program, total = self.program, self.program.nchunksperloop
         for gpu, buffer in np.argwhere(program.chunks < 0)[:SHOWN]:
             name = f"{BUFFERS[buffer]}_chunks"
-            self._add("X0116", f"{name} is negative", program.gpu_place(int(gpu), name), "at least 0", breaks=True)
+            self._add("X0116", f"{name} is negative", program.gpu_location(int(gpu), name), "at least 0", breaks=True)
         if coll in TOTAL and total % program.ngpus:
             text = f"nchunksperloop is {total}"
             self._algo("nchunksperloop", text, f"a multiple of ngpus = {program.ngpus} for {coll}", breaks=True)
@@ -159,12 +159,12 @@ class _Contract:
                 name = f"{BUFFERS[buffer]}_chunks"
                 text = f"{name} is {declared[gpu]}, but {coll} over {program.ngpus} ranks has {size}"
                 rule = f"{size} (nchunksperloop is {total})"
-                self._add("X0116", text, program.gpu_place(int(gpu), name), rule, breaks=True)
+                self._add("X0116", text, program.gpu_location(int(gpu), name), rule, breaks=True)
             short = np.flatnonzero((declared < size) & (declared > 0)) if not (exact or free) else np.empty(0, np.int64)
             for gpu in short[:SHOWN]:
                 name = f"{BUFFERS[buffer]}_chunks"
                 text = f"{name} is {declared[gpu]}, less than the {size} that {coll} has"
-                self._add("X0116", text, program.gpu_place(int(gpu), name), str(size), warning=True)
+                self._add("X0116", text, program.gpu_location(int(gpu), name), str(size), warning=True)
 
     def _room(self, coll: str, sizes: tuple[int, int]) -> None:
         """A custom file has the buffers that it names: they must have room for the collective it is to do.
@@ -182,7 +182,7 @@ class _Contract:
             for gpu in np.flatnonzero(wrong)[:SHOWN]:
                 text = f"{name} is {declared[gpu]}, but {coll} over {program.ngpus} ranks has {size}"
                 rule = f"{'' if exact else 'at least '}{size} (nchunksperloop is {program.nchunksperloop})"
-                self._add("X0116", text, program.gpu_place(int(gpu), name), rule, breaks=True)
+                self._add("X0116", text, program.gpu_location(int(gpu), name), rule, breaks=True)
 
     def threadblocks(self) -> None:
         program, tbs = self.program, self.program.tbs
@@ -197,14 +197,14 @@ class _Contract:
         limit = MAX_THREADBLOCKS[self.profile]
         for gpu in np.flatnonzero(np.diff(program.gpu_first) > limit)[:SHOWN]:
             count = int(np.diff(program.gpu_first)[gpu])
-            self._add("X0111", f"{count} threadblocks", program.gpu_place(int(gpu)), f"at most {limit}")
+            self._add("X0111", f"{count} threadblocks", program.gpu_location(int(gpu)), f"at most {limit}")
         for name, peers in (("send", tbs.send), ("recv", tbs.recv)):
             used = peers >= 0
             pairs, counts = np.unique(np.stack([tbs.gpu, tbs.chan])[:, used], axis=1, return_counts=True)
             for at in np.flatnonzero(counts > MAX_PEERS_PER_CHANNEL)[:SHOWN]:
                 gpu, channel = int(pairs[0, at]), int(pairs[1, at])
                 text = f"{counts[at]} threadblocks with a {name} peer on channel {channel}"
-                self._add("X0111", text, program.gpu_place(gpu), f"at most {MAX_PEERS_PER_CHANNEL} per channel")
+                self._add("X0111", text, program.gpu_location(gpu), f"at most {MAX_PEERS_PER_CHANNEL} per channel")
 
     def ends(self) -> None:
         """Every connection has exactly one threadblock at each end."""
@@ -218,26 +218,26 @@ class _Contract:
             for row in rows[first[of[rows]] != rows][:SHOWN]:
                 number = int(of[row])
                 text = f"two threadblocks on one connection ({connections.name(number)}) at the {name}ing side"
-                other = (("the other one", program.tb_place(int(first[number]), name)),)
+                other = (("the other one", program.tb_location(int(first[number]), name)),)
                 hint = "put one of them on another channel"
-                place = program.tb_place(int(row), name)
-                self._add("X0112", text, place, "one", breaks=True, also=other, hint=hint)
+                location = program.tb_location(int(row), name)
+                self._add("X0112", text, location, "one", breaks=True, also=other, hint=hint)
         kinds = program.steps.kind
         active_out = np.bincount(program.steps.tb[SENDS[kinds]], minlength=len(program.tbs)) > 0
         active_in = np.bincount(program.steps.tb[RECEIVES[kinds]], minlength=len(program.tbs)) > 0
         for number in np.flatnonzero(connections.receiver < 0)[: SHOWN * 4]:
             row = int(connections.sender[number])
             text = f"no threadblock receives on this connection ({connections.name(int(number))})"
-            self._add("X0112", text, program.tb_place(row, "send"), "one", breaks=bool(active_out[row]))
+            self._add("X0112", text, program.tb_location(row, "send"), "one", breaks=bool(active_out[row]))
         for number in np.flatnonzero(connections.sender < 0)[: SHOWN * 4]:
             row = int(connections.receiver[number])
             text = f"no threadblock sends on this connection ({connections.name(int(number))})"
-            self._add("X0112", text, program.tb_place(row, "recv"), "one", breaks=bool(active_in[row]))
+            self._add("X0112", text, program.tb_location(row, "recv"), "one", breaks=bool(active_in[row]))
 
     def steps(self) -> None:
         program, steps = self.program, self.program.steps
         kind = steps.kind
-        real = kind != Kind.NOP
+        real = kind != StepKind.NOP
         rule = "its position in the threadblock"
         self._steps(steps.s != program.position, "X0113", "s", lambda row: f"s is {steps.s[row]}", rule)
         wrong = real & ((steps.cnt < 1) | (steps.cnt > MAX_COUNT))
@@ -245,7 +245,7 @@ class _Contract:
         wrong = (steps.hasdep != 0) & (steps.hasdep != 1)
         self._steps(wrong, "X0113", "hasdep", lambda row: f"hasdep is {steps.hasdep[row]}", "0 or 1")
         no_peer = SENDS[kind] & (program.tbs.send[steps.tb] < 0)
-        names = list(KINDS)
+        names = list(STEP_KINDS)
         for mask, peer in ((no_peer, "send"), (RECEIVES[kind] & (program.tbs.recv[steps.tb] < 0), "recv")):
             self._steps(
                 mask,
@@ -327,20 +327,20 @@ class _Contract:
     def _depended(self, rows: Int64Array, target: Int64Array) -> None:
         """What is depended on must move the counter: a real step with hasdep."""
         program, steps = self.program, self.program.steps
-        silent = (steps.hasdep[target] != 1) | (steps.kind[target] == Kind.NOP)
+        silent = (steps.hasdep[target] != 1) | (steps.kind[target] == StepKind.NOP)
         for row, on in list(zip(rows[silent].tolist(), target[silent].tolist(), strict=True))[: SHOWN * 4]:
-            nop = steps.kind[on] == Kind.NOP
+            nop = steps.kind[on] == StepKind.NOP
             what = "is a nop, which moves no counter" if nop else 'has hasdep="0", so its counter does not move'
             text = f"depends on step {steps.deps[row]} of threadblock {steps.depid[row]}, which {what}"
-            place = program.step_place(row, "depid")
+            location = program.step_location(row, "depid")
             hint = f'set hasdep="1" on that step (line {steps.line[on]})'
-            other = (("the step depended on", program.step_place(on, "hasdep")),)
-            self._add("X0115", text, place, 'a step with hasdep="1"', also=other, hint=hint)
+            other = (("the step depended on", program.step_location(on, "hasdep")),)
+            self._add("X0115", text, location, 'a step with hasdep="1"', also=other, hint=hint)
 
     def nops(self) -> None:
         """K dependencies: k - 1 nops right before the step, each with one, and the k-th on the step itself."""
         steps = self.program.steps
-        nop, depends = steps.kind == Kind.NOP, steps.depid >= 0
+        nop, depends = steps.kind == StepKind.NOP, steps.depid >= 0
         bare = "nop without a dependency: the runtime miscounts the steps after it"
         self._steps(nop & ~depends, "X0118", "depid", bare, "one dependency on every nop")
         if not len(steps):
@@ -354,18 +354,18 @@ class _Contract:
     def fused_reductions(self) -> None:
         """Runs of `re` that the parser fuses into one: same buffers and destination, no dependency between."""
         program, steps = self.program, self.program.steps
-        reduces = np.flatnonzero(steps.kind == Kind.RE)
+        reduces = np.flatnonzero(steps.kind == StepKind.RE)
         previous, run = -2, 0
         for row in reduces.tolist():
             joined = row == previous + 1 and steps.tb[row] == steps.tb[previous] and self._fuses(previous, row)
             run = run + 1 if joined else 1
             if joined and steps.cnt[row] != steps.cnt[previous]:
                 text = "fused with the re before it, whose cnt differs: the runtime takes one count for both"
-                self._add("X0119", text, program.step_place(row, "cnt"), f"cnt {steps.cnt[previous]}")
+                self._add("X0119", text, program.step_location(row, "cnt"), f"cnt {steps.cnt[previous]}")
             if run == MAX_FUSED + 1:
                 text = f"more than {MAX_FUSED} re in a row are fused into one"
                 hint = 'set hasdep="1" on one of them to break the row'
-                self._add("X0119", text, program.step_place(row, "type"), f"at most {MAX_FUSED}", hint=hint)
+                self._add("X0119", text, program.step_location(row, "type"), f"at most {MAX_FUSED}", hint=hint)
             previous = row
 
     def _fuses(self, before: int, row: int) -> bool:
@@ -383,21 +383,21 @@ class _Contract:
             total = int(counts[gpu]) + 1 + program.ngpus
             text = f"{total} nodes when this rank loads the file"
             hint = "fewer chunks or instances, or counts above 1"
-            self._add("X0117", text, program.gpu_place(int(gpu)), f"at most {MAX_NODES}", hint=hint)
+            self._add("X0117", text, program.gpu_location(int(gpu)), f"at most {MAX_NODES}", hint=hint)
 
     def _algo(
         self, attribute: str, text: str, rule: str, *, breaks: bool = False, warning: bool = False, hint: str = ""
     ) -> None:
-        where = self.program.algo_place
-        place = Place(where.line, where.column, attribute=attribute)
-        self._add("X0110", text, place, rule, breaks=breaks, warning=warning, hint=hint)
+        layout = self.program.algo_location
+        location = FileLocation(layout.line, layout.column, attribute=attribute)
+        self._add("X0110", text, location, rule, breaks=breaks, warning=warning, hint=hint)
 
     def _tbs(self, mask: BoolArray, code: str, attribute: str, text: str | Callable[[int], str], rule: str) -> None:
         for row in np.flatnonzero(mask).tolist()[:SHOWN]:
             self._add(
                 code,
                 text if isinstance(text, str) else text(row),
-                self.program.tb_place(row, attribute),
+                self.program.tb_location(row, attribute),
                 rule,
                 breaks=code == "X0111",
             )
@@ -415,26 +415,26 @@ class _Contract:
     ) -> None:
         for row in np.flatnonzero(mask).tolist()[: SHOWN * 4]:
             expected = rule if isinstance(rule, str) else rule(row)
-            place = self.program.step_place(row, attribute)
+            location = self.program.step_location(row, attribute)
             said = text if isinstance(text, str) else text(row)
-            self._add(code, said, place, expected, breaks=breaks, warning=warning)
+            self._add(code, said, location, expected, breaks=breaks, warning=warning)
 
     def _add(
         self,
         code: str,
         message: str,
-        place: Place,
+        location: FileLocation,
         expected: str,
         *,
         breaks: bool = False,
         warning: bool = False,
         hint: str = "",
-        also: tuple[tuple[str, Place], ...] = (),
+        also: tuple[tuple[str, FileLocation], ...] = (),
     ) -> None:
-        self.findings.add(Finding("contract", code, message, place, expected, hint, warning, also), breaks=breaks)
+        self.findings.add(Finding("contract", code, message, location, expected, hint, warning, also), breaks=breaks)
 
 
-def check_room(program: FileProgram, expected: Expected, findings: Findings) -> None:
+def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:
     """The buffers of every rank hold the chunks that a custom collective has there."""
     inputs = {given for want in expected.outputs.values() for given in want.contributions}
     for buffer, used in ((INPUT, inputs), (OUTPUT, set(expected.outputs))):
@@ -444,14 +444,14 @@ def check_room(program: FileProgram, expected: Expected, findings: Findings) -> 
         name = f"{BUFFERS[buffer]}_chunks"
         for rank, count in sorted(needed.items()):
             if rank >= program.ngpus:
-                where = program.algo_place
-                place = Place(where.line, where.column, attribute="ngpus")
+                layout = program.algo_location
+                location = FileLocation(layout.line, layout.column, attribute="ngpus")
                 text = f"ngpus is {program.ngpus}, but the collective has rank {rank}"
-                findings.add(Finding("contract", "X0110", text, place, f"at least {rank + 1}"), breaks=True)
+                findings.add(Finding("contract", "X0110", text, location, f"at least {rank + 1}"), breaks=True)
             elif program.chunks[rank, buffer] < count:
                 text = f"{name} is {program.chunks[rank, buffer]}, too few for the collective"
-                place = program.gpu_place(rank, name)
-                findings.add(Finding("contract", "X0116", text, place, f"at least {count}"), breaks=True)
+                location = program.gpu_location(rank, name)
+                findings.add(Finding("contract", "X0116", text, location, f"at least {count}"), breaks=True)
 
 
 def overwritten_inputs(program: FileProgram, findings: Findings) -> None:
@@ -460,6 +460,6 @@ def overwritten_inputs(program: FileProgram, findings: Findings) -> None:
     rows = np.flatnonzero(WRITES[steps.kind] & (steps.dstbuf == INPUT))
     if len(rows) and program.outofplace:
         text = f"out of place, {len(rows)} steps write to the input buffer, which belongs to the caller"
-        place = program.step_place(int(rows[0]), "dstbuf")
-        finding = Finding("contract", "X0120", text, place, "o or s", 'outofplace="0", or scratch', warning=True)
+        location = program.step_location(int(rows[0]), "dstbuf")
+        finding = Finding("contract", "X0120", text, location, "o or s", 'outofplace="0", or scratch', warning=True)
         findings.add(finding)

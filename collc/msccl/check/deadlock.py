@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check.model import CAPACITY, MAX_COUNT, MESSAGE_BYTES, RECEIVES, SENDS, FileProgram, Kind
-from collc.msccl.check.replay import Blocked, Waits, replay
+from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.msccl.check.model import CAPACITY, MAX_COUNT, MESSAGE_BYTES, RECEIVES, SENDS, FileProgram, StepKind
+from collc.msccl.check.replay import Blocked, StepWaits, replay
 
 SHOWN_CYCLE: Final = 8
 
@@ -30,12 +30,12 @@ class SafeSizes:
     merges: tuple[int, int]
 
 
-def merge_factor(proto: str, chunk_bytes: int) -> int:
+def chunks_per_message(proto: str, chunk_bytes: int) -> int:
     """M: how many chunks of a step go into one message."""
     return max(1, min(MAX_COUNT, MESSAGE_BYTES[proto] // max(1, chunk_bytes)))
 
 
-def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> SafeSizes:
+def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> SafeSizes:
     """Replay for every M, the ones outside the byte range too, to know the largest safe size.
 
     Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
@@ -43,8 +43,8 @@ def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> Sa
     effective, total = MESSAGE_BYTES[program.proto], max(1, program.nchunksperloop)
     counts = np.maximum(1, program.steps.cnt)
     limit = program.size_limit
-    most = merge_factor(program.proto, -(-program.min_bytes // total))
-    least = 1 if limit is None else merge_factor(program.proto, limit // total)
+    most = chunks_per_message(program.proto, -(-program.min_bytes // total))
+    least = 1 if limit is None else chunks_per_message(program.proto, limit // total)
     halts: dict[int, list[Blocked]] = {}
     known: dict[tuple[int, ...], list[Blocked]] = {}
     kinds = np.unique(counts)
@@ -61,7 +61,7 @@ def check_deadlock(program: FileProgram, waits: Waits, findings: Findings) -> Sa
     return SafeSizes(safe, (least, most))
 
 
-def check_matches(program: FileProgram, waits: Waits, findings: Findings) -> bool:
+def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) -> bool:
     """Whether the j-th send and the j-th receive of every connection carry the same number of chunks."""
     steps = program.steps
     out = np.flatnonzero(SENDS[steps.kind])
@@ -89,25 +89,27 @@ def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
     steps = program.steps
     if sent >= 0 and taken >= 0:
         text = f"sends {steps.cnt[sent]} chunks, but the receive that meets it takes {steps.cnt[taken]}"
-        other = (("the receive", program.step_place(taken, "cnt")),)
-        return Finding("result", "X0130", text, program.step_place(sent, "cnt"), "equal counts", also=other)
+        other = (("the receive", program.step_location(taken, "cnt")),)
+        return Finding("result", "X0130", text, program.step_location(sent, "cnt"), "equal counts", also=other)
     if sent >= 0:
-        place = program.step_place(sent, "type")
-        return Finding("result", "X0130", "sends, but no step of the peer receives it", place, "one receive per send")
-    place = program.step_place(taken, "type")
-    return Finding("result", "X0130", "receives, but no step of the peer sends it", place, "one send per receive")
+        location = program.step_location(sent, "type")
+        return Finding(
+            "result", "X0130", "sends, but no step of the peer receives it", location, "one receive per send"
+        )
+    location = program.step_location(taken, "type")
+    return Finding("result", "X0130", "receives, but no step of the peer sends it", location, "one send per receive")
 
 
 def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int | None) -> Finding:
     cycle, closed = _cycle(halts)
-    also = tuple((_describe(program, halt), program.step_place(halt.step)) for halt in cycle[1:SHOWN_CYCLE])
+    also = tuple((_describe(program, halt), program.step_location(halt.step)) for halt in cycle[1:SHOWN_CYCLE])
     first = cycle[0]
     when = f"above {safe} bytes" if safe else "at every size"
     what = f"a cycle of {len(cycle)} waits" if closed else f"{len(halts)} threadblocks wait for ever"
     text = f"hangs {when} ({program.proto}, {merge} chunks in a message): {what}; {_describe(program, first)}"
     hint = f'maxBytes="{safe}" would keep it safe' if safe and safe >= program.min_bytes else ""
-    place: Place = program.step_place(first.step)
-    return Finding("deadlock", "X0140", text, place, "every wait ends", hint, also=also)
+    location: FileLocation = program.step_location(first.step)
+    return Finding("deadlock", "X0140", text, location, "every wait ends", hint, also=also)
 
 
 def _cycle(halts: list[Blocked]) -> tuple[list[Blocked], bool]:
@@ -128,8 +130,8 @@ def _cycle(halts: list[Blocked]) -> tuple[list[Blocked], bool]:
 
 def _describe(program: FileProgram, halt: Blocked) -> str:
     """What a threadblock waits for, in words."""
-    kind = Kind(int(program.steps.kind[halt.step])).name.lower()
-    on = str(program.tb_place(halt.on)) if halt.on >= 0 else "nobody"
+    kind = StepKind(int(program.steps.kind[halt.step])).name.lower()
+    on = str(program.tb_location(halt.on)) if halt.on >= 0 else "nobody"
     if halt.reason == "dependency":
         return f"{kind} waits for step {program.steps.deps[halt.step]} of {on}"
     full = "whose FIFO is full" if halt.reason == "send" else "whose FIFO is empty"

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from collc.msccl.check.collectives import Contribution, Expected, Want
+from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 
 
-def expected_of(network: Network, demand: Demand, instances: int = 1) -> Expected:
+def expected_of(network: Network, demand: Demand, instances: int = 1) -> ExpectedResult:
     """What every output chunk of every rank must hold. A reduction takes one contribution of every holder."""
     chunks = demand.chunks
     starts = _slots(network, demand, chunks.pre.tolist())
     ends = _slots(network, demand, chunks.post.tolist())
-    wants: dict[Contribution, Want] = {}
+    wants: dict[Contribution, WantedChunk] = {}
     for chunk, (sources, targets) in enumerate(zip(starts, ends, strict=True)):
         reduced = int(chunks.op[chunk]) != Op.COPY
         for part in range(instances):
             given = frozenset((rank, slot * instances + part) for rank, slot in sources)
-            wants.update({(rank, slot * instances + part): Want(given, reduced) for rank, slot in targets})
-    return Expected(wants)
+            wants.update({(rank, slot * instances + part): WantedChunk(given, reduced) for rank, slot in targets})
+    return ExpectedResult(wants)
 
 
 def _slots(network: Network, demand: Demand, conditions: list[int]) -> Iterator[list[Contribution]]:

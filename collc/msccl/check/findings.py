@@ -18,7 +18,7 @@ SPAN_LIMIT: Final = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileLocation:
     """Where in the file: line and column from 1 (0: no place), and what stands there.
 
     gpu, tb, step: numbers as the file gives them (step: position in the threadblock), -1: none.
@@ -44,11 +44,11 @@ class Finding:
     check: Check
     code: str
     message: str
-    place: Place = Place()
+    location: FileLocation = FileLocation()
     expected: str = ""
     hint: str = ""
     warning: bool = False
-    also: tuple[tuple[str, Place], ...] = ()
+    also: tuple[tuple[str, FileLocation], ...] = ()
 
 
 @dataclass
@@ -93,29 +93,29 @@ def unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))
 
 
-def mistakes(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
+def errors_of(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings that are no mere warnings, as messages for users."""
     return tuple(told for told in diagnostics(findings, path) if not told.warning)
 
 
 def locate(finding: Finding, path: Path) -> tuple[int, int]:
     """Line and column of a finding, pointing at its attribute where it has one."""
-    return _Lines(path, None).point(finding.place)[:2]
+    return _Lines(path, None).point(finding.location)[:2]
 
 
 def _diagnostic(finding: Finding, lines: _Lines, source: SourceFile | None) -> Diagnostic:
-    where = str(finding.place)
+    where = str(finding.location)
     message = f"{where}: {finding.message}" if where else finding.message
     notes: list[Note] = []
-    span, remark = lines.span(finding.place, source)
+    span, remark = lines.span(finding.location, source)
     if remark:
         notes.append(Note(remark))
     if finding.expected:
         notes.append(Note(f"expected: {finding.expected}"))
-    for text, place in finding.also:
-        other, remark = lines.span(place, source)
+    for text, location in finding.also:
+        other, remark = lines.span(location, source)
         suffix = f" ({remark})" if remark else ""
-        notes.append(Note(f"{place}: {text}{suffix}", other))
+        notes.append(Note(f"{location}: {text}{suffix}", other))
     return Diagnostic(finding.code, message, span, tuple(notes), finding.hint, finding.warning)
 
 
@@ -148,24 +148,24 @@ class _Lines:
         with self.path.open("rb") as stream:
             return next(islice(stream, number - 1, None), b"")[:65536].decode("utf-8", "replace").rstrip("\n")
 
-    def point(self, place: Place) -> tuple[int, int, int]:
+    def point(self, location: FileLocation) -> tuple[int, int, int]:
         """Line, column and length of what a place means."""
-        if not place.line:
+        if not location.line:
             return 0, 0, 0
-        text = self.line(place.line)
-        begin = place.column - 1
+        text = self.line(location.line)
+        begin = location.column - 1
         end = text.find(">", begin)
         end = len(text) if end < 0 else end + 1
-        if place.attribute:
-            at = text.find(f' {place.attribute}="', begin)
+        if location.attribute:
+            at = text.find(f' {location.attribute}="', begin)
             if 0 <= at < end:
-                close = text.find('"', at + len(place.attribute) + 3)
-                return place.line, at + 2, max(1, close - at)
-        return place.line, place.column, max(1, end - begin)
+                close = text.find('"', at + len(location.attribute) + 3)
+                return location.line, at + 2, max(1, close - at)
+        return location.line, location.column, max(1, end - begin)
 
-    def span(self, place: Place, source: SourceFile | None) -> tuple[Span | None, str]:
+    def span(self, location: FileLocation, source: SourceFile | None) -> tuple[Span | None, str]:
         """A span, or where the file is too big to carry its place in words."""
-        line, column, length = self.point(place)
+        line, column, length = self.point(location)
         if not line:
             return None, ""
         if source is None or self.starts is None:

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.findings import Place
+from collc.msccl.check.findings import FileLocation
 from collc.ten.arrays import Int32Array, Int64Array
 
 
-class Kind(IntEnum):
+class StepKind(IntEnum):
     """Operations of a step; the value is its row in the tables below."""
 
     S = 0
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     NOP = 8
 
 
-KINDS: Final[dict[str, Kind]] = {kind.name.lower(): kind for kind in Kind}
+STEP_KINDS: Final[dict[str, StepKind]] = {kind.name.lower(): kind for kind in StepKind}
 SENDS: Final = np.array([True, False, True, True, False, True, False, False, False])
 RECEIVES: Final = np.array([False, True, True, True, True, True, False, False, False])
 READS_SOURCE: Final = np.array([True, False, False, True, True, True, True, True, False])
@@ -110,7 +110,7 @@ class FileProgram:
     chunks: Int64Array
     gpu_lines: Int32Array
     gpu_columns: Int32Array
-    algo_place: Place
+    algo_location: FileLocation
     tbs: Threadblocks
     steps: Steps
     old: bool
@@ -138,18 +138,20 @@ class FileProgram:
             return self.max_bytes - 1
         return self.max_bytes or None
 
-    def gpu_place(self, gpu: int, attribute: str = "") -> Place:
+    def gpu_location(self, gpu: int, attribute: str = "") -> FileLocation:
         """Where a gpu element stands."""
-        return Place(int(self.gpu_lines[gpu]), int(self.gpu_columns[gpu]), gpu, attribute=attribute)
+        return FileLocation(int(self.gpu_lines[gpu]), int(self.gpu_columns[gpu]), gpu, attribute=attribute)
 
-    def tb_place(self, row: int, attribute: str = "") -> Place:
+    def tb_location(self, row: int, attribute: str = "") -> FileLocation:
         """Where a threadblock stands."""
         tbs = self.tbs
-        return Place(int(tbs.line[row]), int(tbs.column[row]), int(tbs.gpu[row]), int(tbs.id[row]), attribute=attribute)
+        return FileLocation(
+            int(tbs.line[row]), int(tbs.column[row]), int(tbs.gpu[row]), int(tbs.id[row]), attribute=attribute
+        )
 
-    def step_place(self, row: int, attribute: str = "") -> Place:
+    def step_location(self, row: int, attribute: str = "") -> FileLocation:
         """Where a step stands."""
         steps, tb = self.steps, int(self.steps.tb[row])
         position = int(self.position[row])
         line, column = int(steps.line[row]), int(steps.column[row])
-        return Place(line, column, int(self.tbs.gpu[tb]), int(self.tbs.id[tb]), position, attribute)
+        return FileLocation(line, column, int(self.tbs.gpu[tb]), int(self.tbs.id[tb]), position, attribute)

@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.collectives import Layout
+from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check.model import BUFFERS, READS_SOURCE, READS_TARGET, WRITES, FileProgram, Kind
-from collc.msccl.check.replay import Waits
+from collc.msccl.check.model import BUFFERS, READS_SOURCE, READS_TARGET, WRITES, FileProgram, StepKind
+from collc.msccl.check.replay import StepWaits
 from collc.ten.arrays import BoolArray, Int64Array
 
 BLOCK: Final = 1024
@@ -30,7 +30,7 @@ SHOWN: Final = 13
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class AccessPairs:
     """Pairs of events that must be ordered: int64[pairs] each, before and after, and the slot that they share."""
 
     before: Int64Array
@@ -39,7 +39,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
+class ChunkEvents:
     """One event a step and chunk, numbered in one possible order.
 
     step, chunk: int64[events]. start: int64[steps], the first event of each step (a step's events
@@ -54,11 +54,13 @@ class Events:
     source: Int64Array
 
 
-def check_races(program: FileProgram, waits: Waits, order: Sequence[int], where: Layout, findings: Findings) -> None:
+def check_races(
+    program: FileProgram, waits: StepWaits, order: Sequence[int], layout: MemoryLayout, findings: Findings
+) -> None:
     """Find races in one placement; `order`: all steps in one possible order."""
     events = _events(program, waits, order)
-    pairs = _pairs(program, events, where)
-    _overlaps(program, where, findings)
+    pairs = _pairs(program, events, layout)
+    _overlaps(program, layout, findings)
     if not len(pairs.before):
         return
     known = _ordered_within_gpu(program, waits, events, pairs)
@@ -69,27 +71,27 @@ def check_races(program: FileProgram, waits: Waits, order: Sequence[int], where:
         first, second = int(events.step[pairs.before[at]]), int(events.step[pairs.after[at]])
         if (first, second) not in seen:
             seen.add((first, second))
-            findings.add(_finding(program, where, first, second, int(pairs.slot[at])))
+            findings.add(_finding(program, layout, first, second, int(pairs.slot[at])))
 
 
-def _finding(program: FileProgram, where: Layout, first: int, second: int, slot: int) -> Finding:
+def _finding(program: FileProgram, layout: MemoryLayout, first: int, second: int, slot: int) -> Finding:
     gpu = int(program.step_gpu[first])
-    placement = "in place" if where.inplace else "out of place"
+    placement = "in place" if layout.inplace else "out of place"
     names = [
         f"{name}[{slot - int(base)}]"
-        for name, base, size in zip(BUFFERS, where.base[gpu], program.chunks[gpu], strict=True)
+        for name, base, size in zip(BUFFERS, layout.base[gpu], program.chunks[gpu], strict=True)
         if 0 <= slot - base < size
     ]
     text = f"nothing orders this step and another one that touch {' = '.join(names)}, one of them writing ({placement})"
-    other = (("the other step", program.step_place(second)),)
+    other = (("the other step", program.step_location(second)),)
     hint = "make one depend on the other (depid, deps, and hasdep on what is depended on)"
-    return Finding("race", "X0150", text, program.step_place(first), "an order of the two", hint, also=other)
+    return Finding("race", "X0150", text, program.step_location(first), "an order of the two", hint, also=other)
 
 
-def _events(program: FileProgram, waits: Waits, order: Sequence[int]) -> Events:
+def _events(program: FileProgram, waits: StepWaits, order: Sequence[int]) -> ChunkEvents:
     steps = program.steps
     taken = np.asarray(order, np.int64)
-    counts = np.maximum(1, np.where(steps.kind == Kind.NOP, 1, steps.cnt)).astype(np.int64)
+    counts = np.maximum(1, np.where(steps.kind == StepKind.NOP, 1, steps.cnt)).astype(np.int64)
     ends = np.cumsum(counts[taken])
     start = np.zeros(len(steps), np.int64)
     start[taken] = ends - counts[taken]
@@ -99,10 +101,10 @@ def _events(program: FileProgram, waits: Waits, order: Sequence[int]) -> Events:
     needs, on = _dependency_edges(program, waits, counts, start)
     event, source = np.concatenate([event, needs]), np.concatenate([source, on])
     by = np.argsort(event, kind="stable")
-    return Events(step, chunk, start, event[by], source[by])
+    return ChunkEvents(step, chunk, start, event[by], source[by])
 
 
-def _message_edges(waits: Waits, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _message_edges(waits: StepWaits, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(receiving event, sending event): the j-th chunk taken on a connection is the j-th sent."""
     columns: list[Int64Array] = []
     for of in (waits.receives, waits.sends):
@@ -116,7 +118,7 @@ def _message_edges(waits: Waits, counts: Int64Array, start: Int64Array) -> tuple
 
 
 def _dependency_edges(
-    program: FileProgram, waits: Waits, counts: Int64Array, start: Int64Array
+    program: FileProgram, waits: StepWaits, counts: Int64Array, start: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """(first event of the step, last event of the step that frees it: the first to move the counter far enough)."""
     on_tb = np.asarray(waits.needs_tb, np.int64)
@@ -127,15 +129,17 @@ def _dependency_edges(
     return start[rows], start[source] + counts[source] - 1
 
 
-def _accesses(program: FileProgram, events: Events, where: Layout) -> tuple[Int64Array, Int64Array, BoolArray]:
+def _accesses(
+    program: FileProgram, events: ChunkEvents, layout: MemoryLayout
+) -> tuple[Int64Array, Int64Array, BoolArray]:
     """(slot, event, writes) of every access, by slot and then in order; an event that reads and writes a slot once."""
     steps = program.steps
     kind, gpu = steps.kind[events.step], program.step_gpu[events.step]
     every = np.arange(len(events.step))
     columns: list[tuple[Int64Array, Int64Array, BoolArray]] = []
-    source = where.base[gpu, steps.srcbuf[events.step]] + steps.srcoff[events.step] + events.chunk
-    target = where.base[gpu, steps.dstbuf[events.step]] + steps.dstoff[events.step] + events.chunk
-    itself = (kind == Kind.CPY) & (source == target)
+    source = layout.base[gpu, steps.srcbuf[events.step]] + steps.srcoff[events.step] + events.chunk
+    target = layout.base[gpu, steps.dstbuf[events.step]] + steps.dstoff[events.step] + events.chunk
+    itself = (kind == StepKind.CPY) & (source == target)
     writes, updates = WRITES[kind] & ~itself, READS_TARGET[kind]
     reads = READS_SOURCE[kind] & ~((writes | updates) & (source == target))
     columns.append((source[reads], every[reads], np.zeros(int(reads.sum()), np.bool_)))
@@ -145,12 +149,12 @@ def _accesses(program: FileProgram, events: Events, where: Layout) -> tuple[Int6
     return slot[by], event[by], write[by]
 
 
-def _pairs(program: FileProgram, events: Events, where: Layout) -> Pairs:
+def _pairs(program: FileProgram, events: ChunkEvents, layout: MemoryLayout) -> AccessPairs:
     """Pairs of different threadblocks whose order implies that of all accesses."""
-    slot, event, write = _accesses(program, events, where)
+    slot, event, write = _accesses(program, events, layout)
     tb = program.steps.tb[events.step[event]] if len(event) else event
     if not len(slot):
-        return Pairs(slot, slot, slot)
+        return AccessPairs(slot, slot, slot)
     at = np.arange(len(slot))
     first = np.searchsorted(slot, slot)
     last_write = np.maximum.accumulate(np.where(write, at, -1))
@@ -164,10 +168,10 @@ def _pairs(program: FileProgram, events: Events, where: Layout) -> Pairs:
     before_write = np.stack([at[read_then], follow[read_then]])
     both = np.concatenate([after_write, before_write], axis=1)
     both = both[:, tb[both[0]] != tb[both[1]]]
-    return Pairs(event[both[0]], event[both[1]], slot[both[0]])
+    return AccessPairs(event[both[0]], event[both[1]], slot[both[0]])
 
 
-def _ordered_within_gpu(program: FileProgram, waits: Waits, events: Events, pairs: Pairs) -> BoolArray:
+def _ordered_within_gpu(program: FileProgram, waits: StepWaits, events: ChunkEvents, pairs: AccessPairs) -> BoolArray:
     """Pairs that program order and dependencies of one gpu order: vector clocks, a gpu at a time."""
     known = np.zeros(len(pairs.before), np.bool_)
     before, after = events.step[pairs.before], events.step[pairs.after]
@@ -187,7 +191,9 @@ def _ordered_within_gpu(program: FileProgram, waits: Waits, events: Events, pair
     return known
 
 
-def _clocks(program: FileProgram, waits: Waits, depends: list[int], before: Int64Array, after: Int64Array) -> BoolArray:
+def _clocks(
+    program: FileProgram, waits: StepWaits, depends: list[int], before: Int64Array, after: Int64Array
+) -> BoolArray:
     """Whether each `before` step is known to have ended when `after` begins; depends: waiting steps in order."""
     tb = program.steps.tb
     base = int(program.gpu_first[program.step_gpu[depends[0]]])
@@ -213,7 +219,7 @@ def _clocks(program: FileProgram, waits: Waits, depends: list[int], before: Int6
     return answers
 
 
-def _ordered(program: FileProgram, events: Events, before: Int64Array, after: Int64Array) -> BoolArray:
+def _ordered(program: FileProgram, events: ChunkEvents, before: Int64Array, after: Int64Array) -> BoolArray:
     """Whether `before` reaches `after` over all gpus: sets of questions flow along the edges."""
     answers = np.zeros(len(before), np.bool_)
     if not len(before):
@@ -243,14 +249,14 @@ def _ordered(program: FileProgram, events: Events, before: Int64Array, after: In
     return answers
 
 
-def _overlaps(program: FileProgram, where: Layout, findings: Findings) -> None:
+def _overlaps(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:
     """One step whose source and destination overlap without being the same: its chunks overwrite each other."""
     steps, gpu = program.steps, program.step_gpu
-    source = where.base[gpu, steps.srcbuf] + steps.srcoff
-    target = where.base[gpu, steps.dstbuf] + steps.dstoff
+    source = layout.base[gpu, steps.srcbuf] + steps.srcoff
+    target = layout.base[gpu, steps.dstbuf] + steps.dstoff
     both = READS_SOURCE[steps.kind] & WRITES[steps.kind]
     rows = np.flatnonzero(both & (source != target) & (np.abs(source - target) < steps.cnt))
-    placement = "in place" if where.inplace else "out of place"
+    placement = "in place" if layout.inplace else "out of place"
     for row in rows.tolist()[:SHOWN]:
         text = f"source and destination of one step overlap ({placement})"
-        findings.add(Finding("race", "X0151", text, program.step_place(row), "the same slots, or none in common"))
+        findings.add(Finding("race", "X0151", text, program.step_location(row), "the same slots, or none in common"))

@@ -11,8 +11,8 @@ from typing import Final, Literal
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed
-from collc.msccl.check.findings import Finding, Findings, Place, mistakes, unreadable
-from collc.msccl.check.model import BUFFERS, CAPACITY, KINDS, FileProgram, Kind, Steps, Threadblocks
+from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
+from collc.msccl.check.model import BUFFERS, CAPACITY, STEP_KINDS, FileProgram, StepKind, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 from collc.ten.arrays import Int64Array
 
@@ -32,7 +32,7 @@ TB_COLUMNS: Final = ("gpu", "id", "send", "recv", "chan", "line", "column")
 
 _C_INTEGER: Final = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
-NOWHERE: Final = Place()
+NOWHERE: Final = FileLocation()
 
 
 def c_integer(text: str) -> int | None:
@@ -46,11 +46,11 @@ def c_integer(text: str) -> int | None:
 
 
 @dataclass
-class _Rows:
+class _ReadElements:
     """What has been read so far, as growing columns."""
 
     algo: dict[str, str] = field(default_factory=dict[str, str])
-    algo_place: Place = NOWHERE
+    algo_location: FileLocation = NOWHERE
     numbers: dict[str, int] = field(default_factory=dict[str, int])
     gpus: list[tuple[int, int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int, int]])
     tbs: dict[str, array[int]] = field(default_factory=lambda: {name: array("i") for name in TB_COLUMNS})
@@ -68,7 +68,7 @@ def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
     except OSError as error:
         raise unreadable(path, error) from error
     if program is None:
-        raise CheckFailed(*mistakes(findings, path))
+        raise CheckFailed(*errors_of(findings, path))
     return program
 
 
@@ -78,11 +78,11 @@ class Reader:
     def __init__(self, profile: Profile, findings: Findings) -> None:
         self.old: bool = profile == "old"
         self.findings: Findings = findings
-        self.rows: _Rows = _Rows()
+        self.rows: _ReadElements = _ReadElements()
         self.cache: dict[str, int | None] = {}
         self.open: list[Tag] = []
         self.ignored: int = 0
-        self.where: Place = Place()
+        self.layout: FileLocation = FileLocation()
 
     def read(self, path: Path) -> FileProgram | None:
         """The program, or None where the file can't be understood."""
@@ -95,9 +95,9 @@ class Reader:
             return None
         if self.open:
             last = self.open[-1]
-            self._wrong("X0104", f"<{last.name}> is never closed", Place(last.line, last.column), breaks=True)
-        elif not self.rows.algo_place.line:
-            self._wrong("X0104", "the file holds no <algo>", Place(1, 1), breaks=True)
+            self._wrong("X0104", f"<{last.name}> is never closed", FileLocation(last.line, last.column), breaks=True)
+        elif not self.rows.algo_location.line:
+            self._wrong("X0104", "the file holds no <algo>", FileLocation(1, 1), breaks=True)
         if self.findings.broken:
             return None
         return self._program()
@@ -116,52 +116,52 @@ class Reader:
             return
         if not self.open or self.open[-1].name != tag.name:
             inside = f"</{self.open[-1].name}>" if self.open else "no closing tag"
-            place = Place(tag.line, tag.column)
-            self._fail(Finding("contract", "X0104", f"closing tag </{tag.name}> that closes nothing", place, inside))
+            location = FileLocation(tag.line, tag.column)
+            self._fail(Finding("contract", "X0104", f"closing tag </{tag.name}> that closes nothing", location, inside))
         self.open.pop()
 
     def _element(self, tag: Tag) -> None:
         parent = self.open[-1].name if self.open else ""
-        place = Place(tag.line, tag.column, self.where.gpu, self.where.tb, self.where.step)
+        location = FileLocation(tag.line, tag.column, self.layout.gpu, self.layout.tb, self.layout.step)
         if parent == "step":
             text = f"<{tag.name}> inside <step>: the runtimes crash on it"
-            self._fail(Finding("contract", "X0104", text, place, "<step .../>"))
+            self._fail(Finding("contract", "X0104", text, location, "<step .../>"))
         if CHILD[parent] != tag.name:
-            self._unknown(tag, parent, place)
+            self._unknown(tag, parent, location)
             return
-        if tag.name == "algo" and self.rows.algo_place.line:
-            self._wrong("X0104", "a second <algo>", place, "one <algo> in a file", breaks=True)
+        if tag.name == "algo" and self.rows.algo_location.line:
+            self._wrong("X0104", "a second <algo>", location, "one <algo> in a file", breaks=True)
         self._row(tag)
         if not tag.single:
             self.open.append(tag)
 
-    def _unknown(self, tag: Tag, parent: str, place: Place) -> None:
+    def _unknown(self, tag: Tag, parent: str, location: FileLocation) -> None:
         if not parent:
             known = "<algo> as the first element"
-            self._fail(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", place, known))
+            self._fail(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", location, known))
         text = f"unknown element <{tag.name}> in <{parent}>: the runtimes skip it with all that it holds"
-        self.findings.add(Finding("contract", "X0104", text, place, f"<{CHILD[parent]}>", warning=True))
+        self.findings.add(Finding("contract", "X0104", text, location, f"<{CHILD[parent]}>", warning=True))
         self.ignored = 0 if tag.single else 1
 
     def _row(self, tag: Tag) -> None:
         at = tag.line, tag.column
         if tag.name == "step":
-            self.where = Place(*at, self.where.gpu, self.where.tb, self.where.step + 1)
+            self.layout = FileLocation(*at, self.layout.gpu, self.layout.tb, self.layout.step + 1)
             self._step(tag)
         elif tag.name == "tb":
-            self.where = Place(*at, self.where.gpu, self._peek(tag))
+            self.layout = FileLocation(*at, self.layout.gpu, self._peek(tag))
             self._threadblock(tag)
         elif tag.name == "gpu":
-            self.where = Place(*at, self._peek(tag))
+            self.layout = FileLocation(*at, self._peek(tag))
             values = [self._number(tag, name) for name in REQUIRED["gpu"]]
             self.rows.gpus.append((values[0], values[1], values[2], values[3], *at))
         else:
-            self.where = Place(*at)
+            self.layout = FileLocation(*at)
             self._algo(tag)
 
     def _algo(self, tag: Tag) -> None:
         rows = self.rows
-        rows.algo, rows.algo_place = tag.attributes, self.where
+        rows.algo, rows.algo_location = tag.attributes, self.layout
         for name in ("proto", "coll", *(("name",) if self.old else ())):
             self._text(tag, name)
         for name in ("nchunksperloop", "nchannels", "ngpus", "inplace", "outofplace"):
@@ -190,11 +190,11 @@ class Reader:
         for name in STEP_NUMBERS:
             columns[name].append(self._number(tag, name))
         text = self._text(tag, "type")
-        kind = KINDS.get(text)
+        kind = STEP_KINDS.get(text)
         if kind is None and text:
-            known = ", ".join(KINDS)
+            known = ", ".join(STEP_KINDS)
             self._wrong("X0106", f'type "{text}"', self._at("type"), f"one of {known}", breaks=True)
-        columns["kind"].append(Kind.NOP if kind is None else kind)
+        columns["kind"].append(StepKind.NOP if kind is None else kind)
         for name in ("srcbuf", "dstbuf"):
             text = self._text(tag, name)
             known = text in BUFFERS
@@ -221,7 +221,7 @@ class Reader:
     def _missing(self, tag: Tag, name: str) -> None:
         text = f"attribute {name} of <{tag.name}> is missing"
         rule = f"all of: {', '.join(REQUIRED[tag.name])}"
-        self._wrong("X0105", text, self.where, rule, breaks=True, hint="the runtime refuses the file without it")
+        self._wrong("X0105", text, self.layout, rule, breaks=True, hint="the runtime refuses the file without it")
 
     def _number(self, tag: Tag, name: str, bits: int = 32) -> int:
         text = tag.attributes.get(name)
@@ -242,14 +242,21 @@ class Reader:
             self.findings.add(Finding("contract", "X0106", note, self._at(name), str(value), warning=True))
         return value
 
-    def _at(self, attribute: str) -> Place:
-        where = self.where
-        return Place(where.line, where.column, where.gpu, where.tb, where.step, attribute)
+    def _at(self, attribute: str) -> FileLocation:
+        layout = self.layout
+        return FileLocation(layout.line, layout.column, layout.gpu, layout.tb, layout.step, attribute)
 
     def _wrong(
-        self, code: str, message: str, place: Place, expected: str = "", *, breaks: bool = False, hint: str = ""
+        self,
+        code: str,
+        message: str,
+        location: FileLocation,
+        expected: str = "",
+        *,
+        breaks: bool = False,
+        hint: str = "",
     ) -> None:
-        self.findings.add(Finding("contract", code, message, place, expected, hint), breaks=breaks)
+        self.findings.add(Finding("contract", code, message, location, expected, hint), breaks=breaks)
 
     def _fail(self, finding: Finding) -> None:
         raise ScanError(finding)
@@ -289,7 +296,7 @@ class Reader:
             chunks=table[:, 1:4],
             gpu_lines=table[:, 4].astype(np.int32),
             gpu_columns=table[:, 5].astype(np.int32),
-            algo_place=rows.algo_place,
+            algo_location=rows.algo_location,
             tbs=Threadblocks(first=new_first, **tbs),
             steps=Steps(**steps),
             old=self.old,
@@ -299,18 +306,18 @@ class Reader:
     def _contiguous_gpus(self, ids: list[int], ngpus: int) -> bool:
         seen: set[int] = set()
         for identity, _, _, _, line, column in self.rows.gpus:
-            place = Place(line, column, identity, attribute="id")
+            location = FileLocation(line, column, identity, attribute="id")
             if identity in seen:
-                self._wrong("X0107", f"two gpus with id {identity}", place, "unique ids", breaks=True)
+                self._wrong("X0107", f"two gpus with id {identity}", location, "unique ids", breaks=True)
             elif not 0 <= identity < ngpus:
-                self._wrong("X0107", f"gpu id {identity}", place, f"0 .. {ngpus - 1} (ngpus)", breaks=True)
+                self._wrong("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)", breaks=True)
             seen.add(identity)
         missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen] if len(ids) < ngpus else []
         if missing:
             text = f"no <gpu> with id {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}"
-            self._wrong("X0107", text, self.rows.algo_place, f"{ngpus} gpus (ngpus)", breaks=True)
+            self._wrong("X0107", text, self.rows.algo_location, f"{ngpus} gpus (ngpus)", breaks=True)
         elif ngpus < 1:
-            self._wrong("X0107", f"ngpus is {ngpus}", self.rows.algo_place, "at least 1", breaks=True)
+            self._wrong("X0107", f"ngpus is {ngpus}", self.rows.algo_location, "at least 1", breaks=True)
         return not self.findings.broken
 
     def _contiguous_threadblocks(self, tbs: dict[str, np.ndarray]) -> bool:
@@ -320,7 +327,9 @@ class Reader:
         expected = np.arange(len(gpu)) - np.searchsorted(gpu, gpu)
         for row in np.flatnonzero(tbs["id"] != expected)[:20]:
             identity = int(tbs["id"][row])
-            place = Place(int(tbs["line"][row]), int(tbs["column"][row]), int(gpu[row]), identity, attribute="id")
+            location = FileLocation(
+                int(tbs["line"][row]), int(tbs["column"][row]), int(gpu[row]), identity, attribute="id"
+            )
             text = f"threadblock id {identity} is not the next in order"
-            self._wrong("X0107", text, place, f"{expected[row]}: ids unique and contiguous from 0", breaks=True)
+            self._wrong("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0", breaks=True)
         return not self.findings.broken

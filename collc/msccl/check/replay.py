@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from collc.msccl.check.connections import Connections
-from collc.msccl.check.model import RECEIVES, SENDS, FileProgram, Kind
+from collc.msccl.check.model import RECEIVES, SENDS, FileProgram, StepKind
 
 Reason = Literal["receive", "send", "dependency"]
 UNLIMITED = 2**62
@@ -30,7 +30,7 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class StepWaits:
     """The program's waits as plain lists, one entry a step, made once for many replays.
 
     sends, receives: the step's connection, or -1. needs_tb, needs_step: threadblock row and position
@@ -48,14 +48,14 @@ class Waits:
     receiver: list[int]
 
 
-def waits(program: FileProgram, connections: Connections) -> Waits:
+def waits_of(program: FileProgram, connections: Connections) -> StepWaits:
     """The waits of a program whose contract holds as far as the structure goes."""
     steps = program.steps
     sends = np.where(SENDS[steps.kind], connections.of_sender[steps.tb], -1)
     receives = np.where(RECEIVES[steps.kind], connections.of_receiver[steps.tb], -1)
     on = np.where(steps.depid >= 0, program.gpu_first[program.step_gpu] + steps.depid, -1)
-    sets = (steps.hasdep == 1) & (steps.kind != Kind.NOP)
-    return Waits(
+    sets = (steps.hasdep == 1) & (steps.kind != StepKind.NOP)
+    return StepWaits(
         program.tbs.first.tolist(),
         steps.tb.tolist(),
         sends.tolist(),
@@ -68,7 +68,7 @@ def waits(program: FileProgram, connections: Connections) -> Waits:
     )
 
 
-def replay(program: Waits, messages: list[int], capacity: int) -> tuple[list[int], list[Blocked]]:
+def replay(program: StepWaits, messages: list[int], capacity: int) -> tuple[list[int], list[Blocked]]:
     """Run to the end or to a halt.
 
     messages: how many messages each step sends or receives; capacity: messages in flight on one
@@ -78,9 +78,9 @@ def replay(program: Waits, messages: list[int], capacity: int) -> tuple[list[int
 
 
 class _Replay:
-    def __init__(self, waits: Waits, messages: list[int], capacity: int) -> None:
+    def __init__(self, waits: StepWaits, messages: list[int], capacity: int) -> None:
         count = len(waits.first) - 1
-        self.waits: Waits = waits
+        self.waits: StepWaits = waits
         self.messages: list[int] = messages
         self.capacity: int = capacity
         self.at: list[int] = waits.first[:-1]

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.collectives import ROOTED, Expected, Layout
-from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check.model import OUTPUT, RECEIVES, SENDS, WRITES, FileProgram, Kind
-from collc.msccl.check.replay import Waits
-from collc.msccl.check.symbolic import Miss, Operand, Task, execute, misses
-from collc.msccl.check.values import UNDEFINED, Values
+from collc.msccl.check.collectives import ROOTED, ExpectedResult, MemoryLayout
+from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.msccl.check.model import OUTPUT, RECEIVES, SENDS, WRITES, FileProgram, StepKind
+from collc.msccl.check.replay import StepWaits
+from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, execute, wrong_outputs
+from collc.msccl.check.values import UNDEFINED, SymbolicValues
 
 ROOT_WORK: Final = 4_000_000
 """Steps, slots and ranks (each as much work as `RANK_WORK` slots) gone through at most to find a root nobody named."""
@@ -20,25 +20,27 @@ RANK_WORK: Final = 50
 SHOWN: Final = 13
 
 
-def find_root(program: FileProgram, waits: Waits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
+def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
     """The rank that makes the result right as the root; the likeliest one if none does."""
     guesses = _likely_roots(program, coll)
-    tried = Task(coll, guesses[0], inplace)
-    values, memory, where = execute(program, waits, order, tried)
-    if not misses(program, tried, values, memory, where):
+    tried = CollectiveCall(coll, guesses[0], inplace)
+    values, memory, layout = execute(program, waits, order, tried)
+    if not wrong_outputs(program, tried, values, memory, layout):
         return guesses[0]
-    votes = _votes(program, coll, values, memory, where)
+    votes = _votes(program, coll, values, memory, layout)
     guesses.sort(key=lambda rank: -votes[rank])
-    work = len(program.steps) + where.size + RANK_WORK * program.ngpus
+    work = len(program.steps) + layout.size + RANK_WORK * program.ngpus
     for root in guesses[: max(1, ROOT_WORK // work)]:
-        task = Task(coll, root, inplace)
-        values, memory, where = execute(program, waits, order, task)
-        if not misses(program, task, values, memory, where):
+        call = CollectiveCall(coll, root, inplace)
+        values, memory, layout = execute(program, waits, order, call)
+        if not wrong_outputs(program, call, values, memory, layout):
             return root
     return guesses[0]
 
 
-def _votes(program: FileProgram, coll: str, values: Values, memory: list[int], where: Layout) -> list[int]:
+def _votes(
+    program: FileProgram, coll: str, values: SymbolicValues, memory: list[int], layout: MemoryLayout
+) -> list[int]:
     """How much of the outputs speaks for each rank as the root, after a run with another one.
 
     Broadcast and scatter: ranks whose first output chunk is the root's; reduce and gather: ranks whose
@@ -46,7 +48,7 @@ def _votes(program: FileProgram, coll: str, values: Values, memory: list[int], w
     """
     votes = [0] * program.ngpus
     for rank in range(program.ngpus):
-        start, count = int(where.base[rank, OUTPUT]), int(program.chunks[rank, OUTPUT])
+        start, count = int(layout.base[rank, OUTPUT]), int(program.chunks[rank, OUTPUT])
         if coll in ("broadcast", "scatter"):
             count = min(1, count)
         given = 0
@@ -71,43 +73,48 @@ def _likely_roots(program: FileProgram, coll: str) -> list[int]:
 
 def check_result(
     program: FileProgram,
-    waits: Waits,
+    waits: StepWaits,
     order: Sequence[int],
     findings: Findings,
-    task: Task,
+    call: CollectiveCall,
 ) -> None:
     """Compare every output slot of every rank with the collective's postcondition, in one placement."""
-    values, memory, where = execute(program, waits, order, task)
-    wrong = misses(program, task, values, memory, where)
+    values, memory, layout = execute(program, waits, order, call)
+    wrong = wrong_outputs(program, call, values, memory, layout)
     if not wrong:
         return
-    if not _name_mix_up(program, waits, order, findings, task):
-        last = _last_writers(program, order, where)
+    if not _name_mix_up(program, waits, order, findings, call):
+        last = _last_writers(program, order, layout)
         for miss in wrong[:SHOWN]:
-            findings.add(_finding(program, task, values, where, miss, last))
+            findings.add(_finding(program, call, values, layout, miss, last))
         if len(wrong) > SHOWN:
             findings.more("result", "X0131", len(wrong) - SHOWN)
 
 
 def _finding(
-    program: FileProgram, task: Task, values: Values, where: Layout, miss: Miss, last: dict[int, int]
+    program: FileProgram,
+    call: CollectiveCall,
+    values: SymbolicValues,
+    layout: MemoryLayout,
+    miss: WrongOutput,
+    last: dict[int, int],
 ) -> Finding:
-    slot = int(where.base[miss.rank, 1]) + miss.slot
-    place: Place = program.gpu_place(miss.rank)
+    slot = int(layout.base[miss.rank, 1]) + miss.slot
+    location: FileLocation = program.gpu_location(miss.rank)
     if slot in last:
-        place = program.step_place(last[slot], "dstoff")
-    placement = "in place" if task.inplace else "out of place"
-    root = f", root {task.root}" if task.coll in ROOTED else ""
+        location = program.step_location(last[slot], "dstoff")
+    placement = "in place" if call.inplace else "out of place"
+    root = f", root {call.root}" if call.coll in ROOTED else ""
     text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
     details = values.difference(miss.value, miss.wanted)
     detail = f" ({details})" if details else ""
-    wanted = f"{values.describe(miss.wanted)} ({task.coll}, {placement}{root})"
-    return Finding("result", "X0131", text + detail, place, wanted)
+    wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
+    return Finding("result", "X0131", text + detail, location, wanted)
 
 
-def _last_writers(program: FileProgram, order: Sequence[int], where: Layout) -> dict[int, int]:
+def _last_writers(program: FileProgram, order: Sequence[int], layout: MemoryLayout) -> dict[int, int]:
     steps = program.steps
-    target = where.base[program.step_gpu, steps.dstbuf] + steps.dstoff
+    target = layout.base[program.step_gpu, steps.dstbuf] + steps.dstoff
     last: dict[int, int] = {}
     for step in order:
         if WRITES[steps.kind[step]]:
@@ -115,27 +122,29 @@ def _last_writers(program: FileProgram, order: Sequence[int], where: Layout) -> 
     return last
 
 
-def _name_mix_up(program: FileProgram, waits: Waits, order: Sequence[int], findings: Findings, task: Task) -> bool:
+def _name_mix_up(
+    program: FileProgram, waits: StepWaits, order: Sequence[int], findings: Findings, call: CollectiveCall
+) -> bool:
     """Whether reading the reductions as the public tool writes them (src: the sender's slot) repairs the result."""
     steps = program.steps
-    reduces = np.isin(steps.kind, (Kind.RRC, Kind.RRS, Kind.RRCS))
+    reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
     differ = reduces & ((steps.srcbuf != steps.dstbuf) | (steps.srcoff != steps.dstoff))
     if not differ.any() or not _inside(program):
         return False
     operands: tuple[Operand, ...] = ("target", "swapped")
     for operand in operands:
-        values, memory, where = execute(program, waits, order, task, operand)
-        if misses(program, task, values, memory, where):
+        values, memory, layout = execute(program, waits, order, call, operand)
+        if wrong_outputs(program, call, values, memory, layout):
             continue
         for row in np.flatnonzero(differ).tolist()[:SHOWN]:
-            kind = Kind(int(steps.kind[row])).name.lower()
+            kind = StepKind(int(steps.kind[row])).name.lower()
             text = (
                 f"local/remote mix-up: src of {kind} is this gpu's own operand, but the file gives the sender's "
                 "slot; the sum is wrong"
             )
             rule = "src = the local slot that is added (the result is right with the slots of dst)"
             hint = "write the local slot as src" if operand == "target" else "swap src and dst"
-            findings.add(Finding("result", "X0132", text, program.step_place(row, "srcoff"), rule, hint))
+            findings.add(Finding("result", "X0132", text, program.step_location(row, "srcoff"), rule, hint))
         return True
     return False
 
@@ -143,13 +152,13 @@ def _name_mix_up(program: FileProgram, waits: Waits, order: Sequence[int], findi
 def _inside(program: FileProgram) -> bool:
     """Whether the dst operands of all receiving reductions lie in their buffers (of rrs nobody checks them)."""
     steps = program.steps
-    rows = np.flatnonzero(steps.kind == Kind.RRS)
+    rows = np.flatnonzero(steps.kind == StepKind.RRS)
     size = program.chunks[program.step_gpu[rows], steps.dstbuf[rows]]
     end = steps.dstoff[rows].astype(np.int64) + steps.cnt[rows]
     return bool(((steps.dstoff[rows] >= 0) & (end <= size)).all())
 
 
-def tasks(coll: str, root: int, expected: Expected | None, program: FileProgram) -> list[Task]:
+def calls_of(coll: str, root: int, expected: ExpectedResult | None, program: FileProgram) -> list[CollectiveCall]:
     """One task for every placement that the file claims."""
     flags = ((False, program.outofplace), (True, program.inplace))
-    return [Task(coll, root, inplace, expected) for inplace, claimed in flags if claimed]
+    return [CollectiveCall(coll, root, inplace, expected) for inplace, claimed in flags if claimed]

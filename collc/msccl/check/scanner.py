@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from collc.msccl.check.findings import Finding, Place
+from collc.msccl.check.findings import FileLocation, Finding
 
 BLOCK: Final = 2**20
 TAG_LIMIT: Final = 2**16
@@ -146,8 +146,8 @@ class _Scanner:
         while (end := self.data.find(b"-->", self.at)) < 0:
             self._pass(max(self.at, len(self.data) - 2))
             if not self._more():
-                place = Place(start_line, start_column)
-                raise ScanError(Finding("contract", "X0102", "comment that never ends", place, expected="-->"))
+                location = FileLocation(start_line, start_column)
+                raise ScanError(Finding("contract", "X0102", "comment that never ends", location, expected="-->"))
         self._pass(end + 3)
 
     def _explain(self) -> None:
@@ -227,6 +227,6 @@ class _Scanner:
     def _fail(
         self, code: str, message: str, ahead: int, *, expected: str = "", lenient: bool = False, hint: str = ""
     ) -> None:
-        place = Place(self.line, self.at - self.line_start + 1 + ahead)
+        location = FileLocation(self.line, self.at - self.line_start + 1 + ahead)
         text = f"{message}: {_LENIENT}" if lenient else message
-        raise ScanError(Finding("contract", code, text, place, expected, hint))
+        raise ScanError(Finding("contract", code, text, location, expected, hint))

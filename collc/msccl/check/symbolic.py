@@ -15,16 +15,16 @@ import numpy as np
 
 from collc.msccl.check.collectives import (
     REDUCING,
-    Expected,
-    Layout,
+    ExpectedResult,
+    MemoryLayout,
     buffer_sizes,
-    layout,
+    memory_layout,
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.model import INPUT, OUTPUT, FileProgram, Kind
-from collc.msccl.check.replay import Waits
-from collc.msccl.check.values import UNDEFINED, Values
+from collc.msccl.check.model import INPUT, OUTPUT, FileProgram, StepKind
+from collc.msccl.check.replay import StepWaits
+from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]
@@ -32,17 +32,17 @@ Operand = Literal["source", "target", "swapped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CollectiveCall:
     """What to check a program against: collective, root (-1: none), placement, and custom expectations."""
 
     coll: str
     root: int
     inplace: bool
-    expected: Expected | None = None
+    expected: ExpectedResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class WrongOutput:
     """An output slot that holds something else than it must."""
 
     rank: int
@@ -51,7 +51,7 @@ class Miss:
     wanted: int
 
 
-def real_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
+def buffer_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
     """int64[gpus, 3]: the buffers as the runtime has them, whatever smaller sizes the file names."""
     chunks = program.chunks.copy()
     sizes = buffer_sizes(coll, program.ngpus, program.nchunksperloop)
@@ -65,33 +65,33 @@ def real_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
     return chunks
 
 
-def place(program: FileProgram, task: Task) -> tuple[Int64Array, Layout]:
+def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, MemoryLayout]:
     """The buffers' sizes and places for one placement."""
-    chunks = real_chunks(program, task.coll, task.root)
+    chunks = buffer_chunks(program, call.coll, call.root)
     total = program.nchunksperloop
-    return chunks, layout(task.coll, chunks, total, inplace=task.inplace, root=max(0, task.root))
+    return chunks, memory_layout(call.coll, chunks, total, inplace=call.inplace, root=max(0, call.root))
 
 
 def execute(
-    program: FileProgram, waits: Waits, order: Sequence[int], task: Task, operand: Operand = "source"
-) -> tuple[Values, list[int], Layout]:
+    program: FileProgram, waits: StepWaits, order: Sequence[int], call: CollectiveCall, operand: Operand = "source"
+) -> tuple[SymbolicValues, list[int], MemoryLayout]:
     """Run the steps in order. Returns the values, the memory (one number a slot) and its layout."""
-    chunks, where = place(program, task)
-    values = Values(program.ngpus, _width(program, task, chunks))
-    memory = [UNDEFINED] * where.size
+    chunks, layout = layout_of(program, call)
+    values = SymbolicValues(program.ngpus, _width(program, call, chunks))
+    memory = [UNDEFINED] * layout.size
     for rank in range(program.ngpus):
-        start = int(where.base[rank, INPUT])
+        start = int(layout.base[rank, INPUT])
         first = values.input(rank, 0)
         count = int(chunks[rank, INPUT])
         memory[start : start + count] = range(first, first + count)
-    _run(waits, order, _Operands.of(program, where, operand), values, memory)
-    return values, memory, where
+    _run(waits, order, _Operands.of(program, layout, operand), values, memory)
+    return values, memory, layout
 
 
-def _width(program: FileProgram, task: Task, chunks: Int64Array) -> int:
+def _width(program: FileProgram, call: CollectiveCall, chunks: Int64Array) -> int:
     """Input chunks of a rank: those that it has and those that the task asks for, so that none has two names."""
-    sizes = buffer_sizes(task.coll, program.ngpus, program.nchunksperloop) or (1, 1)
-    wanted = task.expected.width if task.expected is not None else 1
+    sizes = buffer_sizes(call.coll, program.ngpus, program.nchunksperloop) or (1, 1)
+    wanted = call.expected.width if call.expected is not None else 1
     return max(1, int(chunks[:, INPUT].max(initial=1)), sizes[INPUT], wanted)
 
 
@@ -105,12 +105,12 @@ class _Operands:
     kind: list[int]
 
     @staticmethod
-    def of(program: FileProgram, where: Layout, operand: Operand) -> _Operands:
+    def of(program: FileProgram, layout: MemoryLayout, operand: Operand) -> _Operands:
         steps, gpu = program.steps, program.step_gpu
-        source = where.base[gpu, steps.srcbuf] + steps.srcoff
-        target = where.base[gpu, steps.dstbuf] + steps.dstoff
+        source = layout.base[gpu, steps.srcbuf] + steps.srcoff
+        target = layout.base[gpu, steps.dstbuf] + steps.dstoff
         if operand != "source":
-            reduces = np.isin(steps.kind, (Kind.RRC, Kind.RRS, Kind.RRCS))
+            reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
             swapped = np.where(reduces, target, source)
             if operand == "swapped":
                 target = np.where(reduces, source, target)
@@ -119,64 +119,70 @@ class _Operands:
 
 
 def _run(
-    waits: Waits,
+    waits: StepWaits,
     order: Sequence[int],
     operands: _Operands,
-    values: Values,
+    values: SymbolicValues,
     memory: list[int],
 ) -> None:
     fifos: dict[int, deque[list[int]]] = {}
     add = values.add
     for step in order:
         kind, count = operands.kind[step], operands.count[step]
-        if kind == Kind.NOP:
+        if kind == StepKind.NOP:
             continue
         source, target = operands.source[step], operands.target[step]
-        local = memory[source : source + count] if kind not in (Kind.R, Kind.RCS) else []
+        local = memory[source : source + count] if kind not in (StepKind.R, StepKind.RCS) else []
         out = local
         if waits.receives[step] >= 0:
             data = fifos[waits.receives[step]].popleft()
-            out = data if kind in (Kind.R, Kind.RCS) else [add(a, b) for a, b in zip(data, local, strict=False)]
-        elif kind == Kind.RE:
+            out = data if kind in (StepKind.R, StepKind.RCS) else [add(a, b) for a, b in zip(data, local, strict=False)]
+        elif kind == StepKind.RE:
             out = [add(a, b) for a, b in zip(memory[target : target + count], local, strict=True)]
-        if kind not in (Kind.S, Kind.RRS):
+        if kind not in (StepKind.S, StepKind.RRS):
             memory[target : target + count] = out[:count]
         if waits.sends[step] >= 0:
             fifos.setdefault(waits.sends[step], deque()).append(out)
 
 
-def misses(program: FileProgram, task: Task, values: Values, memory: list[int], where: Layout) -> list[Miss]:
+def wrong_outputs(
+    program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
+) -> list[WrongOutput]:
     """Output slots that don't hold what the collective wants, in order of rank and slot.
 
     What an output buffer has no room for is undefined.
     """
-    wrong: list[Miss] = []
-    held = real_chunks(program, task.coll, task.root)[:, OUTPUT].tolist()
+    wrong: list[WrongOutput] = []
+    held = buffer_chunks(program, call.coll, call.root)[:, OUTPUT].tolist()
     for rank in range(program.ngpus):
-        base = int(where.base[rank, OUTPUT])
-        if task.expected is not None:
-            wrong += _custom_misses(rank, base, task.expected, values, memory)
+        base = int(layout.base[rank, OUTPUT])
+        if call.expected is not None:
+            wrong += _custom_misses(rank, base, call.expected, values, memory)
             continue
-        wanted = _wanted(program, task, rank, values)
+        wanted = _wanted(program, call, rank, values)
         got = memory[base : base + min(len(wanted), held[rank])]
         got += [UNDEFINED] * (len(wanted) - len(got))
         if got != wanted:
-            wrong += [Miss(rank, slot, a, b) for slot, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b]
+            wrong += [
+                WrongOutput(rank, slot, a, b) for slot, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b
+            ]
     return wrong
 
 
-def _wanted(program: FileProgram, task: Task, rank: int, values: Values) -> list[int]:
+def _wanted(program: FileProgram, call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:
     ranks, total = program.ngpus, program.nchunksperloop
-    if task.coll in REDUCING:
-        chunks = wanted_sums(task.coll, rank, ranks, total, task.root)
+    if call.coll in REDUCING:
+        chunks = wanted_sums(call.coll, rank, ranks, total, call.root)
         everyone = (1 << ranks) - 1
         return [values.number((((chunk, everyone),), ())) for chunk in chunks or ()]
-    copies = wanted_copy(task.coll, rank, ranks, total, task.root)
+    copies = wanted_copy(call.coll, rank, ranks, total, call.root)
     return [values.input(source, chunk) for source, chunk in copies or ()]
 
 
-def _custom_misses(rank: int, base: int, expected: Expected, values: Values, memory: list[int]) -> list[Miss]:
-    wrong: list[Miss] = []
+def _custom_misses(
+    rank: int, base: int, expected: ExpectedResult, values: SymbolicValues, memory: list[int]
+) -> list[WrongOutput]:
+    wrong: list[WrongOutput] = []
     for slot in expected.slots(rank):
         want = expected.outputs[rank, slot]
         got = memory[base + slot]
@@ -185,5 +191,5 @@ def _custom_misses(rank: int, base: int, expected: Expected, values: Values, mem
         else:
             wanted = sorted(values.input(*contribution) for contribution in want.contributions)
         if got not in wanted:
-            wrong.append(Miss(rank, slot, got, wanted[0] if wanted else UNDEFINED))
+            wrong.append(WrongOutput(rank, slot, got, wanted[0] if wanted else UNDEFINED))
     return wrong

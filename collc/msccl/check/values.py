@@ -11,28 +11,28 @@ from typing import Final
 from collc.msccl.check.collectives import Contribution
 
 UNDEFINED: Final = 0
-Part = tuple[int, int]
+ChunkRanks = tuple[int, int]
 """(input chunk, bit set of ranks)."""
-Parts = tuple[tuple[Part, ...], tuple[Part, ...]]
+ValueParts = tuple[tuple[ChunkRanks, ...], tuple[ChunkRanks, ...]]
 """What is in it at least once, and what more than once; each sorted by chunk."""
 
 
-class Values:
+class SymbolicValues:
     """Numbers for values: 0 is undefined data, then the inputs by rank and chunk, then sums as they come up."""
 
     def __init__(self, ranks: int, width: int) -> None:
         """Inputs of `ranks` ranks with up to `width` chunks each."""
         self.width: int = width
         self.base: int = 1 + ranks * width
-        self.sums: list[Parts] = []
-        self.numbers: dict[Parts, int] = {}
+        self.sums: list[ValueParts] = []
+        self.numbers: dict[ValueParts, int] = {}
         self.memo: dict[tuple[int, int], int] = {}
 
     def input(self, rank: int, chunk: int) -> int:
         """The value that a rank puts in."""
         return 1 + rank * self.width + chunk
 
-    def parts(self, value: int) -> Parts:
+    def parts(self, value: int) -> ValueParts:
         """What a defined value holds."""
         if value >= self.base:
             return self.sums[value - self.base]
@@ -49,7 +49,7 @@ class Values:
             known = self.memo[key] = self.number(_merge(self.parts(a), self.parts(b)))
         return known
 
-    def number(self, parts: Parts) -> int:
+    def number(self, parts: ValueParts) -> int:
         """The number of a value given by its parts."""
         once, more = parts
         if not more and len(once) == 1 and once[0][1].bit_count() == 1:
@@ -96,7 +96,7 @@ def _part(chunk: int, mask: int) -> str:
     return f"input chunk {chunk} of rank{'s' if len(ranks) > 1 else ''} {shown}"
 
 
-def _merge(a: Parts, b: Parts) -> Parts:
+def _merge(a: ValueParts, b: ValueParts) -> ValueParts:
     """Add two multisets of contributions."""
     (once_a, more_a), (once_b, more_b) = a, b
     if len(once_a) == 1 == len(once_b) and not more_a and not more_b:

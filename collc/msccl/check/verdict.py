@@ -9,18 +9,18 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.outcome import Outcome
-from collc.msccl.check.collectives import KNOWN, ROOTED, Expected, canonical
+from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
-from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
+from collc.msccl.check.findings import CHECKS, Check, FileLocation, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Profile, Reader
-from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
-from collc.msccl.check.results import check_result, find_root, tasks
-from collc.msccl.check.symbolic import place
+from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
+from collc.msccl.check.results import calls_of, check_result, find_root
+from collc.msccl.check.symbolic import layout_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def check_file(
     collective: str | None = None,
     root: int | None = None,
     profile: Profile = "executor",
-    expected: Expected | None = None,
+    expected: ExpectedResult | None = None,
 ) -> FileVerdict:
     """Read an MSCCL XML file as the runtimes would and check all that they would not.
 
@@ -80,7 +80,7 @@ def check_file(
     Raises UsageError if the file can't be opened or the root is no rank of it.
     """
     findings = Findings()
-    checker = _Checker(path, profile, findings)
+    checker = _FileCheck(path, profile, findings)
     try:
         checker.run(collective, root, expected)
     except OSError as error:
@@ -104,7 +104,7 @@ def contract_of(path: Path, profile: Profile, collective: str | None = None) -> 
     return "failed" if "contract" in findings.failed else "ok"
 
 
-class _Checker:
+class _FileCheck:
     def __init__(self, path: Path, profile: Profile, findings: Findings) -> None:
         self.path: Path = path
         self.profile: Profile = profile
@@ -114,7 +114,7 @@ class _Checker:
         self.safe: SafeSizes = SafeSizes(None, (1, 1))
         self.root: int = -1
 
-    def run(self, collective: str | None, root: int | None, expected: Expected | None) -> None:
+    def run(self, collective: str | None, root: int | None, expected: ExpectedResult | None) -> None:
         """All checks, each as far as those before it allow."""
         program = Reader(self.profile, self.findings).read(self.path)
         self.ran.add("contract")
@@ -129,59 +129,59 @@ class _Checker:
             check_room(program, expected, self.findings)
         if not self.findings.broken:
             overwritten_inputs(program, self.findings)
-            self._run(program, waits(program, connections), coll, root, expected)
+            self._run(program, waits_of(program, connections), coll, root, expected)
         self.summary = _summary(program, coll, self.safe, self.root)
 
     def _collective(self, program: FileProgram, collective: str | None) -> str:
         told, asked = canonical(program.coll), canonical(collective or program.coll)
         if told not in (asked, "custom"):
-            where = program.algo_place
-            at = Place(where.line, where.column, attribute="coll")
+            layout = program.algo_location
+            at = FileLocation(layout.line, layout.column, attribute="coll")
             text = f'coll is "{program.coll}": the runtime picks the file for that collective'
             self.findings.add(Finding("contract", "X0110", text, at, asked), breaks=True)
         return asked
 
     def _run(
-        self, program: FileProgram, program_waits: Waits, coll: str, root: int | None, expected: Expected | None
+        self, program: FileProgram, waits: StepWaits, coll: str, root: int | None, expected: ExpectedResult | None
     ) -> None:
-        matched = check_matches(program, program_waits, self.findings)
-        self.safe = check_deadlock(program, program_waits, self.findings)
+        matched = check_matches(program, waits, self.findings)
+        self.safe = check_deadlock(program, waits, self.findings)
         self.ran.add("deadlock")
         if not matched:
             return
-        order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
+        order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
         if halted:
             return
         if coll in IMPLIED and expected is None:
             self.ran.add("result")
-            expected = implied(program, program_waits, order, coll, self.findings)
-        self.root = self._root(program, program_waits, order, coll, root, expected)
-        self._placements(program, program_waits, order, coll, expected)
+            expected = implied(program, waits, order, coll, self.findings)
+        self.root = self._root(program, waits, order, coll, root, expected)
+        self._placements(program, waits, order, coll, expected)
 
     def _root(
         self,
         program: FileProgram,
-        program_waits: Waits,
+        waits: StepWaits,
         order: list[int],
         coll: str,
         root: int | None,
-        expected: Expected | None,
+        expected: ExpectedResult | None,
     ) -> int:
         if coll not in ROOTED or expected is not None:
             return -1
         if root is not None:
             return root
-        return find_root(program, program_waits, order, coll, inplace=not program.outofplace)
+        return find_root(program, waits, order, coll, inplace=not program.outofplace)
 
     def _placements(
-        self, program: FileProgram, program_waits: Waits, order: list[int], coll: str, expected: Expected | None
+        self, program: FileProgram, waits: StepWaits, order: list[int], coll: str, expected: ExpectedResult | None
     ) -> None:
-        for task in tasks(coll, self.root, expected, program):
+        for call in calls_of(coll, self.root, expected, program):
             if coll in KNOWN or expected is not None:
                 self.ran.add("result")
-                check_result(program, program_waits, order, self.findings, task)
+                check_result(program, waits, order, self.findings, call)
             self.ran.add("race")
-            check_races(program, program_waits, order, place(program, task)[1], self.findings)
+            check_races(program, waits, order, layout_of(program, call)[1], self.findings)
 
 
 def _summary(program: FileProgram, coll: str, safe: SafeSizes, root: int) -> Summary:

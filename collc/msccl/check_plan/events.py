@@ -8,7 +8,7 @@ operation and before the next signal of its threadblock on that channel arrives.
 
 One order of events decides for all: an operation that can run can still run later, unless several
 threadblocks wait on one channel, acquire one semaphore or meet at a barrier of others. Those are
-found by `contests` and must be in an order.
+found by `shared_uses` and must be in an order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Uses = list[tuple[Operation, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class SharedUse:
     """Operations of several threadblocks that signal or wait on one channel, or acquire one semaphore.
 
     changing: events for which it matters who comes first: these operations themselves, or the releases.
@@ -56,15 +56,15 @@ class History:
     halted: list[Operation] = field(default_factory=list[Operation])
     left: list[tuple[Channel, int]] = field(default_factory=list[tuple[Channel, int]])
     spent: list[Semaphore] = field(default_factory=list[Semaphore])
-    contests: list[Contest] = field(default_factory=list[Contest])
+    shared_uses: list[SharedUse] = field(default_factory=list[SharedUse])
 
 
 def run_plan(plan: Plan) -> History:
     """Run all operations that can run. Progress never takes a chance away, so one order decides."""
-    return _Run(plan).run()
+    return _PlanExecution(plan).run()
 
 
-class _Run:
+class _PlanExecution:
     def __init__(self, plan: Plan) -> None:
         count = len(plan.threadblocks)
         self.plan: Plan = plan
@@ -88,7 +88,7 @@ class _Run:
         for ops in plan.threadblocks:
             for op in ops:
                 for number in op.semaphores:
-                    self.users[op.name, (op.place.gpu, number)].append(op.tb)
+                    self.users[op.name, (op.location.gpu, number)].append(op.tb)
 
     def run(self) -> History:
         moved = True
@@ -110,7 +110,7 @@ class _Run:
         for (kind, key), uses in self.shared.items():
             if kind != "release" and len({op.tb for op, _ in uses}) > 1:
                 given = self.shared.get(("release", key), []) if kind == "acquire" else uses
-                history.contests.append(Contest(kind, uses, [event for _, event in given]))
+                history.shared_uses.append(SharedUse(kind, uses, [event for _, event in given]))
         return history
 
     def _step(self, op: Operation) -> bool:
@@ -119,7 +119,7 @@ class _Run:
             return self._barrier(op)
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
             return False
-        mine = [(op.place.gpu, number) for number in op.semaphores]
+        mine = [(op.location.gpu, number) for number in op.semaphores]
         if op.name == "sem_acquire" and any(self.values[key] < mine.count(key) for key in mine):
             return False
         before = list(self.sync[op.tb])
@@ -149,7 +149,7 @@ class _Run:
             for key in op.over:
                 self.flying[tb, key].append(touches)
         for key in op.signals:
-            told = [self.history.begins[op.place.gpu]] if op.name == "rlxsignal" else [event, *self.flying[tb, key]]
+            told = [self.history.begins[op.location.gpu]] if op.name == "rlxsignal" else [event, *self.flying[tb, key]]
             self.sent[key].append(told)
             self.shared["signal", key].append((op, event))
         for key in op.waits:
@@ -171,7 +171,7 @@ class _Run:
         here = [
             other
             for other, ops in enumerate(self.plan.threadblocks)
-            if self.plan.gpu_of[other] == op.place.gpu
+            if self.plan.gpu_of[other] == op.location.gpu
             and self.at[other] < len(ops)
             and ops[self.at[other]].barrier == op.barrier
         ]
@@ -187,7 +187,7 @@ class _Run:
 
     def _given_back(self, op: Operation, number: int) -> bool:
         """Whether a semaphore that is acquired is released by the same threadblock before it waits for anything."""
-        for later in self.plan.threadblocks[op.tb][op.place.step + 1 :]:
+        for later in self.plan.threadblocks[op.tb][op.location.step + 1 :]:
             if later.name == "sem_release" and number in later.semaphores:
                 return True
             if later.name in (*WAITS, "sem_acquire", "barrier"):

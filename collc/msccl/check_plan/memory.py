@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.collectives import TOTAL, Layout, buffer_sizes, layout
-from collc.msccl.check.findings import Finding, Findings, Place
-from collc.msccl.check_plan.model import Plan, Slots
+from collc.msccl.check.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
+from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.msccl.check_plan.model import Plan, SlotRange
 
 _FAR: Final = {"broadcast": 0, "scatter": 0, "reduce": 1, "gather": 1}
 """Of collectives with a root, the buffer (0: input, 1: output) that only the root has."""
@@ -41,7 +41,7 @@ def check_counts(plan: Plan, coll: str, root: int | None, findings: Findings) ->
         return True
     if total < 1 or (coll in TOTAL and total % ranks):
         text = f"{total} chunks are no size of {coll} among {ranks} gpus"
-        findings.add(Finding("contract", "X0402", text, Place(), "at least one chunk a gpu"), breaks=True)
+        findings.add(Finding("contract", "X0402", text, FileLocation(), "at least one chunk a gpu"), breaks=True)
         return False
     for rank, chunks in enumerate(plan.chunks):
         for buffer, name in enumerate(("input_chunks", "output_chunks")):
@@ -49,12 +49,12 @@ def check_counts(plan: Plan, coll: str, root: int | None, findings: Findings) ->
             spare = buffer == _FAR.get(coll) and rank != root
             spare |= _joined(plan, coll) and chunks[1 - buffer] > 0
             if have != asked and (have or not spare):
-                text, place = f"{name} is {have}", Place(gpu=rank, attribute=name)
+                text, location = f"{name} is {have}", FileLocation(gpu=rank, attribute=name)
                 wanted = f"{asked}, as {coll} of {total} chunks among {ranks} gpus wants"
-                findings.add(Finding("contract", "X0402", text, place, wanted), breaks=True)
+                findings.add(Finding("contract", "X0402", text, location, wanted), breaks=True)
     if not findings.broken and not possible_roots(plan, coll):
         text = f"no gpu has the {('input', 'output')[_FAR[coll]]} chunks of a root of {coll}"
-        findings.add(Finding("contract", "X0402", text, Place(), f"{sizes[_FAR[coll]]} of them"), breaks=True)
+        findings.add(Finding("contract", "X0402", text, FileLocation(), f"{sizes[_FAR[coll]]} of them"), breaks=True)
     return not findings.broken
 
 
@@ -73,16 +73,16 @@ def _joined(plan: Plan, coll: str) -> bool:
     return plan.inplace and coll not in ("gather", "scatter")
 
 
-def memory_of(plan: Plan, coll: str, root: int) -> tuple[Layout, int]:
+def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
     """Where the buffers lie, as long as the collective makes them, and the chunks of the total buffer."""
     total = total_chunks(plan, coll)
     chunks = np.array(plan.chunks, np.int64).reshape(-1, 3)
     sizes = buffer_sizes(coll, max(1, len(chunks)), total)
     if sizes is not None:
         chunks[:, 0], chunks[:, 1] = np.maximum(chunks[:, 0], sizes[0]), np.maximum(chunks[:, 1], sizes[1])
-    return layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root)), total
+    return memory_layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root)), total
 
 
-def place(where: Layout, slots: Slots) -> int:
+def address(layout: MemoryLayout, slots: SlotRange) -> int:
     """The first of some slots in the memory of all gpus."""
-    return int(where.base[slots.gpu, slots.buffer]) + slots.index
+    return int(layout.base[slots.gpu, slots.buffer]) + slots.index

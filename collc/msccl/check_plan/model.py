@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from collc.msccl.check.findings import Place
+from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
     *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
@@ -21,7 +21,7 @@ Channel = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SlotRange:
     """`size` chunks of a buffer (0: input, 1: output, 2: scratch) of a gpu, from `index` on."""
 
     gpu: int
@@ -31,11 +31,11 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class DataMove:
     """targets = the sum of sources; one source: a copy."""
 
-    sources: tuple[Slots, ...]
-    targets: tuple[Slots, ...]
+    sources: tuple[SlotRange, ...]
+    targets: tuple[SlotRange, ...]
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class Operation:
 
     name: str
     tb: int
-    place: Place
-    moves: list[Move] = field(default_factory=list[Move])
+    location: FileLocation
+    moves: list[DataMove] = field(default_factory=list[DataMove])
     signals: list[Channel] = field(default_factory=list[Channel])
     waits: list[Channel] = field(default_factory=list[Channel])
     over: list[Channel] = field(default_factory=list[Channel])

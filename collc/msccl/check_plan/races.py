@@ -9,11 +9,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
-from collc.msccl.check.collectives import Layout
+from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check_plan.events import Contest, History
-from collc.msccl.check_plan.memory import place
-from collc.msccl.check_plan.model import MAX_OP_BUFFERS, Move, Operation, Plan
+from collc.msccl.check_plan.events import History, SharedUse
+from collc.msccl.check_plan.memory import address
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, DataMove, Operation, Plan
 
 BLOCK: Final = 1024
 """Questions answered in one pass over the events."""
@@ -25,31 +25,33 @@ _Access = tuple[int, Operation, bool]
 """An event that touches memory, its operation, and whether it writes."""
 
 
-def find_races(plan: Plan, history: History, where: Layout, findings: Findings) -> None:
+def find_races(plan: Plan, history: History, layout: MemoryLayout, findings: Findings) -> None:
     """Add all races to the findings: X0412 .. X0415."""
     for op, _ in history.done:
-        _inside(op, where, findings)
-    cuts = _cuts(plan, history, where)
-    touched = _within(history, where, cuts, findings)
-    _between(plan, history, where, cuts, touched, findings)
-    for contest in history.contests:
+        _inside(op, layout, findings)
+    cuts = _cuts(plan, history, layout)
+    touched = _within(history, layout, cuts, findings)
+    _between(plan, history, layout, cuts, touched, findings)
+    for contest in history.shared_uses:
         _contested(history, contest, findings)
 
 
-def _inside(op: Operation, where: Layout, findings: Findings) -> None:
+def _inside(op: Operation, layout: MemoryLayout, findings: Findings) -> None:
     """Parts of one operation: its threads do them at once, each its share, so none may write what another touches."""
     if sum(len(move.sources) + len(move.targets) for move in op.moves) > 2 * MAX_OP_BUFFERS:
         return None
-    moves = [move for move in op.moves if not _idle(move, where)]
+    moves = [move for move in op.moves if not _idle(move, layout)]
     for number, move in enumerate(moves):
         for target in move.targets:
-            start = place(where, target)
+            start = address(layout, target)
             for other in moves[: number + 1]:
                 same = other is move or other.sources == move.sources
-                if any(_meet(start, place(where, slots), target.size, same=same) for slots in other.targets):
+                if any(_meet(start, address(layout, slots), target.size, same=same) for slots in other.targets):
                     return _crossing(op, findings)
             for other in moves:
-                if any(_meet(start, place(where, slots), target.size, same=other is move) for slots in other.sources):
+                if any(
+                    _meet(start, address(layout, slots), target.size, same=other is move) for slots in other.sources
+                ):
                     return _crossing(op, findings)
     return None
 
@@ -62,26 +64,26 @@ def _meet(one: int, other: int, size: int, *, same: bool) -> bool:
 def _crossing(op: Operation, findings: Findings) -> None:
     text = f"{op.name} writes chunks that it also touches otherwise, and its threads work at once"
     hint = "scratch, or several operations with a nop between them"
-    findings.add(Finding("race", "X0412", text, op.place, "no overlap within an operation", hint))
+    findings.add(Finding("race", "X0412", text, op.location, "no overlap within an operation", hint))
 
 
-def _idle(move: Move, where: Layout) -> bool:
+def _idle(move: DataMove, layout: MemoryLayout) -> bool:
     """Whether a move puts chunks where they are."""
-    first = place(where, move.sources[0])
-    return len(move.sources) == 1 and all(place(where, target) == first for target in move.targets)
+    first = address(layout, move.sources[0])
+    return len(move.sources) == 1 and all(address(layout, target) == first for target in move.targets)
 
 
-def _cuts(plan: Plan, history: History, where: Layout) -> list[int]:
+def _cuts(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
     """Where accesses and scratch buffers begin or end in the memory: between two cuts, all chunks fare alike."""
-    found = {int(where.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
+    found = {int(layout.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
     for op, _ in history.done:
         for move in op.moves:
             for slots in move.sources + move.targets:
-                found.update((place(where, slots), place(where, slots) + slots.size))
+                found.update((address(layout, slots), address(layout, slots) + slots.size))
     return sorted(found)
 
 
-def _within(history: History, where: Layout, cuts: list[int], findings: Findings) -> dict[int, list[_Access]]:
+def _within(history: History, layout: MemoryLayout, cuts: list[int], findings: Findings) -> dict[int, list[_Access]]:
     """Accesses of one piece of memory, one of them writing, that nothing orders.
 
     Returns all accesses of every piece; piece k begins at cuts[k].
@@ -93,7 +95,7 @@ def _within(history: History, where: Layout, cuts: list[int], findings: Findings
     asked: set[tuple[int, int]] = set()
     events = [(event, op) for op, event in history.done if op.moves]
     for number, (event, op) in enumerate(events):
-        sources, targets = _touched(op, where, pieces)
+        sources, targets = _touched(op, layout, pieces)
         for slot in sources - targets:
             touched[slot].append((event, op, False))
             if slot in written:
@@ -109,42 +111,47 @@ def _within(history: History, where: Layout, cuts: list[int], findings: Findings
     for first, second in _unordered(history, [(events[a][0], events[b][0]) for a, b in pairs], pairs):
         one, other = events[first][1], events[second][1]
         text = f"nothing orders {one.name} and {other.name}, which touch the same chunk of memory, one writing"
-        also = (("the other operation", other.place),)
+        also = (("the other operation", other.location),)
         hint = "a nop between operations of one threadblock, a signal and a wait between gpus"
-        findings.add(Finding("race", "X0412", text, one.place, "an order of the two", hint, also=also))
+        findings.add(Finding("race", "X0412", text, one.location, "an order of the two", hint, also=also))
     return touched
 
 
-def _touched(op: Operation, where: Layout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
+def _touched(op: Operation, layout: MemoryLayout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
     """Pieces of the memory that an operation reads, and that it writes (with another value)."""
     sources, targets = set[int](), set[int]()
     for move in op.moves:
         for slots in move.sources:
-            sources.update(range(pieces[place(where, slots)], pieces[place(where, slots) + slots.size]))
-        for slots in () if _idle(move, where) else move.targets:
-            targets.update(range(pieces[place(where, slots)], pieces[place(where, slots) + slots.size]))
+            sources.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
+        for slots in () if _idle(move, layout) else move.targets:
+            targets.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
     return sources, targets
 
 
 def _between(
-    plan: Plan, history: History, where: Layout, cuts: list[int], touched: dict[int, list[_Access]], findings: Findings
+    plan: Plan,
+    history: History,
+    layout: MemoryLayout,
+    cuts: list[int],
+    touched: dict[int, list[_Access]],
+    findings: Findings,
 ) -> None:
     """Accesses of other gpus' memory that may come before that gpu's program, or after it."""
     started, finished = _started(history), _finished(history)
     for op, event in history.done:
         others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer != SCRATCH}
-        for gpu in sorted(others - {op.place.gpu}):
+        for gpu in sorted(others - {op.location.gpu}):
             if not finished[event] >> gpu & 1:
                 text = f"{op.name} may still touch the buffers of gpu {gpu} when that gpu's program is over"
                 hint = "a nop and a signal after it, and a wait at the other end"
-                findings.add(Finding("race", "X0413", text, op.place, "an order of the two", hint))
+                findings.add(Finding("race", "X0413", text, op.location, "an order of the two", hint))
             if not started[event] >> gpu & 1:
                 text = f"{op.name} may touch the buffers of gpu {gpu} before that gpu's program has begun"
                 findings.add(
-                    Finding("race", "X0414", text, op.place, "a credit: a signal of the owner, awaited before")
+                    Finding("race", "X0414", text, op.location, "a credit: a signal of the owner, awaited before")
                 )
     for gpu, chunks in enumerate(plan.chunks):
-        begin = int(where.base[gpu, SCRATCH])
+        begin = int(layout.base[gpu, SCRATCH])
         for piece in range(bisect_left(cuts, begin), bisect_left(cuts, begin + chunks[SCRATCH])):
             if piece in touched:
                 _reused(touched[piece], started, finished, findings)
@@ -157,9 +164,9 @@ def _reused(accesses: list[_Access], started: list[int], finished: list[int], fi
         for (over, wrote), before in last.items():
             if (writes or wrote) and not started[event] & over:
                 text = f"{op.name} may touch scratch memory that {before.name} of the run before still needs"
-                also = (("the operation of the run before", before.place),)
+                also = (("the operation of the run before", before.location),)
                 expected = "a credit: a signal after the one, awaited before the other"
-                findings.add(Finding("race", "X0414", text, op.place, expected, also=also))
+                findings.add(Finding("race", "X0414", text, op.location, expected, also=also))
                 return
 
 
@@ -185,7 +192,7 @@ def _finished(history: History) -> list[int]:
     return found
 
 
-def _contested(history: History, contest: Contest, findings: Findings) -> None:
+def _contested(history: History, contest: SharedUse, findings: Findings) -> None:
     """Threadblocks that take turns at one channel or semaphore must do so in one order, if it matters who is first."""
     uses = contest.uses
     pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
@@ -196,8 +203,8 @@ def _contested(history: History, contest: Contest, findings: Findings) -> None:
         one, other = uses[a][0], uses[b][0]
         what = "semaphore" if contest.kind == "acquire" else "channel"
         text = f"nothing says whether {one.name} or {other.name} of another threadblock comes first on one {what}"
-        also = (("the other operation", other.place),)
-        findings.add(Finding("race", "X0415", text, one.place, f"one threadblock a {what}, or an order", also=also))
+        also = (("the other operation", other.location),)
+        findings.add(Finding("race", "X0415", text, one.location, f"one threadblock a {what}, or an order", also=also))
 
 
 def _leads(history: History, first: set[int], then: list[int]) -> bool:

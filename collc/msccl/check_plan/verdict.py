@@ -12,21 +12,21 @@ from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
     ROOTED,
-    Expected,
-    Layout,
+    ExpectedResult,
+    MemoryLayout,
     buffer_sizes,
     canonical,
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, Place, diagnostics, unreadable
-from collc.msccl.check.values import UNDEFINED, Values
+from collc.msccl.check.findings import CHECKS, Check, FileLocation, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.msccl.check_plan.events import History, run_plan
-from collc.msccl.check_plan.memory import check_counts, memory_of, place, possible_roots, total_chunks
-from collc.msccl.check_plan.model import Plan, Slots
+from collc.msccl.check_plan.json_text import locate
+from collc.msccl.check_plan.memory import address, check_counts, memory_of, possible_roots, total_chunks
+from collc.msccl.check_plan.model import Plan, SlotRange
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
-from collc.msccl.check_plan.text import locate
 
 OFFSETS: Final = 2**32 - 1
 """Bytes that an offset can say."""
@@ -67,7 +67,7 @@ class PlanVerdict:
 
 
 def check_plan(
-    path: Path, *, collective: str | None = None, root: int | None = None, expected: Expected | None = None
+    path: Path, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
 ) -> PlanVerdict:
     """Read an MSCCL++ execution plan and interpret it. Plans of packets (protocol LL) are only read.
 
@@ -88,8 +88,8 @@ def check_plan(
         _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
         _overwritten(plan, findings)
-        task = _Task(plan, coll, root, expected)
-        found = _interpret(task, findings, ran) if plan.protocol == "Simple" and _checkable(task, findings) else -1
+        call = _PlanCall(plan, coll, root, expected)
+        found = _interpret(call, findings, ran) if plan.protocol == "Simple" and _checkable(call, findings) else -1
         operations = sum(map(len, plan.threadblocks))
         chunks = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
         sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
@@ -102,13 +102,13 @@ def check_plan(
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _PlanCall:
     """What is asked of a plan. root: None to find out. expected: of a collective without a name."""
 
     plan: Plan
     coll: str
     root: int | None
-    expected: Expected | None
+    expected: ExpectedResult | None
 
     @property
     def known(self) -> bool:
@@ -117,19 +117,19 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _FinalState:
     """What a run on symbols leaves: the memory, and where each chunk was written last.
 
     total: chunks of the total buffer. sizes: input and output chunks of the collective, if it has a name.
     """
 
     plan: Plan
-    where: Layout
+    layout: MemoryLayout
     total: int
     sizes: tuple[int, int] | None
-    values: Values
+    values: SymbolicValues
     memory: list[int]
-    last: list[Place | None]
+    last: list[FileLocation | None]
 
     def output(self, rank: int, slot: int) -> int:
         """The value of an output chunk."""
@@ -137,50 +137,50 @@ class _State:
 
     def at(self, rank: int, slot: int) -> int:
         """Where an output chunk is in the memory."""
-        return int(self.where.base[rank, 1]) + slot
+        return int(self.layout.base[rank, 1]) + slot
 
 
-def _interpret(task: _Task, findings: Findings, ran: set[Check]) -> int:
+def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
     """Deadlock, then races and the result; returns the root."""
-    plan = task.plan
+    plan = call.plan
     history = run_plan(plan)
     ran.add("deadlock")
     _leftovers(history, findings)
     for op in history.halted:
-        findings.add(Finding("deadlock", "X0410", f"{op.name} waits for ever", op.place, "every wait ends"))
+        findings.add(Finding("deadlock", "X0410", f"{op.name} waits for ever", op.location, "every wait ends"))
     if history.halted:
         return -1
-    state = _execute(task, history, task.root if task.root is not None else -1)
-    candidates = [task.root if task.root is not None else -1]
-    if task.root is None and task.expected is None and task.coll in ROOTED:
-        candidates = _likely_roots(task, state)
+    state = _execute(call, history, call.root if call.root is not None else -1)
+    candidates = [call.root if call.root is not None else -1]
+    if call.root is None and call.expected is None and call.coll in ROOTED:
+        candidates = _likely_roots(call, state)
     root, wrong = candidates[0], list[Finding]()
     for number, candidate in enumerate(candidates):
-        if plan.inplace and task.coll in ("gather", "scatter"):
-            state = _execute(task, history, candidate)
-        found = _judge(task, state, candidate)
+        if plan.inplace and call.coll in ("gather", "scatter"):
+            state = _execute(call, history, candidate)
+        found = _judge(call, state, candidate)
         if not number or not found:
             root, wrong = candidate, found
         if not found:
             break
     ran.add("race")
-    find_races(plan, history, state.where, findings)
-    if task.known:
+    find_races(plan, history, state.layout, findings)
+    if call.known:
         ran.add("result")
         for finding in wrong:
             findings.add(finding)
     return root
 
 
-def _likely_roots(task: _Task, state: _State) -> list[int]:
+def _likely_roots(call: _PlanCall, state: _FinalState) -> list[int]:
     """Ranks that can be the root, by the first chunks in the outputs of a run for any root; never none."""
-    ranks, total, values = len(task.plan.chunks), state.total, state.values
-    possible = possible_roots(task.plan, task.coll)
-    if task.coll in ("broadcast", "scatter"):
+    ranks, total, values = len(call.plan.chunks), state.total, state.values
+    possible = possible_roots(call.plan, call.coll)
+    if call.coll in ("broadcast", "scatter"):
         first = state.output(0, 0)
         parts = values.parts(first)[0] if first != UNDEFINED else ()
         likely = [parts[0][1].bit_length() - 1] if parts else []
-    elif task.coll == "reduce":
+    elif call.coll == "reduce":
         whole = values.number((((0, (1 << ranks) - 1),), ()))
         likely = [rank for rank in possible if state.output(rank, 0) == whole]
     else:
@@ -197,26 +197,28 @@ def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
     told = canonical(plan.collective)
     if told in KNOWN and coll in KNOWN and told != coll:
         text = f'collective is "{plan.collective}": a caller picks the plan for that'
-        findings.add(Finding("contract", "X0416", text, Place(attribute="collective"), coll), breaks=True)
+        findings.add(Finding("contract", "X0416", text, FileLocation(attribute="collective"), coll), breaks=True)
 
 
-def _checkable(task: _Task, findings: Findings) -> bool:
+def _checkable(call: _PlanCall, findings: Findings) -> bool:
     """Whether it is the collective's plan, with all its ranks, and buffers small enough to be checked."""
     if findings.broken:
         return False
-    ranks = len(task.plan.chunks)
-    last = max((rank for rank, _ in task.expected.outputs), default=-1) if task.expected is not None else -1
+    ranks = len(call.plan.chunks)
+    last = max((rank for rank, _ in call.expected.outputs), default=-1) if call.expected is not None else -1
     if last >= ranks:
         text = f"the plan has {ranks} gpus, but the collective has rank {last}"
-        findings.add(Finding("contract", "X0403", text, Place(), f"{last + 1} gpus"), breaks=True)
+        findings.add(Finding("contract", "X0403", text, FileLocation(), f"{last + 1} gpus"), breaks=True)
         return False
-    sizes = buffer_sizes(task.coll, max(1, ranks), total_chunks(task.plan, task.coll))
+    sizes = buffer_sizes(call.coll, max(1, ranks), total_chunks(call.plan, call.coll))
     chunks = ranks * sum(sizes or ())
     if chunks > MAX_CHUNKS:
-        text = f"{task.coll} of {ranks} gpus has buffers of {chunks} chunks"
-        findings.add(Finding("contract", "X0406", text, Place(), f"at most {MAX_CHUNKS} to be checked"), breaks=True)
+        text = f"{call.coll} of {ranks} gpus has buffers of {chunks} chunks"
+        findings.add(
+            Finding("contract", "X0406", text, FileLocation(), f"at most {MAX_CHUNKS} to be checked"), breaks=True
+        )
         return False
-    return task.expected is not None or check_counts(task.plan, task.coll, task.root, findings)
+    return call.expected is not None or check_counts(call.plan, call.coll, call.root, findings)
 
 
 def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
@@ -227,7 +229,7 @@ def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
     if counted and (plan.largest is None or plan.largest > most):
         text = f"buffers of more than {most} bytes would be cut wrongly: the runtime's offsets have 32 bits"
         hint = f'"max_message_size": {most}'
-        findings.add(Finding("contract", "X0409", text, Place(), hint=hint, warning=True))
+        findings.add(Finding("contract", "X0409", text, FileLocation(), hint=hint, warning=True))
 
 
 def _overwritten(plan: Plan, findings: Findings) -> None:
@@ -237,7 +239,7 @@ def _overwritten(plan: Plan, findings: Findings) -> None:
     if wrote and not plan.inplace:
         text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
         hint = '"inplace": true, or scratch'
-        findings.add(Finding("contract", "X0120", text, wrote[0].place, "o or s", hint, warning=True))
+        findings.add(Finding("contract", "X0120", text, wrote[0].location, "o or s", hint, warning=True))
 
 
 def _leftovers(history: History, findings: Findings) -> None:
@@ -245,50 +247,50 @@ def _leftovers(history: History, findings: Findings) -> None:
         return
     for (kind, sender, receiver, _), count in history.left:
         text = f"{count} signals to gpu {receiver} ({kind}) that nobody waits for: the next run starts with them"
-        findings.add(Finding("contract", "X0407", text, Place(gpu=sender), "one wait a signal"))
+        findings.add(Finding("contract", "X0407", text, FileLocation(gpu=sender), "one wait a signal"))
     for gpu, number in history.spent:
         text = f"semaphore {number} does not end at its initial value"
-        findings.add(Finding("contract", "X0407", text, Place(gpu=gpu), "as many releases as acquires"))
+        findings.add(Finding("contract", "X0407", text, FileLocation(gpu=gpu), "as many releases as acquires"))
 
 
-def _execute(task: _Task, history: History, root: int) -> _State:
+def _execute(call: _PlanCall, history: History, root: int) -> _FinalState:
     """Run the operations on symbols."""
-    plan = task.plan
-    where, total = memory_of(plan, task.coll, root)
+    plan = call.plan
+    layout, total = memory_of(plan, call.coll, root)
     ranks = len(plan.chunks)
-    sizes = None if task.expected is not None else buffer_sizes(task.coll, ranks, total)
+    sizes = None if call.expected is not None else buffer_sizes(call.coll, ranks, total)
     inputs = [max(chunks[0], sizes[0] if sizes else 0) for chunks in plan.chunks]
-    values = Values(ranks, max(1, *inputs, task.expected.width if task.expected is not None else total * ranks))
-    memory = [UNDEFINED] * where.size
+    values = SymbolicValues(ranks, max(1, *inputs, call.expected.width if call.expected is not None else total * ranks))
+    memory = [UNDEFINED] * layout.size
     for rank, count in enumerate(inputs):
         for chunk in range(count):
-            memory[int(where.base[rank, 0]) + chunk] = values.input(rank, chunk)
-    last: list[Place | None] = [None] * where.size
+            memory[int(layout.base[rank, 0]) + chunk] = values.input(rank, chunk)
+    last: list[FileLocation | None] = [None] * layout.size
     for op, _ in history.done:
         for move in op.moves:
-            data = _read(memory, where, move.sources[0])
+            data = _read(memory, layout, move.sources[0])
             for source in move.sources[1:]:
-                data = [values.add(a, b) for a, b in zip(data, _read(memory, where, source), strict=True)]
+                data = [values.add(a, b) for a, b in zip(data, _read(memory, layout, source), strict=True)]
             for target in move.targets:
-                start = place(where, target)
+                start = address(layout, target)
                 memory[start : start + target.size] = data
-                last[start : start + target.size] = [op.place] * target.size
-    return _State(plan, where, total, sizes, values, memory, last)
+                last[start : start + target.size] = [op.location] * target.size
+    return _FinalState(plan, layout, total, sizes, values, memory, last)
 
 
-def _judge(task: _Task, state: _State, root: int) -> list[Finding]:
+def _judge(call: _PlanCall, state: _FinalState, root: int) -> list[Finding]:
     """What is wrong in the outputs, at the operation that wrote it last."""
     values, wrong = state.values, list[Finding]()
-    for rank in range(len(task.plan.chunks)):
-        room = _room(task.plan, rank, state.sizes)
-        for slot, wants in _wanted(task, rank, state.total, root, values):
+    for rank in range(len(call.plan.chunks)):
+        room = _room(call.plan, rank, state.sizes)
+        for slot, wants in _wanted(call, rank, state.total, root, values):
             got = state.output(rank, slot)
             if got not in wants:
-                told = (state.last[state.at(rank, slot)] if slot < room else None) or Place(gpu=rank)
+                told = (state.last[state.at(rank, slot)] if slot < room else None) or FileLocation(gpu=rank)
                 details = values.difference(got, wants[0])
                 text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
                 text += f" ({details})" if details else ""
-                expected = f"{values.describe(wants[0])}, as {task.coll} wants"
+                expected = f"{values.describe(wants[0])}, as {call.coll} wants"
                 wrong.append(Finding("result", "X0411", text, told, expected))
     return wrong
 
@@ -298,13 +300,13 @@ def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
     return max(plan.chunks[rank][1], sizes[1] if sizes else 0)
 
 
-def _wanted(task: _Task, rank: int, total: int, root: int, values: Values) -> list[tuple[int, list[int]]]:
+def _wanted(call: _PlanCall, rank: int, total: int, root: int, values: SymbolicValues) -> list[tuple[int, list[int]]]:
     """Output chunks of a rank, each with the values of which it must have one."""
-    ranks, coll = len(task.plan.chunks), task.coll
-    if task.expected is not None:
+    ranks, coll = len(call.plan.chunks), call.coll
+    if call.expected is not None:
         found: list[tuple[int, list[int]]] = []
-        for slot in task.expected.slots(rank):
-            want = task.expected.outputs[rank, slot]
+        for slot in call.expected.slots(rank):
+            want = call.expected.outputs[rank, slot]
             copies = [values.input(*one) for one in sorted(want.contributions)]
             found.append((slot, [values.sum_of(want.contributions)] if want.reduced else copies))
         return found
@@ -318,6 +320,6 @@ def _wanted(task: _Task, rank: int, total: int, root: int, values: Values) -> li
     return [(slot, [want]) for slot, want in enumerate(wants)]
 
 
-def _read(memory: list[int], where: Layout, slots: Slots) -> list[int]:
-    start = place(where, slots)
+def _read(memory: list[int], layout: MemoryLayout, slots: SlotRange) -> list[int]:
+    start = address(layout, slots)
     return memory[start : start + slots.size]

@@ -11,12 +11,12 @@ import numpy as np
 
 from collc.msccl.check.connections import connect
 from collc.msccl.check.findings import Findings
-from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Kind
+from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, StepKind
 from collc.msccl.check.reader import Profile, read_file
-from collc.msccl.check.replay import UNLIMITED, replay, waits
+from collc.msccl.check.replay import UNLIMITED, replay, waits_of
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.inspecting.inspect_plan import PlanInspection, inspect_plan
-from collc.msccl.inspecting.picture import DRAWN_GPUS, Box, Group, draw, ranges
+from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
 
 COLORS: Final = {
     "s": "#8fb4dc",
@@ -147,7 +147,7 @@ def _row(program: FileProgram, gpu: int) -> GpuRow:
     tbs = program.tbs
     rows = slice(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1]))
     steps = slice(int(tbs.first[rows.start]), int(tbs.first[rows.stop]))
-    kinds = np.bincount(program.steps.kind[steps], minlength=len(Kind))
+    kinds = np.bincount(program.steps.kind[steps], minlength=len(StepKind))
     chunks = program.chunks[gpu].tolist()
     return GpuRow(
         gpu,
@@ -157,7 +157,7 @@ def _row(program: FileProgram, gpu: int) -> GpuRow:
         tuple(np.unique(tbs.chan[rows]).tolist()),
         steps.stop - steps.start,
         int(np.diff(tbs.first[rows.start : rows.stop + 1]).max(initial=0)),
-        {kind.name.lower(): int(kinds[kind]) for kind in Kind if kinds[kind]},
+        {kind.name.lower(): int(kinds[kind]) for kind in StepKind if kinds[kind]},
         int((program.steps.depid[steps] >= 0).sum()),
         (chunks[0], chunks[1], chunks[2]),
     )
@@ -165,26 +165,26 @@ def _row(program: FileProgram, gpu: int) -> GpuRow:
 
 def _longest_chain(program: FileProgram) -> int:
     """Longest path over steps; 0 where a run with endless FIFOs does not end."""
-    program_waits = waits(program, connect(program))
-    if -1 in program_waits.sender or -1 in program_waits.receiver or not _sound(program):
+    waits = waits_of(program, connect(program))
+    if -1 in waits.sender or -1 in waits.receiver or not _sound(program):
         return 0
-    order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
+    order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
     if halted:
         return 0
     depth = [0] * len(program.steps)
     sent: dict[int, deque[int]] = {}
     for step in order:
-        first = program_waits.first[program_waits.tb[step]]
+        first = waits.first[waits.tb[step]]
         before = depth[step - 1] if step > first else 0
-        on = program_waits.needs_tb[step]
+        on = waits.needs_tb[step]
         if on >= 0:
-            source = program_waits.sets.index(True, program_waits.first[on] + program_waits.needs_step[step])
+            source = waits.sets.index(True, waits.first[on] + waits.needs_step[step])
             before = max(before, depth[source])
-        if program_waits.receives[step] >= 0:
-            before = max(before, sent[program_waits.receives[step]].popleft())
+        if waits.receives[step] >= 0:
+            before = max(before, sent[waits.receives[step]].popleft())
         depth[step] = before + 1
-        if program_waits.sends[step] >= 0:
-            sent.setdefault(program_waits.sends[step], deque()).append(depth[step])
+        if waits.sends[step] >= 0:
+            sent.setdefault(waits.sends[step], deque()).append(depth[step])
     return max(depth, default=0)
 
 
@@ -196,26 +196,26 @@ def _sound(program: FileProgram) -> bool:
     return bool((steps.depid < count).all() and peers.all())
 
 
-def _group(program: FileProgram, gpu: int) -> Group:
+def _group(program: FileProgram, gpu: int) -> DrawnGpu:
     chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, program.chunks[gpu].tolist(), strict=True))
-    tbs, rows = program.tbs, list[tuple[str, list[Box]]]()
+    tbs, rows = program.tbs, list[tuple[str, list[DrawnStep]]]()
     for row in range(int(program.gpu_first[gpu]), int(program.gpu_first[gpu + 1])):
         ends = (("\u2192", tbs.send[row]), ("\u2190", tbs.recv[row]))
         peers = " ".join(f"{arrow} {peer}" for arrow, peer in ends if peer >= 0)
         steps = range(int(tbs.first[row]), int(tbs.first[row + 1]))
         rows.append((f"tb {tbs.id[row]}, channel {tbs.chan[row]}  {peers}", [_box(program, step) for step in steps]))
-    return Group(f"GPU {gpu} ({chunks})", rows)
+    return DrawnGpu(f"GPU {gpu} ({chunks})", rows)
 
 
-def _box(program: FileProgram, step: int) -> Box:
-    kind = Kind(int(program.steps.kind[step]))
+def _box(program: FileProgram, step: int) -> DrawnStep:
+    kind = StepKind(int(program.steps.kind[step]))
     awaited = bool(program.steps.hasdep[step])
-    return Box(_short(program, step, kind), kind.name.lower(), awaited, _describe(program, step))
+    return DrawnStep(_short(program, step, kind), kind.name.lower(), awaited, _describe(program, step))
 
 
-def _short(program: FileProgram, step: int, kind: Kind) -> str:
+def _short(program: FileProgram, step: int, kind: StepKind) -> str:
     steps = program.steps
-    if kind is Kind.NOP:
+    if kind is StepKind.NOP:
         return "nop"
     buffer, offset = (steps.dstbuf, steps.dstoff) if WRITES[kind] else (steps.srcbuf, steps.srcoff)
     count = f"\u00d7{steps.cnt[step]}" if steps.cnt[step] > 1 else ""
@@ -225,13 +225,13 @@ def _short(program: FileProgram, step: int, kind: Kind) -> str:
 def _describe(program: FileProgram, step: int) -> str:
     """A step in words, for the tooltip."""
     steps = program.steps
-    kind = Kind(int(steps.kind[step]))
+    kind = StepKind(int(steps.kind[step]))
     parts = [f"step {program.position[step]}: {kind.name.lower()}"]
     if READS_SOURCE[kind]:
         parts.append(f"reads {BUFFERS[steps.srcbuf[step]]}[{steps.srcoff[step]}]")
     if WRITES[kind]:
         parts.append(f"writes {BUFFERS[steps.dstbuf[step]]}[{steps.dstoff[step]}]")
-    if kind is not Kind.NOP:
+    if kind is not StepKind.NOP:
         parts.append(f"cnt {steps.cnt[step]}")
     if steps.depid[step] >= 0:
         parts.append(f"waits for tb {steps.depid[step]} step {steps.deps[step]}")

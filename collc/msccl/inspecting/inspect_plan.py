@@ -9,10 +9,10 @@ from typing import Final
 from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import BUFFERS
-from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, Slots
+from collc.msccl.check_plan.json_text import locate
+from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.check_plan.text import locate
-from collc.msccl.inspecting.picture import DRAWN_GPUS, Box, Group, draw, ranges
+from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
 
 COLORS: Final = {
     **dict.fromkeys(("put", "pws", "get"), "#8fb4dc"),
@@ -130,23 +130,23 @@ def _row(plan: Plan, gpu: int) -> PlanRow:
     )
 
 
-def _group(plan: Plan, gpu: int) -> Group:
-    rows: list[tuple[str, list[Box]]] = []
+def _group(plan: Plan, gpu: int) -> DrawnGpu:
+    rows: list[tuple[str, list[DrawnStep]]] = []
     for ops, owner in zip(plan.threadblocks, plan.gpu_of, strict=True):
         if owner == gpu:
             to = sorted({channel[2] for op in ops for channel in op.over})
             peers = f"  channels to {ranges(to)}" if to else ""
             rows.append((f"tb {len(rows)}{peers}", [_box(op) for op in ops]))
     chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, plan.chunks[gpu], strict=True))
-    return Group(f"GPU {gpu} ({chunks})", rows)
+    return DrawnGpu(f"GPU {gpu} ({chunks})", rows)
 
 
-def _box(op: Operation) -> Box:
+def _box(op: Operation) -> DrawnStep:
     moves = [f"{_slots(op, *move.sources)} to {_slots(op, *move.targets)}" for move in op.moves]
     peers = [f"with GPU {ranges(sorted({channel[2] for channel in op.over}))}"] if op.over else []
     numbers = [f"semaphores {ranges(sorted(op.semaphores))}"] if op.semaphores else []
-    tip = ", ".join([f"{op.place.step}: {op.name}", *moves, *peers, *numbers])
-    return Box(_short(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
+    tip = ", ".join([f"{op.location.step}: {op.name}", *moves, *peers, *numbers])
+    return DrawnStep(_short(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
 
 
 def _short(op: Operation) -> str:
@@ -160,8 +160,8 @@ def _short(op: Operation) -> str:
     return f"{_SHORT.get(op.name, op.name)} {peers}".rstrip()
 
 
-def _slots(op: Operation, *slots: Slots) -> str:
+def _slots(op: Operation, *slots: SlotRange) -> str:
     """Slots in words; those of another GPU say so."""
     return " + ".join(
-        f"{BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.place.gpu else "") for s in slots
+        f"{BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.location.gpu else "") for s in slots
     )

@@ -16,7 +16,7 @@ _LEGEND: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class DrawnStep:
     """A step: what it touches in a few letters, its kind, whether others wait for it, and all of it in words."""
 
     text: str
@@ -26,14 +26,14 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DrawnGpu:
     """A GPU: its heading, and its threadblocks as (label, boxes)."""
 
     heading: str
-    rows: Sequence[tuple[str, Sequence[Box]]]
+    rows: Sequence[tuple[str, Sequence[DrawnStep]]]
 
 
-def draw(title: str, colors: Mapping[str, str], groups: Sequence[Group]) -> str:
+def draw(title: str, colors: Mapping[str, str], groups: Sequence[DrawnGpu]) -> str:
     """The picture; colors: fill by kind, in order of the legend (kinds that share a colour share its entry)."""
     longest = max((len(boxes) for group in groups for _, boxes in group.rows), default=0)
     legend = list(_legend(colors))
@@ -70,18 +70,18 @@ def _legend(colors: Mapping[str, str]) -> Iterator[list[str]]:
     yield row
 
 
-def _groups(groups: Sequence[Group], colors: Mapping[str, str], y: int) -> Iterator[str]:
+def _groups(groups: Sequence[DrawnGpu], colors: Mapping[str, str], y: int) -> Iterator[str]:
     for group in groups:
         yield _text(10, y + 15, group.heading, 13)
         y += 26
         for label, boxes in group.rows:
             yield _text(24, y + 14, label, 11)
-            for place, box in enumerate(boxes):
-                yield _box(_LABEL + place * _CELL, y, box, colors[box.kind])
+            for position, box in enumerate(boxes):
+                yield _box(_LABEL + position * _CELL, y, box, colors[box.kind])
             y += _ROW
 
 
-def _box(x: int, y: int, box: Box, color: str) -> str:
+def _box(x: int, y: int, box: DrawnStep, color: str) -> str:
     border = "#000" if box.awaited else "#bbb"
     shape = f'width="{_CELL - 3}" height="{_ROW - 4}" fill="{color}" stroke="{border}"'
     text = _text(x + 3, y + 13, box.text, 9)

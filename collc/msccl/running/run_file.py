@@ -20,16 +20,16 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, canonical
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract
-from collc.msccl.check.deadlock import merge_factor
-from collc.msccl.check.findings import Findings, mistakes
-from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Kind
+from collc.msccl.check.deadlock import chunks_per_message
+from collc.msccl.check.findings import Findings, errors_of
+from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, StepKind
 from collc.msccl.check.reader import Profile, read_file
-from collc.msccl.check.replay import UNLIMITED, Waits, replay, waits
+from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
 from collc.msccl.check.results import find_root
-from collc.msccl.check.symbolic import Task, place
+from collc.msccl.check.symbolic import CollectiveCall, layout_of
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.running.data import (
     OPS,
@@ -49,7 +49,7 @@ SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class WrongChunk:
     """An output chunk whose numbers differ: its rank and number, and the first element that is off."""
 
     rank: int
@@ -72,7 +72,7 @@ class RunReport:
     count: int
     messages: int
     hung: tuple[tuple[int, int, int], ...]
-    wrong: tuple[Wrong, ...]
+    wrong: tuple[WrongChunk, ...]
     error: float
 
     @property
@@ -106,46 +106,46 @@ def run_file(
     if kind_of_program(path) == "mscclpp":
         hint = "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"
         raise UsageError(Diagnostic("X0206", f"{path} is an MSCCL++ plan, and no MSCCL XML file", hint=hint))
-    program, program_waits, coll = _load(path, collective, profile)
+    program, waits, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
     elements = _chunk_elements(program, coll, count)
-    found = _root(program, program_waits, coll, root)
+    found = _root(program, waits, coll, root)
     reports: list[RunReport] = []
     for number in range(runs):
         for inplace, claimed in ((False, program.outofplace), (True, program.inplace)):
             if claimed:
-                task = Task(coll, found, inplace)
-                machine = _Machine(program, program_waits, task, np.dtype(dtype), elements, op, seed + number)
+                call = CollectiveCall(coll, found, inplace)
+                machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
                 hung = machine.run_threads() if threads else machine.run_in_random_order()
                 reports.append(machine.report(hung, seed + number))
     return reports
 
 
-def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, Waits, str]:
+def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, StepWaits, str]:
     findings = Findings()
     program = read_file(path, profile, findings)
     coll = canonical(collective or program.coll)
     connections = connect(program)
     check_contract(program, connections, findings, coll)
     if findings.broken:
-        raise CheckFailed(*mistakes(findings, path))
+        raise CheckFailed(*errors_of(findings, path))
     if coll not in KNOWN:
         raise unknown_result(collective or program.coll)
-    return program, waits(program, connections), coll
+    return program, waits_of(program, connections), coll
 
 
-def _root(program: FileProgram, program_waits: Waits, coll: str, root: int | None) -> int:
+def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -> int:
     if coll not in ROOTED:
         return -1
     if root is not None:
         if not 0 <= root < program.ngpus:
             raise UsageError(Diagnostic("X0203", f"root {root} is no rank: the file has {program.ngpus}"))
         return root
-    order, halted = replay(program_waits, [1] * len(program.steps), UNLIMITED)
-    return 0 if halted else find_root(program, program_waits, order, coll, inplace=not program.outofplace)
+    order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
+    return 0 if halted else find_root(program, waits, order, coll, inplace=not program.outofplace)
 
 
 def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
@@ -160,45 +160,45 @@ def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
     return elements
 
 
-class _Machine:
+class _FileRun:
     """State of a run: memory of all gpus, FIFOs, and where every threadblock stands."""
 
     def __init__(
         self,
         program: FileProgram,
-        program_waits: Waits,
-        task: Task,
+        waits: StepWaits,
+        call: CollectiveCall,
         dtype: np.dtype[Any],
         elements: int,
         op: str,
         seed: int,
     ) -> None:
         self.program: FileProgram = program
-        self.waits: Waits = program_waits
-        self.task: Task = task
+        self.waits: StepWaits = waits
+        self.call: CollectiveCall = call
         self.combine: Callable[[Array, Array], Array] = OPS[op]
         self.op: str = op
         self.random: random.Random = random.Random(seed)
         self.elements: int = elements
-        self.merge: int = merge_factor(program.proto, elements * dtype.itemsize)
+        self.merge: int = chunks_per_message(program.proto, elements * dtype.itemsize)
         self.capacity: int = CAPACITY[program.proto]
-        chunks, self.where = place(program, task)
-        factor = program.ngpus if task.coll in TOTAL else 1
-        slots = self.where.size + int(chunks[:, INPUT].sum())
+        chunks, self.layout = layout_of(program, call)
+        factor = program.ngpus if call.coll in TOTAL else 1
+        slots = self.layout.size + int(chunks[:, INPUT].sum())
         check_size(slots, elements, dtype.itemsize, program.nchunksperloop // factor)
         generator = np.random.default_rng(seed)
         self.inputs: list[Array] = [random_data(generator, (int(n), elements), dtype) for n in chunks[:, INPUT]]
-        self.memory: Array = undefined_data(generator, (self.where.size, elements), dtype)
+        self.memory: Array = undefined_data(generator, (self.layout.size, elements), dtype)
         for rank, data in enumerate(self.inputs):
-            start = int(self.where.base[rank, INPUT])
+            start = int(self.layout.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
         steps, gpu = program.steps, program.step_gpu
-        self.source: list[int] = (self.where.base[gpu, steps.srcbuf] + steps.srcoff).tolist()
-        self.target: list[int] = (self.where.base[gpu, steps.dstbuf] + steps.dstoff).tolist()
+        self.source: list[int] = (self.layout.base[gpu, steps.srcbuf] + steps.srcoff).tolist()
+        self.target: list[int] = (self.layout.base[gpu, steps.dstbuf] + steps.dstoff).tolist()
         self.kind: list[int] = steps.kind.tolist()
         self.count: list[int] = steps.cnt.tolist()
-        self.fifos: list[deque[Array]] = [deque() for _ in program_waits.sender]
-        self.at: list[int] = program_waits.first[:-1]
+        self.fifos: list[deque[Array]] = [deque() for _ in waits.sender]
+        self.at: list[int] = waits.first[:-1]
         self.moved: list[int] = [0] * len(program.tbs)
         self.passed: list[int] = [-1] * len(program.tbs)
         self.messages: int = 0
@@ -220,7 +220,7 @@ class _Machine:
         """Compute one message's worth of a step; what is to be sent, if anything. Frees no FIFO yet."""
         step = self.at[tb]
         kind, begin = self.kind[step], self.moved[tb]
-        if kind == Kind.NOP:
+        if kind == StepKind.NOP:
             return None
         communicates = self.waits.receives[step] >= 0 or self.waits.sends[step] >= 0
         end = min(self.count[step], begin + self.merge) if communicates else self.count[step]
@@ -229,14 +229,14 @@ class _Machine:
         if into >= 0:
             out = self.fifos[into][0]
             length = min(len(out), end - begin)
-            if kind not in (Kind.R, Kind.RCS):
+            if kind not in (StepKind.R, StepKind.RCS):
                 out = self.combine(out[:length], memory[source + begin : source + begin + length])
         else:
             length = end - begin
             out = memory[source + begin : source + end].copy()
-            if kind == Kind.RE:
+            if kind == StepKind.RE:
                 out = self.combine(memory[target + begin : target + end], out)
-        if kind not in (Kind.S, Kind.RRS):
+        if kind not in (StepKind.S, StepKind.RRS):
             memory[target + begin : target + begin + length] = out[:length]
         return out if self.waits.sends[step] >= 0 else None
 
@@ -326,25 +326,25 @@ class _Machine:
         """Compare the outputs of all ranks with NumPy's."""
         tbs, first = self.program.tbs, self.waits.first
         places = tuple((int(tbs.gpu[tb]), int(tbs.id[tb]), self.at[tb] - first[tb]) for tb in hung)
-        wrong: list[Wrong] = []
+        wrong: list[WrongChunk] = []
         error = 0.0
         if not hung:
-            outputs = expected_data(self.task.coll, self.task.root, self.op, self.inputs)
+            outputs = expected_data(self.call.coll, self.call.root, self.op, self.inputs)
             for rank, expected in enumerate(outputs):
                 if expected is not None:
-                    got = _output(self.memory, self.where, rank, len(expected))
+                    got = _output(self.memory, self.layout, rank, len(expected))
                     bad, off = differences(got, expected, self.program.ngpus, self.op)
                     error = max(error, off)
                     for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
                         at = int(np.argmax(bad[chunk]))
-                        wrong.append(Wrong(rank, chunk, float(got[chunk, at]), float(expected[chunk, at])))
-        used = self.op if self.task.coll in REDUCING else None
-        factor = self.program.ngpus if self.task.coll in TOTAL else 1
+                        wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(expected[chunk, at])))
+        used = self.op if self.call.coll in REDUCING else None
+        factor = self.program.ngpus if self.call.coll in TOTAL else 1
         count = self.elements * self.program.nchunksperloop // factor
         dtype = self.memory.dtype.name
-        return RunReport(self.task.inplace, seed, dtype, used, count, self.messages, places, tuple(wrong), error)
+        return RunReport(self.call.inplace, seed, dtype, used, count, self.messages, places, tuple(wrong), error)
 
 
-def _output(memory: Array, where: Layout, rank: int, chunks: int) -> Array:
-    start = int(where.base[rank, OUTPUT])
+def _output(memory: Array, layout: MemoryLayout, rank: int, chunks: int) -> Array:
+    start = int(layout.base[rank, OUTPUT])
     return memory[start : start + chunks]

@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, Layout, buffer_sizes, canonical
-from collc.msccl.check.findings import Findings, mistakes, unreadable
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
+from collc.msccl.check.findings import Findings, errors_of, unreadable
 from collc.msccl.check_plan import check_plan
-from collc.msccl.check_plan.memory import check_counts, memory_of, place, total_chunks
-from collc.msccl.check_plan.model import SIGNALS, WAITS, Move, Operation, Plan, Slots
+from collc.msccl.check_plan.json_text import locate
+from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
+from collc.msccl.check_plan.model import SIGNALS, WAITS, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.check_plan.text import locate
 from collc.msccl.running.data import (
     OPS,
     Array,
@@ -34,7 +34,7 @@ from collc.msccl.running.data import (
     unknown_result,
 )
 from collc.msccl.running.limits import check_size
-from collc.msccl.running.run_file import RunReport, Wrong
+from collc.msccl.running.run_file import RunReport, WrongChunk
 
 LAUNCHES: Final = 2
 SHOWN: Final = 8
@@ -67,7 +67,7 @@ def run_plan_file(
     plan, coll = _load(path, collective, root)
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
-    return [_Machine(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
+    return [_PlanRun(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
 
 
 def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, str]:
@@ -78,7 +78,7 @@ def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, s
         raise unreadable(path, error) from error
     locate(findings, path)
     if plan is None or findings.failed:
-        raise CheckFailed(*mistakes(findings, path))
+        raise CheckFailed(*errors_of(findings, path))
     if plan.protocol != "Simple":
         text = "a plan of packets (protocol LL) cannot be run here"
         raise UsageError(Diagnostic("X0207", text, hint="run one with the protocol Simple"))
@@ -87,7 +87,7 @@ def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, s
         raise unknown_result(collective or plan.collective)
     if not check_counts(plan, coll, root, findings):
         locate(findings, path)
-        raise CheckFailed(*mistakes(findings, path))
+        raise CheckFailed(*errors_of(findings, path))
     return plan, coll
 
 
@@ -115,24 +115,24 @@ def _chunk_elements(plan: Plan, coll: str, count: int | None) -> int:
     return elements
 
 
-class _Part(NamedTuple):
+class _PartialMove(NamedTuple):
     """A move for some of the elements of its chunks."""
 
-    move: Move
+    move: DataMove
     elements: slice
 
 
 @dataclass(slots=True)
-class _Threadblock:
+class _ThreadblockProgress:
     """Where one stands: its next operation that synchronises, and the moves since the last nop that are to be done."""
 
     ops: list[Operation]
     rank: int
     at: int = 0
-    parts: list[_Part] = field(default_factory=list[_Part])
+    parts: list[_PartialMove] = field(default_factory=list[_PartialMove])
 
 
-class _Machine:
+class _PlanRun:
     """State of a run: memory of all gpus, signals, semaphores, and where every threadblock stands."""
 
     def __init__(
@@ -146,29 +146,29 @@ class _Machine:
         self.seed: int = seed
         self.random: random.Random = random.Random(seed)
         self.generator: np.random.Generator = np.random.default_rng(seed)
-        self.where: Layout = memory_of(plan, coll, root)[0]
+        self.layout: MemoryLayout = memory_of(plan, coll, root)[0]
         self.sizes: tuple[int, int] = buffer_sizes(coll, len(plan.chunks), total_chunks(plan, coll)) or (0, 0)
         factor = len(plan.chunks) if coll in TOTAL else 1
         self.count: int = elements * total_chunks(plan, coll) // factor
-        slots = self.where.size + LAUNCHES * sum(map(self._inputs, ranks))
+        slots = self.layout.size + LAUNCHES * sum(map(self._inputs, ranks))
         check_size(slots, elements, dtype.itemsize, total_chunks(plan, coll) // factor)
         self.parts: list[slice] = [slice(0, elements // 2), slice(elements // 2, elements)][elements < 2 :]
-        self.memory: Array = undefined_data(self.generator, (self.where.size, elements), dtype)
+        self.memory: Array = undefined_data(self.generator, (self.layout.size, elements), dtype)
         self.inputs: list[list[Array]] = [
             [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
             for _ in range(LAUNCHES)
         ]
-        self.blocks: list[_Threadblock] = [
-            _Threadblock(ops, rank) for ops, rank in zip(plan.threadblocks, plan.gpu_of, strict=True)
+        self.blocks: list[_ThreadblockProgress] = [
+            _ThreadblockProgress(ops, rank) for ops, rank in zip(plan.threadblocks, plan.gpu_of, strict=True)
         ]
         self.counts: Counter[object] = Counter()
         for rank, values in enumerate(plan.semaphores):
             self.counts.update({(rank, number): value for number, value in enumerate(values)})
         self.launched: list[int] = [0] * len(plan.chunks)
         self.finished: list[int] = [0] * len(plan.chunks)
-        self.mine: list[list[_Threadblock]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
+        self.mine: list[list[_ThreadblockProgress]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
         self.messages: int = 0
-        self.wrong: list[Wrong] = []
+        self.wrong: list[WrongChunk] = []
         self.error: float = 0.0
 
     def _inputs(self, rank: int) -> int:
@@ -206,12 +206,12 @@ class _Machine:
     def _unfinished(self) -> list[int]:
         return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
 
-    def _over(self, tb: _Threadblock) -> bool:
+    def _over(self, tb: _ThreadblockProgress) -> bool:
         return tb.at == len(tb.ops) and not tb.parts
 
     def _launch(self, rank: int) -> None:
         """A caller clears the output, fills the input, and starts the program."""
-        launch, (begin_in, begin_out) = self.launched[rank], self.where.base[rank, :2].tolist()
+        launch, (begin_in, begin_out) = self.launched[rank], self.layout.base[rank, :2].tolist()
         outputs = max(self.plan.chunks[rank][1], self.sizes[1])
         rows = self.memory[begin_out : begin_out + outputs]
         rows[:] = undefined_data(self.generator, (len(rows), rows.shape[1]), rows.dtype)
@@ -231,13 +231,13 @@ class _Machine:
 
     def _look(self, rank: int, wanted: Array | None) -> None:
         if wanted is not None:
-            begin = int(self.where.base[rank, 1])
+            begin = int(self.layout.base[rank, 1])
             got = self.memory[begin : begin + len(wanted)]
             bad, off = differences(got, wanted, len(self.launched), self.op)
             self.error = max(self.error, off)
             for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
                 at = int(np.argmax(bad[chunk]))
-                self.wrong.append(Wrong(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
+                self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
 
     def _step(self, number: int) -> bool:
         """One part of a move, or one operation that synchronises, if it can be."""
@@ -251,7 +251,7 @@ class _Machine:
         if op.barrier is None and not self._synchronised(op):
             return False
         if op.barrier is None:
-            parts = [_Part(move, elements) for move in op.moves for elements in self.parts]
+            parts = [_PartialMove(move, elements) for move in op.moves for elements in self.parts]
             tb.at += 1
             tb.parts += parts if op.via != "port" else []
             for part in parts if op.via == "port" else ():
@@ -263,7 +263,10 @@ class _Machine:
         there = [
             tb
             for tb in self.blocks
-            if tb.rank == op.place.gpu and not tb.parts and tb.at < len(tb.ops) and tb.ops[tb.at].barrier == op.barrier
+            if tb.rank == op.location.gpu
+            and not tb.parts
+            and tb.at < len(tb.ops)
+            and tb.ops[tb.at].barrier == op.barrier
         ]
         if op.barrier is None or len(there) < op.barrier[1]:
             return False
@@ -274,7 +277,7 @@ class _Machine:
     def _synchronised(self, op: Operation) -> bool:
         """Signal, release, wait or acquire, if it can be done now."""
         keys = Counter[object](op.signals if op.name in SIGNALS else op.waits)
-        keys.update((op.place.gpu, number) for number in op.semaphores)
+        keys.update((op.location.gpu, number) for number in op.semaphores)
         if op.name in (*WAITS, "sem_acquire"):
             if any(self.counts[key] < times for key, times in keys.items()):
                 return False
@@ -284,7 +287,7 @@ class _Machine:
             self.messages += len(op.signals)
         return True
 
-    def _do(self, part: _Part) -> None:
+    def _do(self, part: _PartialMove) -> None:
         memory, columns = self.memory, part.elements
         rows = [self._rows(slots) for slots in part.move.sources]
         data = memory[rows[0], columns].copy()
@@ -293,11 +296,11 @@ class _Machine:
         for target in part.move.targets:
             memory[self._rows(target), columns] = data
 
-    def _rows(self, slots: Slots) -> slice:
-        begin = place(self.where, slots)
+    def _rows(self, slots: SlotRange) -> slice:
+        begin = address(self.layout, slots)
         return slice(begin, begin + slots.size)
 
 
-def _where(tb: _Threadblock) -> tuple[int, int, int]:
-    stuck = tb.ops[min(tb.at, len(tb.ops) - 1)].place
+def _where(tb: _ThreadblockProgress) -> tuple[int, int, int]:
+    stuck = tb.ops[min(tb.at, len(tb.ops) - 1)].location
     return stuck.gpu, stuck.tb, stuck.step

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from collc.msccl.check.findings import Finding, Findings, Place
+from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
 """Of a file: more would take gigabytes of memory."""
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_START: Final = Place(1, 1)
+_START: Final = FileLocation(1, 1)
 _WORDS: Final = {
     "Expecting value": "a value is expected",
     "Expecting property name": "a name in double quotes is expected",
@@ -30,12 +30,12 @@ _WORDS: Final = {
 """What the reader of JSON says, in our words."""
 
 
-class Mistake(Exception):
+class PlanError(Exception):
     """The plan can't be understood; carries the finding."""
 
-    def __init__(self, code: str, message: str, place: Place, expected: str = "") -> None:
+    def __init__(self, code: str, message: str, location: FileLocation, expected: str = "") -> None:
         super().__init__(message)
-        self.finding: Finding = Finding("contract", code, message, place, expected)
+        self.finding: Finding = Finding("contract", code, message, location, expected)
 
 
 def json_of(path: Path, findings: Findings) -> object:
@@ -45,7 +45,7 @@ def json_of(path: Path, findings: Findings) -> object:
     """
     size = path.stat().st_size
     if size > MAX_BYTES:
-        raise Mistake("X0401", f"the file has {size} bytes", _START, f"at most {MAX_BYTES}")
+        raise PlanError("X0401", f"the file has {size} bytes", _START, f"at most {MAX_BYTES}")
     twice: dict[str, None] = {}
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,21 +56,23 @@ def json_of(path: Path, findings: Findings) -> object:
         return values
 
     def constant(name: str) -> object:
-        raise Mistake("X0401", f"no JSON: {name} is no number", _START)
+        raise PlanError("X0401", f"no JSON: {name} is no number", _START)
 
     try:
         text = path.read_bytes().decode("utf-8-sig")
         value: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
-        raise Mistake("X0401", f"no JSON: {_in_words(error)}", Place(error.lineno, error.colno)) from error
+        raise PlanError("X0401", f"no JSON: {_in_words(error)}", FileLocation(error.lineno, error.colno)) from error
     except UnicodeDecodeError as error:
-        raise Mistake("X0401", f"no JSON: byte {error.start} is no UTF-8", _START) from error
+        raise PlanError("X0401", f"no JSON: byte {error.start} is no UTF-8", _START) from error
     except ValueError as error:
-        raise Mistake("X0401", "no plan: a number has thousands of digits", _START) from error
+        raise PlanError("X0401", "no plan: a number has thousands of digits", _START) from error
     except RecursionError as error:
-        raise Mistake("X0401", "no plan: lists and objects are nested hundreds deep", _START) from error
+        raise PlanError("X0401", "no plan: lists and objects are nested hundreds deep", _START) from error
     for name in twice:
-        findings.add(Finding("contract", "X0402", f"an object has {name[:40]!a} twice: the first is ignored", Place()))
+        findings.add(
+            Finding("contract", "X0402", f"an object has {name[:40]!a} twice: the first is ignored", FileLocation())
+        )
     return value
 
 
@@ -87,7 +89,7 @@ def locate(findings: Findings, path: Path) -> None:
 
     What is about the whole plan stands where it begins.
     """
-    if all(finding.place.line for finding in findings.kept):
+    if all(finding.location.line for finding in findings.kept):
         return
     try:
         finder = _Finder(path.read_bytes().decode("utf-8-sig"))
@@ -96,8 +98,8 @@ def locate(findings: Findings, path: Path) -> None:
     findings.kept[:] = [
         replace(
             finding,
-            place=finder.placed(finding.place),
-            also=tuple((text, finder.placed(place)) for text, place in finding.also),
+            location=finder.placed(finding.location),
+            also=tuple((text, finder.placed(location)) for text, location in finding.also),
         )
         for finding in findings.kept
     ]
@@ -111,20 +113,20 @@ class _Finder:
         self._decoder: json.JSONDecoder = json.JSONDecoder()
         self._parts: dict[int, dict[str | int, int]] = {}
 
-    def placed(self, place: Place) -> Place:
+    def placed(self, location: FileLocation) -> FileLocation:
         """The place with line and column of the innermost part that the text has."""
-        if place.line:
-            return place
+        if location.line:
+            return location
         at = self._skip(0)
-        for name, number in (("gpus", place.gpu), ("threadblocks", place.tb), ("ops", place.step)):
+        for name, number in (("gpus", location.gpu), ("threadblocks", location.tb), ("ops", location.step)):
             inner = self._inside(self._inside(at, name), number) if number >= 0 else -1
             if inner < 0:
                 break
             at = inner
-        named = self._inside(at, place.attribute) if place.attribute else -1
+        named = self._inside(at, location.attribute) if location.attribute else -1
         at = max(at, named)
         begin = self._text.rfind("\n", 0, at) + 1
-        return replace(place, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
+        return replace(location, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
 
     def _inside(self, at: int, name: str | int) -> int:
         """Where a member of the object or list at a position begins; -1 if there is none."""

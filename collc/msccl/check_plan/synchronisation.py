@@ -8,20 +8,20 @@ from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check_plan.model import Channel, Operation, Plan
 
 
-def check_turns(plan: Plan, findings: Findings) -> None:
+def check_synchronisation(plan: Plan, findings: Findings) -> None:
     """Add to the findings: barriers of others than meet there (X0408), threads that share a channel (X0404)."""
     barriers: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for ops in plan.threadblocks:
         _threads(ops, findings)
         for op in ops:
             if op.barrier is not None:
-                barriers[op.place.gpu, op.barrier[0]].append(op)
+                barriers[op.location.gpu, op.barrier[0]].append(op)
     for (_, number), meeting in barriers.items():
         count = len({op.tb for op in meeting})
         wrong = next((op for op in meeting if op.barrier is not None and op.barrier[1] != count), None)
         if wrong is not None and wrong.barrier is not None:
             text = f"barrier {number} is for {wrong.barrier[1]} threadblocks, and {count} of its gpu use it"
-            findings.add(Finding("contract", "X0408", text, wrong.place, "the same threadblocks each time"))
+            findings.add(Finding("contract", "X0408", text, wrong.location, "the same threadblocks each time"))
 
 
 def _threads(ops: list[Operation], findings: Findings) -> None:
@@ -36,4 +36,4 @@ def _threads(ops: list[Operation], findings: Findings) -> None:
                 if before != thread:
                     text = f"{op.name} uses the channel to gpu {op.over[thread][2]} in thread {thread}"
                     text += f", while thread {before} may still use it"
-                    findings.add(Finding("contract", "X0404", text, op.place, "a nop between the two"))
+                    findings.add(Finding("contract", "X0404", text, op.location, "a nop between the two"))
