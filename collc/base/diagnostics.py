@@ -52,6 +52,11 @@ class Span:
         """Column of the first character, from 1."""
         return self.start - line_starts(self.file.text)[self.line - 1] + 1
 
+    @property
+    def text(self) -> str:
+        """The characters themselves."""
+        return self.file.text[self.start : self.end]
+
     def to(self, other: Span) -> Span:
         """From here to the end of another place of the same file."""
         return Span(self.file, self.start, max(self.end, other.end))

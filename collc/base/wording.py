@@ -31,6 +31,15 @@ def near(name: str, known: Iterable[str]) -> str | None:
     return ranked[0][1] if ranked and ranked[0][0] <= limit else None
 
 
+def nearest(name: str, known: Iterable[str], most: int) -> list[str]:
+    """At most so many of the known names, those closest to a mistyped one first, then in order of the alphabet."""
+
+    def rank(other: str) -> tuple[int, str]:
+        return _distance(name.lower(), other.lower(), max(len(name), len(other))), other
+
+    return sorted(known, key=rank)[:most]
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """The hint for an unknown name."""
     close = near(name, known)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from collc.base.diagnostics import Diagnostic, Exit, SourceError
+from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError
 from collc.command.terminal import progress, show_table, tell
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def check_command(chosen: argparse.Namespace) -> Exit:
     code = Exit.DONE
     try:
         load_program(chosen.file, dict(chosen.definitions))
-    except SourceError as error:
+    except (SourceError, NoSchedule) as error:
         diagnostics, code = error.diagnostics, error.exit
     if chosen.json:
         _print_json({}, diagnostics)

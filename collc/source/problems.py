@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
+from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
 
 MAX_PROBLEMS = 200
 """Messages kept of one program."""
 
-
 MAX_NOTES = 4
 """Notes of one message before no more places are added to it."""
+
+NO_SCHEDULE = frozenset({"E0412"})
+"""Codes of requests that are written correctly, but that no schedule can meet: on this network there is no path."""
 
 
 class Poisoned(Exception):
@@ -49,9 +51,10 @@ class Problems:
         return any(not d.warning for d in self.found)
 
     def stop(self) -> None:
-        """Raise SourceError with everything found, if anything is an error."""
+        """Raise what was found if any is an error: NoSchedule if all codes are in NO_SCHEDULE, else SourceError."""
         if self.errors:
-            raise SourceError(*self.found)
+            codes = {d.code for d in self.found if not d.warning}
+            raise (NoSchedule if codes <= NO_SCHEDULE else SourceError)(*self.found)
 
 
 def fail(
@@ -63,17 +66,22 @@ def fail(
     return error
 
 
-def in_place_of(error: SourceError, library: bool, span: Span, note: str) -> SourceError:
-    """An error inside of something that was used at a place, told with that place.
+def in_place_of(
+    error: SourceError, library: bool, span: Span, note: str, arguments: Mapping[str, Span] | None = None
+) -> SourceError:
+    """An error inside of a template, collective or algorithm, with the place where that is used.
 
-    library: what was used is of the standard library; then the place comes first, since nobody edits that.
+    library: the error is in a file of the standard library, which nobody edits: the place of the use comes first.
+    arguments: the places of the arguments by the names of their parameters; where a parameter alone is what is wrong,
+    the place is that of its argument.
     """
-    told: list[Diagnostic] = []
+    located: list[Diagnostic] = []
     for d in error.diagnostics:
         if len(d.notes) > MAX_NOTES or (d.span is not None and d.span.file is span.file and d.span.start == span.start):
-            told.append(d)
+            located.append(d)
         elif library and d.span is not None and d.span.file is not span.file:
-            told.append(replace(d, span=span, notes=(Note("found here", d.span), *d.notes)))
+            use = (arguments or {}).get(d.span.text, span)
+            located.append(replace(d, span=use, notes=(Note("found here", d.span), *d.notes)))
         else:
-            told.append(replace(d, notes=(*d.notes, Note(note, span))))
-    return SourceError(*told)
+            located.append(replace(d, notes=(*d.notes, Note(note, span))))
+    return SourceError(*located)

@@ -96,4 +96,4 @@ def _parameter(parameter: Parameter) -> str:
     default = parameter.default
     if default is None:
         return parameter.name.name
-    return f"{parameter.name.name} = {default.span.file.text[default.span.start : default.span.end]}"
+    return f"{parameter.name.name} = {default.span.text}"

@@ -201,13 +201,13 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
     "unreachable": (
         one(f"run all_gather(t.npus, size: 4MiB) {TACOS} emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),
         (),
-        1,
+        3,
         ["can't get to npu[2]", "no link leaves npu[0] and npu[1]"],
     ),
     "unreachable by hand": (
         one("run all_gather(t.npus, size: 4MiB) using ring emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),
         (),
-        1,
+        3,
         ["can't get to npu[2]"],
     ),
     "53 days": (one("run all_gather(t.npus, size: 16MiB) emit ten", SLOW), (), 1, ["longer than 53 days", "units"]),

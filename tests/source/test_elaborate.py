@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.base.diagnostics import CollcError
+from collc.base.diagnostics import CollcError, NoSchedule, SourceError
+from collc.command.cli import main
 from collc.source import load_program
 from collc.source.program import Program
 from collc.ten.demand import Op
@@ -249,6 +250,29 @@ def test_unreachable_agrees_with_brute_force(seed: int) -> None:
         assert all((a in outside) == found.forward for a, _ in crossing)
     everyone = unreachable(net, all_gather(list(range(n))))
     assert (everyone is None) == bool(closure.all())
+
+
+PARTED = """import std.collectives
+    topology t { npu n[3] link n[0] <-> n[1] (bandwidth: 1GB/s, latency: 1us) }
+    schedule s on t { run all_gather(t.npus, size: 3MiB) }"""
+
+
+def test_a_network_in_two_parts_leaves_no_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "program.coll"
+    path.write_text(PARTED)
+    with pytest.raises(NoSchedule) as caught:
+        load_program(path)
+    assert [d.code for d in caught.value.diagnostics] == ["E0412"]
+    assert main(["check", str(path)]) == main(["compile", str(path), "-o", str(tmp_path)]) == 3
+
+
+def test_other_mistakes_beside_it_are_errors_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "program.coll"
+    path.write_text(PARTED + "let a = 1 // 0")
+    with pytest.raises(SourceError) as caught:
+        load_program(path)
+    assert {d.code for d in caught.value.diagnostics} == {"E0217", "E0412"}
+    assert main(["check", str(path)]) == 1
 
 
 def test_relays_outside_of_the_group_count() -> None:

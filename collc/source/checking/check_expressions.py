@@ -404,7 +404,7 @@ def _takes(name: str, place: int, given: Type, count: int) -> bool:
 
 
 def _text(node: Expr) -> str:
-    return node.span.file.text[node.span.start : node.span.end]
+    return node.span.text
 
 
 def _unit_hint(left: Type, right: Type) -> str:

@@ -171,9 +171,11 @@ class Context:
         matched = match(template.parameters, call.arguments, f"topology '{name}'", call.span, shapes=True)
         given = evaluated(template.parameters, matched, self.evaluator, frame)
         owner = self.session.context(found.file)
-        return self.nested(call.span, found.file.module is not None, lambda: owner.instance(template, given, call.span))
+        places = {name: argument.span for name, argument in given.items()}
+        library = found.file.module is not None
+        return self.nested(call.span, library, places, lambda: owner.instance(template, given, call.span))
 
-    def nested(self, span: Span, library: bool, make: Callable[[], Topology]) -> Topology:
+    def nested(self, span: Span, library: bool, places: Mapping[str, Span], make: Callable[[], Topology]) -> Topology:
         """One level of templates deeper; errors inside say which call led there."""
         if self.session.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
@@ -181,7 +183,7 @@ class Context:
         try:
             return make()
         except SourceError as error:
-            raise in_place_of(error, library, span, "in the topology made here") from None
+            raise in_place_of(error, library, span, "in the topology made here", places) from None
         finally:
             self.session.depth -= 1
 

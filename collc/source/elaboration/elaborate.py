@@ -47,7 +47,8 @@ def load_program(
 
     definitions: values of params, as they stand after `-D name=`. only: the name of the one schedule
     that is wanted. catalogue: synthesizers and kinds of files besides the usual ones.
-    Raises SourceError with every mistake found.
+    Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
+    for a chunk (E0412).
     """
     problems = Problems()
     catalogue = catalogue or Catalogue()

@@ -333,9 +333,11 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return self._npu_of(base.data, index, node, frame)
         if isinstance(index, Star):
             return base
-        return self._item(base, self.value(index, frame), index.span, frame)
+        return self._item(base, self.value(index, frame), index, frame)
 
-    def _item(self, base: Value, index: Value, span: Span, frame: Frame) -> Value:
+    def _item(self, base: Value, index: Value, node: Expr, frame: Frame) -> Value:
+        """`base[index]` of a list or group; node: the index as it is written."""
+        span = node.span
         if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
             if base.varies or index.varies:
                 raise NotVectorised
@@ -347,10 +349,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         lengths = lists.lengths
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
         if bad.any():
-            row = int(np.argmax(bad)) if bad.ndim else 0
-            number_ = index.data[row] if is_column(index.data) else index.data
-            size = int(lengths[row if len(lengths) > 1 else 0])
-            raise fail("E0219", f"index {number_} is outside of 0 .. {size - 1}", span, frame_note(frame, row))
+            raise _out_of_range(base, index, int(np.argmax(bad)), node, frame)
         at = lists.start + index.data
         if lists.uniform and not is_column(index.data):
             return picked(base, at).at(0)
@@ -460,6 +459,18 @@ def rows_in(inner: Frame, outer: Frame) -> Rows:
         rows = frame.up(rows)
         frame = frame.parent
     return rows
+
+
+def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame) -> SourceError:
+    """The error for an index of a list or group that is out of range in an iteration; a name is said by name."""
+    lengths = base.data.lengths
+    size = int(lengths[row if len(lengths) > 1 else 0])
+    number = int(index.data[row] if is_column(index.data) else index.data)
+    named = isinstance(node, Name) and not index.varies
+    container, numbers = ("group", "ranks") if base.type.kind is Kind.GROUP else ("list", "indices")
+    message = f"'{node.name}' is {number}, but " if named else f"index {number} is out of range: "
+    message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"
+    return fail("E0219", message, node.span, frame_note(frame, row))
 
 
 def frame_note(frame: Frame, row: int) -> Note | None:

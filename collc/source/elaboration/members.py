@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean, plural
+from collc.base.wording import did_you_mean, listed, nearest, plural
 from collc.source.elaboration.shapes import Copies, DeviceArray, Entry, Part, Topology
 from collc.source.elaboration.values import Data, Rows, Value, is_column, npus
 from collc.source.problems import fail
 from collc.source.types import NPU
+
+MAX_NAMES = 8
+"""Names of parts that a hint lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +53,7 @@ def member_of(part: Part | Topology, name: str, span: Span) -> Part:
     entry = members.get(name)
     if entry is None:
         known = [*members, "npus"]
-        hint = did_you_mean(name, known, f"it has {', '.join(known)}")
+        hint = did_you_mean(name, known, f"it has {listed(nearest(name, known, MAX_NAMES))}")
         raise fail("E0316", f"{what} has no member '{name}'", span, hint=hint)
     return Part(home, entry, npu, switch, many)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from collc.source.limits import MAX_BITS
 from collc.source.parsing.expressions import Binary
 from collc.source.problems import fail
 from collc.source.types import INT, NUMBERS, Kind, Type
+
+ALIGNMENT: Final = 16
+"""Bytes that a GPU thread loads at once: buffers are copied fastest where chunks begin at multiples of these."""
 
 
 def shown(value: Data, kind: Type) -> str:
@@ -115,9 +119,18 @@ def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Fra
     message = f"{_long(a, left.type)} {node.operator} {_long(b, right.type)} is not a whole number of bytes"
     hint = ""
     if node.operator == "/" and left.type.kind is Kind.BYTES and right.type.kind is Kind.INT:
-        lower = int(a) // int(b) * int(b)
-        hint = f"{lower + int(b):,} bytes would do ({int(b):,} x {lower // int(b) + 1:,})"
+        hint = _sizes_that_divide(int(a), int(b))
     raise fail("E0218", message, node.span, note_of(frame, row), hint=hint)
+
+
+def _sizes_that_divide(size: int, parts: int) -> str:
+    """The sizes next to one that does not divide, below and above, whose parts are multiples of ALIGNMENT bytes."""
+    if size <= 0 or parts <= 0:
+        return ""
+    below = size // (ALIGNMENT * parts) * ALIGNMENT
+    near = [part for part in (below, below + ALIGNMENT) if part]
+    sizes = " or ".join(f"{part * parts:,} bytes ({parts:,} x {part:,})" for part in near)
+    return f"the nearest sizes whose parts are multiples of {ALIGNMENT} bytes: {sizes}"
 
 
 def _long(value: Data, kind: Type) -> str:

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Note, Span
+from collc.base.wording import did_you_mean, listed, nearest
 from collc.source import limits
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.members import index_part, is_left, label, member_of, settle
+from collc.source.elaboration.members import MAX_NAMES, index_part, is_left, label, member_of, settle
 from collc.source.elaboration.shapes import DeviceArray, Members, Part, Topology
 from collc.source.elaboration.values import Lists, Value
 from collc.source.parsing.expressions import Expr, Identifier, Index, Member, Name, RemovedNpu, Without
 from collc.source.problems import fail
 from collc.ten import transform
+from collc.ten.network import Network
 
 
 def base_of(topology: Topology, name: Identifier) -> Topology:
@@ -78,17 +80,26 @@ def removed(node: Without, base: Topology, frame: Frame, evaluator: Evaluator) -
         if len(found) == 0 or (part.both and len(back) == 0):
             ends = (a, b) if len(found) == 0 else (b, a)
             names = " -> ".join(network.device_name(d) for d in ends)
-            raise fail("E0323", f"'{base.name}' has no link {names}", part.span)
+            hint = _links_from(network, ends[0])
+            raise fail("E0323", f"'{base.name}' has no link {names}", part.span, hint=hint)
         links += [found, back] if part.both else [found]
     if len(set(npus)) == int(network.present[: network.npu_count].sum()):
         raise fail("E0312", "no NPU is left", node.span)
     return replace(base, network=transform.without(network, npus, np.concatenate(links)), factors=())
 
 
+def _links_from(network: Network, device: int) -> str:
+    """The hint for a link that is not there: where links from a device lead, MAX_NAMES at most."""
+    targets = [network.device_name(int(d)) for d in np.unique(network.target[network.source == device])]
+    name = network.device_name(device)
+    return f"links from {name} lead to {listed(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
+
+
 def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> int:
     """The number of a device that is named inside a topology, or given as an NPU's number."""
     found = _part(node, base, frame, evaluator)
     if found is None:
+        _check_known(node, base, frame, evaluator)
         value = evaluator.value(node, frame)
         if value.home is not None and value.home is not base:
             raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
@@ -108,6 +119,19 @@ def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> i
     if not is_left(base, number):
         raise fail("E0319", f"{label(base, number)} was removed before", node.span, Note("each part is removed once"))
     return number
+
+
+def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
+    """Raise SourceError where a part begins with a name that neither the topology nor the program has."""
+    while isinstance(node, Member | Index):
+        node = node.base
+    if not isinstance(node, Name) or frame.find(node.name) or evaluator.host.topology_named(node.name):
+        return
+    shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
+    close = did_you_mean(node.name, shapes)
+    known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
+    hint = f"{close} '{base.name}' has {known}".strip()
+    raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)
 
 
 def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> Part | Value | None:

@@ -189,7 +189,8 @@ class ScheduleBuilder:
         try:
             run, chunks = self._demand(found, owner, bound, draft, call.span)
         except SourceError as error:
-            raise in_place_of(error, owner.file.module is not None, call.span, "in this run") from None
+            library, places = owner.file.module is not None, {name: g.span for name, g in given.items()}
+            raise in_place_of(error, library, call.span, "in this run", places) from None
         if len(run.pattern) == 0:
             raise fail("E0416", f"this {name} has no chunks: nothing would be done", call.span)
         draft.runs.append(run)
@@ -288,7 +289,8 @@ class ScheduleBuilder:
         try:
             return moves_of(algorithm, inner, owner.evaluator, chunks.expanded, draft.chunks)
         except SourceError as error:
-            raise in_place_of(error, owner.file.module is not None, node.span, "in this run") from None
+            library, places = owner.file.module is not None, {name: g.span for name, g in arguments.items()}
+            raise in_place_of(error, library, node.span, "in this run", places) from None
 
 
 def match_algorithm(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from collc.base.diagnostics import SourceError
 from collc.base.wording import did_you_mean, listed
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.parsing.expressions import Binary, Comparison, Expr, Name
+from collc.source.parsing.expressions import Binary, Comparison, Expr, FloatLiteral, IntLiteral, Name
 from collc.source.problems import fail
 from collc.source.program import CheckRequest
-from collc.source.types import FLOAT, NUMBER, NUMBERS, TIME, Kind
+from collc.source.types import FLOAT, NUMBER, NUMBERS, TIME, Type
 
 CHECKS: Final = (
     "causality",
@@ -51,7 +52,7 @@ def check_request(node: Expr, frame: Frame, evaluator: Evaluator) -> CheckReques
     wanted = TIME if left.name == "time" else NUMBER
     value = evaluator.value(right, frame)
     if value.type.kind is not wanted.kind and not (wanted is NUMBER and value.type.kind in NUMBERS):
-        raise fail("E0210", f"{left.name} is {_kind(wanted.kind)}, not {value.type}", node.span)
+        raise _wrong_unit(left.name, operator, value.type, right, node)
     return CheckRequest(left.name, node.span, operator, Fraction(value.data))
 
 
@@ -59,8 +60,16 @@ def _is_measure(node: Expr) -> bool:
     return isinstance(node, Name) and node.name in MEASURES
 
 
-def _kind(kind: Kind) -> str:
-    return "a number" if kind is Kind.NUMBER else f"a {kind}"
+def _wrong_unit(measure: str, operator: str, given: Type, limit: Expr, node: Expr) -> SourceError:
+    """The error for a limit of `time` that is no time, or one of `steps` that is no number."""
+    if measure == "steps":
+        return fail("E0210", f"'steps' is a number, this limit is {given}", node.span, hint="steps <= 4")
+    if given.kind not in NUMBERS:
+        return fail("E0210", f"'time' is a time, this limit is {given}", node.span, hint="time <= 2ms")
+    number = limit.span.text
+    limit_with_unit = f"{number}us" if isinstance(limit, IntLiteral | FloatLiteral) else f"({number}) * 1us"
+    hint = f"write time {operator} {limit_with_unit}, or another unit"
+    return fail("E0210", f"a time needs a unit, this is {given}", limit.span, hint=hint)
 
 
 def _of_bound(node: Expr, frame: Frame, evaluator: Evaluator) -> Fraction | None:

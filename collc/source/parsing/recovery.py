@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from unicodedata import normalize
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
@@ -35,6 +36,14 @@ _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
 
 def _article(word: str) -> str:
     return "an" if word[0] in "aeiou" else "a"
+
+
+def _ascii_unit(token: Token) -> str:
+    """A unit that is written with micro signs or compatibility letters, in ASCII; "" where the token is none."""
+    if token.kind != t.WRONG:
+        return ""
+    name = normalize("NFKC", token.text).replace("\N{GREEK SMALL LETTER MU}", "u")
+    return name if name.isascii() and name.isalpha() else ""
 
 
 class Recovery:
@@ -138,9 +147,11 @@ class Recovery:
     def _repaired(self, position: int) -> int | None:
         """The position after a mistake that can be mended on the spot; None where it is of another kind."""
         token = self._tokens[position]
+        before = self._tokens[position - 1] if position else token
+        if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
+            return self._unit_with_other_letters(position)
         if token.kind == t.WRONG:
             return self._wrong(position)
-        before = self._tokens[position - 1] if position else token
         if token.kind == "=":
             return self._equals(position)
         if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
@@ -150,6 +161,8 @@ class Recovery:
             return position + 1
         if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
             return self._far_unit(position)
+        if self._in_without(position):
+            return self._removed_part(position)
         if (
             token.kind == t.NAME
             and token.text in STATEMENTS
@@ -170,6 +183,47 @@ class Recovery:
             return None
         self._tell("E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this")
         return position
+
+    def _in_without(self, position: int) -> bool:
+        """Whether the next part of `without { ... }` should begin here."""
+        possible = self._parser.acceptable()
+        return {"npu", "link"} <= possible <= {"npu", "link", "}"} and not self._begins_declaration(position)
+
+    def _begins_declaration(self, position: int) -> bool:
+        """Whether a declaration begins here, at column 1, or the file ends: the braces before are closed nowhere."""
+        token = self._tokens[position]
+        return token.kind == t.END or (token.text in BODIES["file"] and self._column(token) == 1)
+
+    def _removed_part(self, position: int) -> int:
+        """A part of `without` that is neither an NPU nor a link: reading goes on after it."""
+        token = self._tokens[position]
+        message = f"found {found(token, self._keywords)}, but 'without' takes away NPUs and links"
+        if token.text == "switch":
+            hint = "a switch without links carries nothing: take away its links, as in 'link npu[0] <-> hub'"
+        else:
+            hint = "each part begins with 'npu' or 'link', as in 'npu 5' or 'link 0 <-> 1'"
+        self._tell("E0101", message, self._span(token), hint=hint)
+        for word in (Token(t.NAME, "npu", token.start, token.start), Token(t.INT, "0", token.start, token.start)):
+            self._parser.feed(word)
+        depth = 0
+        while not self._begins_declaration(position):
+            kind = self._tokens[position].kind
+            if depth == 0 and kind in {",", "}"}:
+                break
+            depth += (kind in _CLOSING) - (kind in _OPENING)
+            position += 1
+        return position
+
+    def _unit_with_other_letters(self, position: int) -> int:
+        """A unit written with a micro sign or another letter that looks like an ASCII one: `0.5µs`."""
+        number, unit = self._tokens[position - 1], self._tokens[position]
+        name = _ascii_unit(unit)
+        span = Span(self._source, number.start, unit.end)
+        hint = f"write '{number.text}{name}'" if name in UNITS else unit_hint(name)
+        self._tell(
+            "E0108", f"'{unit.text}' is not a unit: units are written with the letters a-z and A-Z", span, hint=hint
+        )
+        return position + 1
 
     def _equals(self, position: int) -> int | None:
         token = self._tokens[position]
