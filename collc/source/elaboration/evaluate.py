@@ -466,9 +466,9 @@ def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame)
     lengths = base.data.lengths
     size = int(lengths[row if len(lengths) > 1 else 0])
     number = int(index.data[row] if is_column(index.data) else index.data)
-    named = isinstance(node, Name) and not index.varies
     container, numbers = ("group", "ranks") if base.type.kind is Kind.GROUP else ("list", "indices")
-    message = f"'{node.name}' is {number}, but " if named else f"index {number} is out of range: "
+    named = isinstance(node, Name) and not index.varies
+    message = f"'{node.span.text}' is {number}, but " if named else f"index {number} is out of range: "
     message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"
     return fail("E0219", message, node.span, frame_note(frame, row))
 
