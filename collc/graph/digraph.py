@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from collc.ten.arrays import BoolArray, Int32Array, grouped
+
+
+class Links(Protocol):
+    """Devices joined by links, as in a network."""
+
+    @property
+    def device_count(self) -> int:
+        """Devices, numbered from 0."""
+        ...
+
+    @property
+    def source(self) -> Int32Array:
+        """int32[links]: where each link begins."""
+        ...
+
+    @property
+    def target(self) -> Int32Array:
+        """int32[links]: where each link ends."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,6 +35,11 @@ class Digraph:
     vertex_count: int
     source: Int32Array
     target: Int32Array
+
+    @staticmethod
+    def of(network: Links) -> Digraph:
+        """The graph whose vertices are the devices of a network, and whose edges are its links, by their numbers."""
+        return Digraph(network.device_count, network.source, network.target)
 
     @property
     def edge_count(self) -> int:

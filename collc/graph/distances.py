@@ -24,7 +24,7 @@ def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int
     """int64[targets, vertices]: the length of the shortest path from every vertex to each target, or UNREACHABLE."""
     equal = graph.edge_count > 0 and bool((length == length[0]).all())
     if len(targets) * graph.edge_count >= _KERNEL_WORK:
-        from collc.kernels.routing_distances import all_distances, all_hops
+        from collc.kernels.graph_distances import all_distances, all_hops
 
         offsets, edges = graph.in_edges
         if equal:

@@ -15,7 +15,7 @@ from collc.kernels.pccl_busy import last_free, next_free, refuses, take, take_pl
 from collc.kernels.pccl_rows import nearest_first
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
-FAR = 1 << 60
+UNREACHABLE = 1 << 60
 
 
 class Net(NamedTuple):
@@ -228,13 +228,13 @@ def _search(
     mark: of this search. number: of the searches for this target, for `ahead`.
     """
     heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
-    near = np.int64(FAR)
+    near = np.int64(UNREACHABLE)
     for i in range(seeds):
         v = tree[i, SEED]
         tree[v, REACHED] = mark
         tree[v, FOUND] = tree[v, SINCE]
         near = min(near, left[v])
-        if left[v] < FAR:
+        if left[v] < UNREACHABLE:
             heapq.heappush(heap, (tree[v, SINCE] + left[v], left[v], v ^ salt))
     roam = near <= detour
     blocked, later = np.int64(-1), np.int64(0)
@@ -246,12 +246,12 @@ def _search(
             continue
         if u == target:
             return u, np.int64(0)
-        refused = np.int64(FAR)
+        refused = np.int64(UNREACHABLE)
         for i in range(net.offsets[u], net.offsets[u + 1]):
             link = net.links[i]
             v = np.int64(net.heads[link])
             there = left[v]
-            if there >= (FAR if roam else here) or tree[v, HAS] == k:
+            if there >= (UNREACHABLE if roam else here) or tree[v, HAS] == k:
                 continue
             earliest = max(time, tree[v, BEFORE] - total[link]) if tree[v, AHEAD] == number else time
             if v >= net.npus and tree[v, STAYED] == k and not net.keeps[v - net.npus]:
@@ -268,7 +268,7 @@ def _search(
             tree[v, VIA] = link
             tree[v, START] = start
             heapq.heappush(heap, (arrival + there, there, v ^ salt))
-        if refused < FAR:
+        if refused < UNREACHABLE:
             blocked, later = u, refused
     return blocked, later
 

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.synthesis.routing import FAR, distances
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Clock, LinkModel
@@ -60,9 +61,9 @@ class Conditions:
         return len(self.wanting) == len(self.chunk)
 
     def times_to(self, column: int) -> Int64Array:
-        """int64[targets, devices]: picoseconds from every device to every target for a size, FAR for none."""
+        """int64[targets, devices]: picoseconds from every device to every target for a size, UNREACHABLE for none."""
         weight = np.maximum(1, self.clock.total[self.task.network.kind, column])
-        return distances(self.task.network, weight, self.targets)
+        return distances_to(Digraph.of(self.task.network), weight, self.targets)
 
     def far(self, to: Int64Array) -> Int64Array:
         """int64: the cost from the nearest holder to the farthest who wants. Raises SourceError where no path leads."""
@@ -74,7 +75,7 @@ class Conditions:
                 holders, wanting = self.row(k)
                 rows[k] = to[self.target_row[wanting]][:, holders].min(axis=1).max()
             result = rows
-        lost = np.flatnonzero(result >= FAR)
+        lost = np.flatnonzero(result >= UNREACHABLE)
         if len(lost):
             raise self._unreachable(int(lost[0]), to)
         return result
@@ -89,7 +90,7 @@ class Conditions:
     def _unreachable(self, k: int, to: Int64Array) -> SourceError:
         network, demand = self.task.network, self.task.demand
         holders, wanting = self.row(k)
-        target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= FAR)
+        target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= UNREACHABLE)
         names = ", ".join(network.device_name(v) for v in holders[:4].tolist())
         return SourceError(
             Diagnostic(

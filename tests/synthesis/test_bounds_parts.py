@@ -11,7 +11,7 @@ import pytest
 
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.bounds.flow import DEVICES, flow_cuts
-from collc.synthesis.bounds.timing import FAR, Timing, Windows, farthest
+from collc.synthesis.bounds.timing import UNREACHABLE, Timing, Windows, farthest
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
@@ -104,7 +104,7 @@ def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
     holders = np.array(sorted(chance.sample(range(8), chance.randrange(1, 5))), np.int32)
     wanting = np.array(sorted(chance.sample(range(8), chance.randrange(1, 5))), np.int32)
     cost = np.array([3, 5, 11])[: len(net.kinds)]
-    far = np.full((8, 8), FAR, np.int64)
+    far = np.full((8, 8), UNREACHABLE, np.int64)
     np.fill_diagonal(far, 0)
     for a, b, kind in zip(net.source, net.target, net.kind, strict=True):
         far[a, b] = min(far[a, b], cost[kind])
@@ -112,12 +112,12 @@ def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
         far = np.minimum(far, far[:, middle : middle + 1] + far[middle : middle + 1])
     windows = Windows.of(net, cost, holders, wanting)
     for device in range(8):
-        near = sorted([*far[holders, device].tolist(), FAR])
+        near = sorted([*far[holders, device].tolist(), UNREACHABLE])
         assert windows.head[device] == near[0]
-        behind = sorted([*far[device, wanting].tolist(), FAR])
+        behind = sorted([*far[device, wanting].tolist(), UNREACHABLE])
         assert (windows.tail[device], windows.forked[device]) == (behind[0], behind[1])
-    two = [sorted([*far[holders, device].tolist(), FAR])[1] for device in range(8)]
-    merged = [min(min(two[npu] + far[npu, device], FAR) for npu in range(8)) for device in range(8)]
+    two = [sorted([*far[holders, device].tolist(), UNREACHABLE])[1] for device in range(8)]
+    merged = [min(min(two[npu] + far[npu, device], UNREACHABLE) for npu in range(8)) for device in range(8)]
     assert windows.merged.tolist() == merged
     assert farthest(net, cost) >= far.max()
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.synthesis.routing import FAR
+from collc.graph.distances import UNREACHABLE
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
@@ -49,7 +49,7 @@ class Timing:
 
         A chunk that does not come within the longer lags must come `wanted` times.
         """
-        rows = [(int(self.busy[k, size]), int(self.total[k, size]), a, b, n) for k, a, b, n in links if a < FAR]
+        rows = [(int(self.busy[k, size]), int(self.total[k, size]), a, b, n) for k, a, b, n in links if a < UNREACHABLE]
         if not rows:
             return 0
         if wanted == 1 and len(rows) == 1:
@@ -76,11 +76,11 @@ class Timing:
             return 0
         volume = sum(count * int(size) for count, size in zip(counts, self.sizes.tolist(), strict=True))
         rate = Fraction(0)
-        lag = FAR
+        lag = UNREACHABLE
         for kind, own, _, count in links:
             rate += count * max(Fraction(int(self.sizes[s]), int(self.busy[kind, s])) for s in used)
             lag = min(lag, *(own + int(self.total[kind, s] - self.busy[kind, s]) for s in used))
-        return -(-volume // rate) + lag if rate and lag < FAR else 0
+        return -(-volume // rate) + lag if rate and lag < UNREACHABLE else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +111,16 @@ class Windows:
         tail, forked = _two_nearest(back, cost, wanting)
         merging = np.ones(network.device_count, np.bool_)
         merging[network.npu_count :] = network.reduces
-        return Windows(head, _relaxed(network, cost, np.where(merging, second, FAR)), tail, forked)
+        return Windows(head, _relaxed(network, cost, np.where(merging, second, UNREACHABLE)), tail, forked)
 
     def classes(self, network: Network, merged: bool = False, forked: bool = False) -> Classes:
         """Links by what counts; the longer lags are those of merged or forked chunks, or both."""
         source, target = network.source, network.target
         lag = self.head[source] + self.tail[target]
         longer = (self.merged if merged else self.head)[source] + (self.forked if forked else self.tail)[target]
-        rows = np.stack([network.kind.astype(np.int64), np.minimum(lag, FAR), np.minimum(longer, FAR)], axis=1)
+        rows = np.stack(
+            [network.kind.astype(np.int64), np.minimum(lag, UNREACHABLE), np.minimum(longer, UNREACHABLE)], axis=1
+        )
         found, number = np.unique(rows, axis=0, return_inverse=True)
         return Classes([(kind, lag, longer) for kind, lag, longer in found.tolist()], number.reshape(-1))
 
@@ -142,9 +144,9 @@ class Classes:
 def farthest(network: Network, cost: Int64Array) -> int:
     """A time that no shortest path exceeds: to the first NPU from wherever, and from there to wherever.
 
-    FAR and more where that NPU does not reach all, or not all reach it. cost: int64[kinds], picoseconds.
+    UNREACHABLE and more where that NPU does not reach all, or not all reach it. cost: int64[kinds], picoseconds.
     """
-    start = np.full(network.device_count, FAR, np.int64)
+    start = np.full(network.device_count, UNREACHABLE, np.int64)
     start[network.npus[:1]] = 0
     ways = (_relaxed(one, cost, start)[network.present] for one in (network, network.reversed()))
     return sum(int(way.max(initial=0)) for way in ways)
@@ -152,22 +154,22 @@ def farthest(network: Network, cost: Int64Array) -> int:
 
 def _two_nearest(network: Network, cost: Int64Array, sources: Int32Array) -> tuple[Int64Array, Int64Array]:
     """int64[devices], twice: the way from the nearest source, and from the nearest of all others."""
-    start = np.full(network.device_count, FAR, np.int64)
+    start = np.full(network.device_count, UNREACHABLE, np.int64)
     start[sources] = 0
     first = _relaxed(network, cost, start)
     label = _labels(network, cost, sources, first)
     across = label[network.source] != label[network.target]
     price = cost[network.kind]
-    second = np.full(network.device_count, FAR, np.int64)
+    second = np.full(network.device_count, UNREACHABLE, np.int64)
     np.minimum.at(second, network.target[across], first[network.source[across]] + price[across])
-    return first, _relaxed(network, cost, np.minimum(second, FAR), ~across)
+    return first, _relaxed(network, cost, np.minimum(second, UNREACHABLE), ~across)
 
 
 def _labels(network: Network, cost: Int64Array, sources: Int32Array, near: Int64Array) -> Int32Array:
     """int32[devices]: a source that is nearest to each; -1 where none leads there."""
     label = np.full(network.device_count, -1, np.int32)
     label[sources] = sources
-    tight = (near[network.source] + cost[network.kind] == near[network.target]) & (near[network.source] < FAR)
+    tight = (near[network.source] + cost[network.kind] == near[network.target]) & (near[network.source] < UNREACHABLE)
     tight &= near[network.target] > 0
     source, target = network.source[tight], network.target[tight]
     while True:
@@ -190,7 +192,7 @@ def _relaxed(network: Network, cost: Int64Array, start: Int64Array, links: BoolA
     first = np.flatnonzero(np.concatenate([[True], target[1:] != target[:-1]]))
     ends = target[first]
     while True:
-        best = np.minimum(found[ends], np.minimum.reduceat(np.minimum(found[source] + price, FAR), first))
+        best = np.minimum(found[ends], np.minimum.reduceat(np.minimum(found[source] + price, UNREACHABLE), first))
         if bool((best == found[ends]).all()):
             return found
         found[ends] = best

@@ -12,10 +12,11 @@ from time import monotonic
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.graph.digraph import Digraph
+from collc.graph.distances import distances_to
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, conditions_of
 from collc.synthesis.exact.encoding import Encoding
-from collc.synthesis.routing import distances
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
@@ -71,9 +72,9 @@ def allowed(effort: Effort) -> float:
 
 
 def hop_table(network: Network) -> Int64Array:
-    """int64[devices, devices]: links on a shortest path to the row from the column, FAR for none."""
+    """int64[devices, devices]: links on a shortest path to the row from the column, UNREACHABLE for none."""
     one = np.ones(network.link_count, np.int64)
-    return distances(network, one, np.arange(network.device_count, dtype=np.int32))
+    return distances_to(Digraph.of(network), one, np.arange(network.device_count, dtype=np.int32))
 
 
 def need_steps(conditions: Conditions) -> None:

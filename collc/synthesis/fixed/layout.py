@@ -22,7 +22,8 @@ from collections import Counter
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
-from collc.synthesis.routing import Router
+from collc.graph.digraph import Digraph
+from collc.graph.paths import LexicographicPaths
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -65,7 +66,7 @@ class _Layout:
         self._reduce: list[bool] = moves.reduce.tolist()
         self._step: list[int] = moves.step.tolist()
         self._reduced: list[bool] = (demand.chunks.op[moves.chunk] != Op.COPY).tolist()
-        self._routers: dict[int, Router] = {}
+        self._routers: dict[int, LexicographicPaths] = {}
         self._paths = [self._path(k) for k in range(len(moves))]
         self._check_passed()
         self._steps: dict[int, list[int]] = {s: [] for s in sorted(set(self._step)) if s >= 0}
@@ -113,8 +114,8 @@ class _Layout:
         column = self._column[self._chunk[move]]
         if column not in self._routers:
             weight = np.array([max(1, row[column]) for row in self._total], np.int64)
-            self._routers[column] = Router(self._network, weight)
-        if self._routers[column].links(self._source[move], self._target[move]):
+            self._routers[column] = LexicographicPaths(Digraph.of(self._network), weight)
+        if self._routers[column].edges(self._source[move], self._target[move]):
             return [self._source[move], self._target[move]]
         path = self._routers[column].path(self._source[move], self._target[move])
         if path is None:
@@ -163,7 +164,7 @@ class _Layout:
         self._happens(time + self._total[link][column], _ARRIVE, move, hop + 1)
 
     def _link(self, time: int, u: int, v: int, column: int) -> int:
-        links = self._routers[column].links(u, v)
+        links = self._routers[column].edges(u, v)
         free = next((link for link in links if self._free_at[link] <= time), None)
         if free is not None:
             return free

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.digraph import Digraph
+from collc.graph.distances import distances_to
 from collc.kernels.compiled import compiled
 from collc.synthesis.overlapped.lists import Tasks
-from collc.synthesis.routing import distances
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -123,8 +124,9 @@ class Forester:
         """The NPUs over which contributors and holders are nearest to each other."""
         if (pre, post) not in self._known:
             sets, network, cost = self._table.sets, self._network, self._costs(size)
-            to = distances(network.reversed(), cost, _sampled(sets[pre])).max(axis=0)
-            back = distances(network, cost, _sampled(sets[post])).max(axis=0)
+            graph = Digraph.of(network)
+            to = distances_to(graph.reversed(), cost, _sampled(sets[pre])).max(axis=0)
+            back = distances_to(graph, cost, _sampled(sets[post])).max(axis=0)
             ways = (to + back)[network.npus]
             self._known[pre, post] = network.npus[ways == ways.min()]
         return self._known[pre, post]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.graph.distances import UNREACHABLE
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.rows import Rows
-from collc.synthesis.routing import FAR
 from collc.ten.arrays import Int32Array, Int64Array
 
 Grid = NDArray[np.uint16] | NDArray[np.uint32]
@@ -46,7 +46,7 @@ class StepProblem:
         """Of conditions where all transfers are alike; to: picoseconds."""
         network = conditions.task.network
         step = int(conditions.clock.total[network.kind[0], conditions.column[0]])
-        steps = np.where(to >= FAR, NEVER, to // step).astype(np.int32)
+        steps = np.where(to >= UNREACHABLE, NEVER, to // step).astype(np.int32)
         chunks = len(conditions.task.demand.chunks)
         return StepProblem(conditions.chunk, chunks, steps, conditions.target_row, *network.out_links, network.target)
 

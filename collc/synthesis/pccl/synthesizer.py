@@ -20,6 +20,7 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
 from collc.synthesis.pccl import steps as pccl_steps
@@ -28,7 +29,6 @@ from collc.synthesis.pccl.blame import Chain
 from collc.synthesis.pccl.rows import Rows, in_order
 from collc.synthesis.pccl.steps import NEVER, StepProblem
 from collc.synthesis.pccl.times import TimesProblem
-from collc.synthesis.routing import FAR
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
@@ -311,6 +311,6 @@ class _Times:
     def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
         compiled = _compiled(self._work.is_plain(), "pccl_times")
         search = pccl_times.search_compiled if compiled else pccl_times.search_plain
-        near = self._hop * detour if detour < NEVER else np.full(len(self._hop), FAR)
+        near = self._hop * detour if detour < NEVER else np.full(len(self._hop), UNREACHABLE)
         found = search(self._problem, rows, near, stop)
         return None if found is None else RowSchedule(self._model, found)

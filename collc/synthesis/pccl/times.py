@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collc.graph.distances import UNREACHABLE
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.busy import Buffer, Busy
 from collc.synthesis.pccl.reserved import reserved
 from collc.synthesis.pccl.rows import Rows
-from collc.synthesis.routing import FAR
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Transfers
 
@@ -235,7 +235,7 @@ class _Engine:
         roam = min(left[v] for v in tree) <= self._detour[column]
         found = dict(tree)
         via: dict[int, Hop] = {}
-        heap = [(t + left[v], left[v], v ^ salt) for v, t in tree.items() if left[v] < FAR]
+        heap = [(t + left[v], left[v], v ^ salt) for v, t in tree.items() if left[v] < UNREACHABLE]
         heapq.heapify(heap)
         blocked = -1, 0
         while heap:
@@ -245,11 +245,11 @@ class _Engine:
                 continue
             if u == target:
                 return self._path(via, tree, target)
-            refused = FAR
+            refused = UNREACHABLE
             for link in self._out[u]:
                 v = self._target[link]
                 there = left[v]
-                if there >= (FAR if roam else here) or v in tree:
+                if there >= (UNREACHABLE if roam else here) or v in tree:
                     continue
                 total = self._totals[column][link]
                 earliest = max(found[u], not_before[v] - total) if v in not_before else found[u]
@@ -259,12 +259,12 @@ class _Engine:
                 if until >= 0:
                     refused = min(refused, until)
                     continue
-                if start + total >= found.get(v, FAR):
+                if start + total >= found.get(v, UNREACHABLE):
                     continue
                 found[v] = start + total
                 via[v] = (link, start)
                 heapq.heappush(heap, (start + total + there, there, v ^ salt))
-            if refused < FAR:
+            if refused < UNREACHABLE:
                 blocked = u, refused
         return blocked
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.routing import FAR
+from collc.graph.distances import UNREACHABLE
 from collc.synthesis.task import Task
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
@@ -143,7 +143,7 @@ def _last_hops(outgoing: OutgoingLinks, source: int, npus: int) -> dict[int, lis
         for link, target, price in outgoing[device]:
             if target == source or (device == source and target < npus):
                 continue
-            there, known = cost + price, best.get(target, FAR)
+            there, known = cost + price, best.get(target, UNREACHABLE)
             if there < known:
                 best[target], hops[target] = there, [(link, device)]
                 if target >= npus:
