@@ -69,7 +69,7 @@ def _overlapped(module: Module, effort: Effort, _options: IntOptions) -> Module:
 def _exact(module: Module, effort: Effort, options: IntOptions) -> Module:
     """See docs/language.md for the options. The Pareto points are found first, and are in the notes."""
     from collc.synthesis.exact import exact
-    from collc.synthesis.exact.sums import shortened
+    from collc.synthesis.exact.tree_sums import shortened
     from collc.synthesis.reductions.compose import solve
 
     points, notes = _pareto(module, effort, options)
@@ -83,12 +83,12 @@ def _pareto(module: Module, effort: Effort, options: IntOptions) -> tuple[tuple[
     """The Pareto points that the options ask for, and the notes about them."""
     if "pareto" not in options:
         return (), []
-    from collc.synthesis.exact.pareto import pareto_points, told
+    from collc.synthesis.exact.pareto import pareto_points, point_lines
     from collc.synthesis.tacos import tacos
 
     extra_rounds = options.get("extra_rounds", 0)
     points = pareto_points(module, effort, options["pareto"], extra_rounds, lambda task: tacos(task, effort))
-    return points, told(points)
+    return points, point_lines(points)
 
 
 def _tacos() -> Callable[[Task, Effort], Schedule]:

@@ -1,31 +1,38 @@
-"""Optimality of schedules: a lower bound is met, or no schedule that ends earlier exists (docs/verification.md)."""
+"""Optimality of a schedule: it meets a lower bound, or no shorter schedule exists (docs/verification.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from collc.base.units import format_time
+from collc.smt.encoding import DeadlineEncoding
+from collc.smt.problem import ScheduleProblem, problem_of
+from collc.smt.script import Undecided
+from collc.smt.solution import transfers_of
+from collc.smt.solver import Certificate, SolverLimits, solve
 from collc.ten.module import Module
-from collc.verification.question.answer import schedule_of
-from collc.verification.question.encoding import Encoding
-from collc.verification.question.problem import Problem, problem_of
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification.schedule_check import verify_schedule
-from collc.verification.smt import Certificate, Unclear, solve
 
 Progress = Callable[[float, str], None]
+
+_TRIMMED: Final = 300
+"""The most transfers of a schedule with reductions that is tried without each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimality:
-    """Whether a schedule is as short as can be.
+    """Whether a schedule is as short as any.
 
-    reason: in words. steps: of the schedule, None where there are none. shorter: with "refuted", the module with the
-    shortest verified schedule that was found; least: and whether it is proved that none is shorter still.
-    timed_out: with "undecided", whether more time could help.
-    certificates: what the solver was asked, in order; () where no solver was needed.
+    reason: in words. steps: of the schedule, None where transfers take different times. shorter: with "refuted", the
+    module with the shortest verified schedule that was found; least: whether it is proved that none is shorter still.
+    timed_out: with "undecided", whether more time could help. certificates: what the solver was asked, in order; ()
+    where no solver was needed. seconds: wall-clock time.
     """
 
     answer: Literal["proved", "refuted", "undecided"]
@@ -39,52 +46,94 @@ class Optimality:
 
 
 @dataclass(slots=True)
-class _Search:
-    """Asks for ever shorter schedules, until there is none or the time is over."""
+class _ShorterSearch:
+    """Asks Z3 for schedules of a module that end earlier. end: when to stop, by the monotonic clock."""
 
-    problem: Problem
+    module: Module
+    problem: ScheduleProblem
     end: float
     progress: Progress
     certificates: list[Certificate]
 
-    def ask(self, until: int) -> tuple[Certificate, Module | None]:
-        """Whether a schedule ends by `until` (picoseconds), and if so one. Raises Unclear where it is too large."""
-        encoding = Encoding(self.problem, until)
+    @staticmethod
+    def of(module: Module, end: float, progress: Progress) -> _ShorterSearch:
+        """Raises Undecided where the module has no problem that Z3 can be asked about."""
+        problem = problem_of(module.network, module.demand, _model(module), module.relays)
+        return _ShorterSearch(module, problem, end, progress, [])
+
+    def find(self, until: int) -> tuple[Certificate, Module | None]:
+        """The answer whether a schedule ends by `until` (picoseconds), and the module with one where it does.
+
+        Raises Undecided where the question is too large.
+        """
+        encoding = DeadlineEncoding(self.problem, until)
         certificate, true = self._solve(encoding, until)
-        return certificate, schedule_of(encoding, true) if certificate.answer == "sat" else None
+        if certificate.answer != "sat":
+            return certificate, None
+        found = _with_transfers(self.module, transfers_of(encoding, true))
+        return certificate, _trimmed(found) if any(goal.reduced for goal in self.problem.goals) else found
 
     def excluded(self, until: int) -> bool:
-        """Whether nothing at all ends by `until`."""
-        return self._solve(Encoding(self.problem, until, loose=True), until)[0].answer == "unsat"
+        """Whether not even the relaxed question has a schedule that ends by `until`."""
+        return self._solve(DeadlineEncoding(self.problem, until, relaxed=True), until)[0].answer == "unsat"
 
-    def _solve(self, encoding: Encoding, until: int) -> tuple[Certificate, frozenset[str]]:
+    def _solve(self, encoding: DeadlineEncoding, until: int) -> tuple[Certificate, frozenset[str]]:
         text = encoding.build()
-        words = f"asking Z3 for a schedule {_of(self.problem, until)}"
-        certificate, true = solve(text, self.end - monotonic(), True, lambda share: self.progress(share, words))
+        words = f"asking Z3 for a schedule {_of_length(self.problem, until)}"
+        limits = SolverLimits(self.end - monotonic(), progress=lambda share: self.progress(share, words))
+        certificate, true = solve(text, limits, propositional=True)
         self.certificates.append(certificate)
         return certificate, true
 
 
-def _of(problem: Problem, until: int) -> str:
-    """What a schedule that ends by `until` is called: by steps where there are some."""
+def _model(module: Module) -> LinkModel:
+    return module.schedule.model if module.schedule is not None else module.model
+
+
+def _with_transfers(module: Module, transfers: Transfers) -> Module:
+    model = _model(module)
+    found = module.with_schedule(RowSchedule(model, transfers), "z3")
+    return replace(found, model=model, seed=None, planned=None)
+
+
+def _trimmed(module: Module) -> Module:
+    """Leave out transfers, the last ones first, as long as the schedule is right."""
+    assert module.schedule is not None
+    kept = module.schedule.transfers
+    if len(kept) > _TRIMMED or not verify_schedule(module).ok:
+        return module
+    for row in reversed(range(len(kept))):
+        rest = np.delete(np.arange(len(kept)), row)
+        fewer = Transfers(kept.chunk[rest], kept.link[rest], kept.start[rest], kept.reduce[rest])
+        if verify_schedule(_with_transfers(module, fewer)).ok:
+            kept = fewer
+    return _with_transfers(module, kept)
+
+
+def _of_length(problem: ScheduleProblem, until: int) -> str:
+    """How messages name a schedule that ends by `until`: by its steps, where there are steps."""
     step = problem.step
     return f"of {until // step} steps" if step else f"shorter than {format_time(until + 1)}"
 
 
 def find_schedule(module: Module, steps: int, timeout: float = 60.0) -> Module | None:
-    """The module with a verified schedule of at most `steps` steps, or None where Z3 finds none in time.
+    """The module with a verified schedule of at most `steps` steps, None where Z3 finds none in `timeout` seconds.
 
-    Raises ValueError where the module has no steps.
+    Raises ValueError where transfers take different times, Undecided where the question is too large.
     """
-    problem = problem_of(module)
-    if problem.step is None:
+    step = problem_of(module.network, module.demand, _model(module), module.relays).step
+    if step is None:
         raise ValueError("transfers take different times")
-    return find_within(module, steps * problem.step, timeout)
+    return find_within(module, steps * step, timeout)
 
 
 def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | None:
-    """The module with a verified schedule of at most `time` picoseconds, or None where Z3 finds none in time."""
-    found = _Search(problem_of(module), monotonic() + timeout, lambda _share, _words: None, []).ask(time)[1]
+    """The module with a verified schedule of at most `time` picoseconds, None where Z3 finds none in `timeout` seconds.
+
+    Raises Undecided where the question is too large.
+    """
+    search = _ShorterSearch.of(module, monotonic() + timeout, lambda _share, _words: None)
+    found = search.find(time)[1]
     return found if found is not None and verify_schedule(found).ok else None
 
 
@@ -94,7 +143,7 @@ def prove_optimal(
     """Prove that no schedule of the module's demand is shorter than its own, which must be right, or find the shortest.
 
     use_bound: a module whose time equals its lower bound is optimal without asking the solver.
-    timeout: seconds for the solver. progress: see synthesis.task.Effort.
+    timeout: seconds for the solver. progress: called with the share of the time that is over and a few words.
     """
     began = monotonic()
     schedule = module.schedule
@@ -105,28 +154,26 @@ def prove_optimal(
         return Optimality("proved", "nothing has to move", 0)
     if use_bound and module.bound is not None and time <= module.bound.time:
         return Optimality("proved", f"the lower bound is met ({module.bound.name})")
-    certificates: list[Certificate] = []
     try:
-        problem = problem_of(module)
-        search = _Search(problem, began + timeout, progress, certificates)
-        bound = module.bound.time if use_bound and module.bound is not None else 0
-        found = _shortened(search, time, bound)
-    except Unclear as why:
-        found = Optimality("undecided", str(why))
-    return replace(found, certificates=tuple(certificates), seconds=monotonic() - began)
+        search = _ShorterSearch.of(module, began + timeout, progress)
+    except Undecided as why:
+        return Optimality("undecided", str(why), seconds=monotonic() - began)
+    bound = module.bound.time if use_bound and module.bound is not None else 0
+    found = _shortest(search, time, bound)
+    return replace(found, certificates=tuple(search.certificates), seconds=monotonic() - began)
 
 
-def _shortened(search: _Search, time: int, bound: int) -> Optimality:
-    """What comes of asking for ever shorter schedules; `time`: picoseconds of the first one."""
+def _shortest(search: _ShorterSearch, time: int, bound: int) -> Optimality:
+    """Ask for shorter and shorter schedules; `time`: picoseconds of the first one."""
     problem, best, taken = search.problem, None, time
     steps = -(-time // problem.step) if problem.step else None
     why = ""
     while taken > bound or best is None:
-        shorter = _of(problem, taken - 1)
+        shorter = _of_length(problem, taken - 1)
         try:
             none, found, why = _next(search, taken - 1, shorter)
-        except Unclear as unclear:
-            none, found, why = False, None, str(unclear)
+        except Undecided as undecided:
+            none, found, why = False, None, str(undecided)
         if none and best is None:
             return Optimality("proved", f"no schedule {shorter} exists", steps)
         if found is None or found.schedule is None:
@@ -135,19 +182,19 @@ def _shortened(search: _Search, time: int, bound: int) -> Optimality:
     if best is None:
         timed_out = bool(search.certificates) and search.certificates[-1].answer == "unknown"
         return Optimality("undecided", why, steps, timed_out=timed_out)
-    said = f"there is a schedule {_of(problem, taken) if problem.step else 'of ' + format_time(taken)}"
+    said = f"there is a schedule {_of_length(problem, taken) if problem.step else 'of ' + format_time(taken)}"
     said += f", and it is not known whether one is shorter: {why}" if why else ", and none is shorter"
     return Optimality("refuted", said, steps, best, not why)
 
 
-def _next(search: _Search, until: int, shorter: str) -> tuple[bool, Module | None, str]:
-    """Whether no schedule ends by `until`; if there is one, it; else why it is not known."""
+def _next(search: _ShorterSearch, until: int, shorter: str) -> tuple[bool, Module | None, str]:
+    """Whether no schedule ends by `until`; the module with one where one does; else why it is not known."""
     problem = search.problem
-    if problem.needs_loose and search.excluded(until):
+    if problem.needs_relaxed and search.excluded(until):
         return True, None, ""
-    certificate, found = search.ask(until)
+    certificate, found = search.find(until)
     if certificate.answer == "unsat":
-        if not problem.needs_loose:
+        if not problem.needs_relaxed:
             return True, None, ""
         what = "reductions" if any(goal.reduced for goal in problem.goals) else "limited buffers"
         return (

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from collc.smt.script import Script, Undecided
+from collc.smt.solver import Certificate, Interrupted, SolverLimits, solve
 from collc.ten.module import Module
 from collc.verification.properties.formulas import PROPERTIES
 from collc.verification.properties.world import World
-from collc.verification.smt import Certificate, Interrupted, Script, Unclear, solve
 
 MOST_TRANSFERS: Final = 20_000
 Answer = Literal["proved", "refuted", "undecided"]
@@ -65,7 +66,7 @@ def prove_properties(
             outcomes |= dict.fromkeys(left, "undecided")
             reasons |= dict.fromkeys(left, str(why))
             break
-        except Unclear as why:
+        except Undecided as why:
             outcomes[name], reasons[name] = "undecided", str(why)
             continue
         certificates[name] = certificate
@@ -78,13 +79,13 @@ def prove_properties(
 
 def _prove(module: Module, name: str, timeout: float, progress: Callable[[float], None]) -> Certificate:
     if module.schedule is None:
-        raise Unclear("there is no schedule")
+        raise Undecided("there is no schedule")
     if len(module.schedule) > MOST_TRANSFERS:
-        raise Unclear(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
+        raise Undecided(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
     kind, formulas = PROPERTIES[name]
     world, times = World(module), kind()
     script = Script(times.logic, f"{name} of a schedule with {len(world.moves)} transfers: unsat means that it holds")
     for move in world.moves:
         times.declare(script, move)
-    script.refute(formulas(world, script, times))
-    return solve(script.text(), timeout, False, progress)[0]
+    script.require_not_all(formulas(world, script, times))
+    return solve(script.text(), SolverLimits(timeout, progress=progress), propositional=False)[0]

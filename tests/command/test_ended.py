@@ -91,18 +91,19 @@ def test_every_command_answers_in_json_where_collc_is_at_fault(
 
 SLOW = """
 import threading, os, signal
-from collc.verification.smt import Script, Interrupted, either, solve
+from collc.smt.script import Script, any_of
+from collc.smt.solver import Interrupted, SolverLimits, solve
 
 holes = 13
 script = Script("QF_UF")
 pigeons = [[script.declare(f"p{i}_{j}") for j in range(holes)] for i in range(holes + 1)]
 for row in pigeons:
-    script.holds(either(row))
+    script.require(any_of(row))
 for column in zip(*pigeons):
     script.at_most(1, column)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    solve(script.text(), 50.0, FINITE)
+    solve(script.text(), SolverLimits(50.0), FINITE)
 except Interrupted as why:
     print(why)
 """
@@ -118,13 +119,14 @@ def test_a_proof_that_is_interrupted_says_so(finite: str) -> None:
 def test_an_interrupted_proof_leaves_the_rest_undecided(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.verification import optimal, prove, smt
+    from collc.smt.solver import Interrupted
+    from collc.verification import optimal, prove
 
     asked: list[str] = []
 
-    def interrupted(text: str, *_more: object) -> None:
+    def interrupted(text: str, *_more: object, **_named: object) -> None:
         asked.append(text)
-        raise smt.Interrupted
+        raise Interrupted
 
     monkeypatch.setattr(prove, "solve", interrupted)
     monkeypatch.setattr(optimal, "solve", interrupted)

@@ -150,13 +150,13 @@ def test_without_a_proof_nothing_is_said_of_it(capsys: pytest.CaptureFixture[str
 def test_undecided_is_told_and_no_failure_of_prove(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from collc.smt.script import Undecided
     from collc.verification import optimal
-    from collc.verification.smt import Unclear
 
     def too_large(*_given: object) -> None:
-        raise Unclear("the question would be larger than 30 MB")
+        raise Undecided("the question would be larger than 30 MB")
 
-    monkeypatch.setattr(optimal, "Encoding", too_large)
+    monkeypatch.setattr(optimal, "DeadlineEncoding", too_large)
     code, report, _ = compiled(capsys, SLOW % "", "--prove")
     assert (code, report["files"]) == (0, ["out/s.ten"])
     assert report["optimal"] == {
@@ -225,10 +225,12 @@ def test_a_limit_below_the_bound_is_told_to_be_impossible(
 def test_more_time_is_advised_only_where_time_was_short(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.verification import optimal, prove, smt
+    from collc.smt.script import Undecided
+    from collc.smt.solver import Certificate
+    from collc.verification import optimal, prove
 
-    def short(text: str, *_more: object) -> tuple[smt.Certificate, frozenset[str]]:
-        return smt.Certificate(text, "unknown", "Z3"), frozenset()
+    def short(text: str, *_more: object, **_named: object) -> tuple[Certificate, frozenset[str]]:
+        return Certificate(text, "unknown", "Z3"), frozenset()
 
     monkeypatch.setattr(prove, "solve", short)
     monkeypatch.setattr(optimal, "solve", short)
@@ -238,15 +240,15 @@ def test_more_time_is_advised_only_where_time_was_short(
     _, _, told = compiled(capsys, SLOW % "verify proved")
     assert "--time-limit" in hint_of(told, "C0105")
     monkeypatch.setattr(prove, "MOST_TRANSFERS", 1)
-    monkeypatch.setattr("collc.verification.question.encoding.MOST_BYTES", 1, raising=False)
+    monkeypatch.setattr("collc.smt.encoding.MOST_BYTES", 1, raising=False)
     _, _, told = compiled(capsys, SLOW % "verify proved")
     assert "--time-limit" not in hint_of(told, "C0105")
     assert "fewer NPUs" in hint_of(told, "C0105")
 
     def too_large(*_given: object) -> None:
-        raise smt.Unclear("the question would be larger than 30 MB")
+        raise Undecided("the question would be larger than 30 MB")
 
-    monkeypatch.setattr(optimal, "Encoding", too_large)
+    monkeypatch.setattr(optimal, "DeadlineEncoding", too_large)
     _, _, told = compiled(capsys, SLOW % "verify optimal")
     assert "--time-limit" not in hint_of(told, "C0103")
 

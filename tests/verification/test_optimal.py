@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from collc.smt.problem import problem_of
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Bound, Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from collc.verification.optimal import find_schedule, find_within, prove_optimal
-from collc.verification.question.problem import problem_of
 from tests.support import (
     MiB,
     all_gather,
@@ -227,7 +227,10 @@ def few_times(module: Module) -> bool:
     if module.planned is not None or not verify_schedule(module).ok:
         return False
     time = module.schedule.collective_time(module.network, module.demand)
-    return time > 0 and len(problem_of(module).times(time)) <= 40
+    return (
+        time > 0
+        and len(problem_of(module.network, module.demand, module.schedule.model, module.relays).times(time)) <= 40
+    )
 
 
 @pytest.mark.slow

@@ -15,10 +15,11 @@ from time import monotonic
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError
+from collc.smt.script import Undecided
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.exact.encoding import Encoding
-from collc.synthesis.exact.synthesizer import allowed, hop_table, need_steps
+from collc.synthesis.exact.search import StepSearch, allowed
+from collc.synthesis.exact.synthesizer import farthest_hops, require_steps
 from collc.synthesis.reductions.compose import split
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int64Array
@@ -43,20 +44,20 @@ def pareto_points(
             "the Pareto points of two phases are no points of the whole, and this demand has reductions, then copies"
         )
         raise SourceError(Diagnostic("S0304", message, hint="ask for those of its Reduce-Scatter and its All-Gather"))
-    search = _Search.of(phases[0].module, effort, phases[0].inverted, other)
+    search = _ParetoSearch.of(phases[0].module, effort, phases[0].inverted, other)
     points: list[ParetoPoint] = []
     end = monotonic() + allowed(effort)
-    for point in search.frontier(chunks, extra, end):
-        if point is None:
-            within = f"within {allowed(effort):g} s" if monotonic() >= end else "before it was stopped"
-            notes = tuple(Note(line) for line in told(points)) or (Note("no point was found"),)
-            hint = "give it more time, fewer chunks or fewer extra rounds"
-            raise NoSchedule(Diagnostic("S0201", f"not all Pareto points were found {within}", None, notes, hint))
-        points.append(point)
+    try:
+        points.extend(search.frontier(chunks, extra, end))
+    except Undecided as why:
+        notes = tuple(Note(line) for line in point_lines(points)) or (Note("no point was found"),)
+        hint = "give it more time, fewer chunks or fewer extra rounds"
+        message = f"not all Pareto points were found {why}"
+        raise NoSchedule(Diagnostic("S0201", message, None, notes, hint)) from why
     return tuple(points)
 
 
-def told(points: Sequence[ParetoPoint]) -> list[str]:
+def point_lines(points: Sequence[ParetoPoint]) -> list[str]:
     """A line for each point."""
     lines: list[str] = []
     for point in points:
@@ -70,27 +71,26 @@ def told(points: Sequence[ParetoPoint]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _ParetoSearch:
     """One phase's problem, for any number of chunks a block."""
 
     task: Task
-    hops: list[list[int]]
     effort: Effort
     other: Callable[[Task], Schedule] | None
 
     @staticmethod
-    def of(module: Module, effort: Effort, inverted: bool, other: Callable[[Task], Schedule] | None) -> _Search:
+    def of(module: Module, effort: Effort, inverted: bool, other: Callable[[Task], Schedule] | None) -> _ParetoSearch:
         """Raises SourceError where there are no equal steps."""
         demand = Demand(tuple(replace(run, pattern=_single(run), standard=None) for run in module.demand.runs))
         moving = np.arange(len(demand.chunks), dtype=np.int32)
         task = Task(module.network, demand, module.model, moving, inverted=inverted)
         conditions = conditions_of(task)
         if len(conditions):
-            need_steps(conditions)
-        return _Search(task, hop_table(module.network).tolist(), effort, other)
+            require_steps(conditions)
+        return _ParetoSearch(task, effort, other)
 
-    def frontier(self, chunks: int, extra: int, end: float) -> Iterator[ParetoPoint | None]:
-        """The points; None, at the end, where it is not known whether there are more."""
+    def frontier(self, chunks: int, extra: int, end: float) -> Iterator[ParetoPoint]:
+        """The points, by steps. Raises Undecided where it is not known whether there are more."""
         problems = [conditions_of(self.times(count)) for count in range(1, chunks + 1)]
         if not len(problems[0]):
             return
@@ -98,19 +98,15 @@ class _Search:
         ideal = min(Fraction(rounds, count) for count, rounds in enumerate(least, 1))
         best: Fraction | None = None
         found = [self._found(problem) for problem in problems]
-        steps = self._least_steps(problems[0])
+        steps = farthest_hops(problems[0])
+        searches = [StepSearch.of(problem, self.effort) for problem in problems]
         while best is None or (best > ideal and Fraction(steps, chunks) < best):
             for ratio, count, rounds in _cheapest_first(least, steps, extra):
                 if best is not None and ratio >= best:
                     break
                 self.effort.progress(0.0, f"exact: {count} chunks a block in {steps} steps and {rounds} rounds?")
                 known = found[count - 1] <= steps
-                question = Encoding(problems[count - 1], self.hops, steps, self.effort, rounds) if not known else None
-                answer = question.ask(end, None) if question is not None else True
-                if answer is None:
-                    yield None
-                    return
-                if answer:
+                if known or searches[count - 1].ask(steps, end, rounds=rounds) is not None:
                     best = ratio
                     yield ParetoPoint(count, steps, rounds)
                     break
@@ -134,14 +130,6 @@ class _Search:
     def _least_rounds(self, problem: Conditions) -> int:
         step = int(problem.clock.total.max())
         return -(-task_bound(problem.task).time // step)
-
-    def _least_steps(self, problem: Conditions) -> int:
-        most = 0
-        for k in range(len(problem)):
-            holders: list[int] = problem.row(k)[0].tolist()
-            wanting: list[int] = problem.row(k)[1].tolist()
-            most = max(most, *(min(self.hops[target][holder] for holder in holders) for target in wanting))
-        return most
 
 
 def _cheapest_first(least: list[int], steps: int, extra: int) -> list[tuple[Fraction, int, int]]:

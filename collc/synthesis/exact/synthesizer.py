@@ -1,12 +1,11 @@
-"""Least steps by SMT (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL), for small cases.
+"""Fewest steps by Z3 (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL), for small problems.
 
-For every number of steps from the lower bound on, Z3 is asked for a schedule; the first that exists is
-optimal, since all smaller numbers were refuted.
+For each number of steps, from the lower bound up, Z3 is asked for a schedule. The first one that exists has the fewest
+steps, since every smaller number was refuted.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import monotonic
 
 import numpy as np
@@ -14,71 +13,64 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
+from collc.smt.script import Undecided
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, conditions_of
-from collc.synthesis.exact.encoding import Encoding
+from collc.synthesis.exact.search import StepSearch, allowed
 from collc.synthesis.task import Effort, Task
-from collc.ten.arrays import Int64Array
-from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
-
-SECONDS = 60.0
-"""How long a search takes at most where nothing else is said."""
 
 
 class NoShorter(NoSchedule):
-    """Z3 has shown that there is no schedule of so few steps."""
+    """Z3 has shown that no schedule of so few steps exists."""
 
 
 def exact(
     task: Task, effort: Effort, timeout: float | None = None, most: int | None = None, work: int | None = None
 ) -> Schedule:
-    """A schedule of as few steps as possible, proved.
+    """A schedule of the fewest steps, which is proved.
 
-    timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it
-    may have. work: what Z3 may spend on each number of steps, in its own unit, which is the same on every machine (a
-    million takes about a second); None for no limit. Raises SourceError where links or chunks differ, links or
-    chunks are planned already, or the network has switches; NoSchedule where the time is over, NoShorter where more
-    than `most` steps are needed.
+    timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it may
+    have. work: Z3's resource limit for each number of steps (see SolverLimits). Raises SourceError where links or
+    chunks take different times, links or chunks are planned already, or the network has switches; NoSchedule where the
+    time is over, NoShorter where more than `most` steps are needed.
     """
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
-    need_steps(conditions)
+    require_steps(conditions)
     step = int(conditions.clock.total.max())
-    hops = hop_table(task.network)
-    conditions.far(hops[conditions.targets])
-    seconds = allowed(effort) if timeout is None else timeout
-    end = monotonic() + seconds
+    farthest_hops(conditions)
+    end = monotonic() + (allowed(effort) if timeout is None else timeout)
+    search = StepSearch.of(conditions, effort)
     steps = max(1, -(-task_bound(task).time // step))
     while most is None or steps <= most:
         effort.progress(0.0, f"exact: looking for {steps} steps")
-        question = Encoding(conditions, hops.tolist(), steps, effort)
-        answer = question.ask(end, work)
-        if answer:
-            rows = question.transfers()
-            return RowSchedule(task.model, replace(rows, start=rows.start * step))
-        if answer is None:
-            within = f"within {seconds:g} s" if monotonic() >= end else "before it was stopped"
+        try:
+            found = search.ask(steps, end, work)
+        except Undecided as why:
+            within = f"within {timeout:g} s" if timeout is not None and monotonic() >= end else str(why)
             message = f"no schedule was found {within}; there is none of fewer than {steps} steps"
-            raise NoSchedule(Diagnostic("S0201", message, hint="give it more time, or use another way of synthesis"))
+            hint = "give it more time, or use another way of synthesis"
+            raise NoSchedule(Diagnostic("S0201", message, hint=hint)) from why
+        if found is not None:
+            return RowSchedule(task.model, found)
         steps += 1
     raise NoShorter(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes {steps} at least"))
 
 
-def allowed(effort: Effort) -> float:
-    """Seconds that a search may take."""
-    return SECONDS if effort.time_limit is None else effort.time_limit
+def farthest_hops(conditions: Conditions) -> int:
+    """The most links from a chunk's nearest holder to an NPU that wants it.
 
-
-def hop_table(network: Network) -> Int64Array:
-    """int64[devices, devices]: links on a shortest path to the row from the column, UNREACHABLE for none."""
+    Raises SourceError where no path leads there.
+    """
+    network = conditions.task.network
     one = np.ones(network.link_count, np.int64)
-    return distances_to(Digraph.of(network), one, np.arange(network.device_count, dtype=np.int32))
+    return int(conditions.far(distances_to(Digraph.of(network), one, conditions.targets)).max())
 
 
-def need_steps(conditions: Conditions) -> None:
-    """Raises SourceError where a problem has no equal steps, or is not free from the start."""
+def require_steps(conditions: Conditions) -> None:
+    """Raise SourceError where transfers take different times, or links or chunks are not free from the start."""
     task = conditions.task
     network = task.network
     reason = ""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from collc.smt.script import Script, all_of, any_of
 from collc.verification.properties.passing import Passing
 from collc.verification.properties.world import Bits, Integers, Move, Times, World
-from collc.verification.smt import Script, all_of, either
 
 Formulas = Callable[[World, Script, Times], Iterator[str]]
 
@@ -19,7 +19,7 @@ def _causality(world: World, _script: Script, times: Times) -> Iterator[str]:
     for move in world.moves:
         yield times.le(times.number(0), move.t)
         if move.source not in world.holders(move.chunk):
-            yield either(times.le(times.arrival(m), move.t) for m in world.into[move.chunk, move.source])
+            yield any_of(times.le(times.arrival(m), move.t) for m in world.into[move.chunk, move.source])
 
 
 def _congestion(world: World, _script: Script, times: Times) -> Iterator[str]:
@@ -72,7 +72,7 @@ class _Sum:
                 here = self.times.arrival(m)
                 bounds = [] if since is None else [self.times.lt(self.times.arrival(since), here)]
                 terms.append(all_of([*bounds, *([] if time is None else [self.times.le(here, time)])]))
-            return either(terms)
+            return any_of(terms)
 
         parts: list[str] = []
         if device in self.pre:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from collc.smt.script import Script, all_of, any_of
 from collc.verification.properties.world import Move, Times, World
-from collc.verification.smt import Script, all_of, either
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Passing:
         """What a move is of: of the arrivals that could be there at all."""
         partials = [m for m in self.partials if m.start < move.start]
         copies = [m for m in self.copies if m.start < move.start]
-        waiting = either(self._there(m, move) if self.adds else self._waits(m, move) for m in partials)
-        none = f"(not {either(self._there(m, move) for m in copies)})"
+        waiting = any_of(self._there(m, move) if self.adds else self._waits(m, move) for m in partials)
+        none = f"(not {any_of(self._there(m, move) for m in copies)})"
         partial = self.script.define(f"q{move.number}", "Bool", all_of((waiting, *(() if reduce else (none,)))))
         taken = self._added(move, partial, partials) if self.adds else self._oldest(move, partial, partials)
         return Departure(move, partial, self._newest(move, partial, copies), taken)
@@ -68,18 +68,18 @@ class Passing:
         found, before = list[str](), "false"
         for number, term in enumerate(terms):
             found.append(all_of((term, f"(not {before})")))
-            before = self.script.define(f"{name}_{number}", "Bool", either((before, term)))
+            before = self.script.define(f"{name}_{number}", "Bool", any_of((before, term)))
         return found
 
     def _oldest(self, move: Move, partial: str, arrivals: list[Move]) -> list[tuple[Move, str]]:
         waits = [self._waits(m, move) for m in arrivals]
         on = [w if m.source != move.target else "false" for m, w in zip(arrivals, waits, strict=True)]
-        back = self.script.define(f"back{move.number}", "Bool", f"(not {either(on)})")
+        back = self.script.define(f"back{move.number}", "Bool", f"(not {any_of(on)})")
         first, any_first = self._first(f"on{move.number}", on), self._first(f"any{move.number}", waits)
-        chosen = [all_of((partial, either((a, all_of((back, b)))))) for a, b in zip(first, any_first, strict=True)]
+        chosen = [all_of((partial, any_of((a, all_of((back, b)))))) for a, b in zip(first, any_first, strict=True)]
         found = self._choice(move, list(zip(arrivals, chosen, strict=True)))
         for m, q in found:
-            gone = either((self._gone.get(m.number, "false"), q))
+            gone = any_of((self._gone.get(m.number, "false"), q))
             self._gone[m.number] = self.script.define(f"gone{move.number}_{m.number}", "Bool", gone)
         return found
 
@@ -91,10 +91,10 @@ class Passing:
             term = all_of((self._there(m, move), f"(not {self._reading(m, move)})"))
             idle.append(self.script.define(f"idle{move.number}_{m.number}", "Bool", term))
             self._idle[move.number, m.number] = idle[-1]
-        none = self.script.define(f"none{move.number}", "Bool", f"(not {either(idle)})")
+        none = self.script.define(f"none{move.number}", "Bool", f"(not {any_of(idle)})")
         first, any_first = self._first(f"free{move.number}", idle), self._first(f"came{move.number}", there)
         chosen = [
-            all_of((f"(not {partial})", either((a, all_of((none, b)))))) for a, b in zip(first, any_first, strict=True)
+            all_of((f"(not {partial})", any_of((a, all_of((none, b)))))) for a, b in zip(first, any_first, strict=True)
         ]
         return self._choice(move, list(zip(newest, chosen, strict=True)))
 
@@ -105,7 +105,7 @@ class Passing:
         # Moves that are over when this one starts read no more.
         late = (d for d in self.departures if d.move.start + d.move.busy > move.start)
         readers = ((d.move, name) for d in late for m, name in d.copies if m is arrival)
-        return either(all_of((name, self.times.lt(move.t, self.times.end(reader)))) for reader, name in readers)
+        return any_of(all_of((name, self.times.lt(move.t, self.times.end(reader)))) for reader, name in readers)
 
     def _added(self, move: Move, partial: str, arrivals: list[Move]) -> list[tuple[Move, str]]:
         """All that came after the sum left for the last time before the last arrival."""
@@ -114,13 +114,13 @@ class Passing:
             left = (
                 all_of((self.left_between(m, other), self._there(other, move))) for other in arrivals if other is not m
             )
-            chosen.append((m, all_of((partial, self._there(m, move), f"(not {either(left)})"))))
+            chosen.append((m, all_of((partial, self._there(m, move), f"(not {any_of(left)})"))))
         return self._choice(move, chosen)
 
     def left_between(self, one: Move, other: Move) -> str:
         """The sum left when one arrival was there and the other was not."""
         arrived, comes = self.times.arrival(one), self.times.arrival(other)
-        return either(
+        return any_of(
             all_of((d.partial, self.times.le(arrived, d.move.t), self.times.lt(d.move.t, comes)))
             for d in self.departures
         )
@@ -134,8 +134,8 @@ class Passing:
         for number, departure in enumerate(self.departures):
             move = departure.move
             copies = [m for m, _ in departure.copies]
-            idle = either(self._idle[move.number, m.number] for m in copies)
-            some = either(self._there(m, move) for m in copies)
+            idle = any_of(self._idle[move.number, m.number] for m in copies)
+            some = any_of(self._there(m, move) for m in copies)
             yield f"(or {departure.partial} (not {some}) {idle})"
             if self.adds:
                 yield from self._sum_read_once(departure, self.departures[:number])
@@ -148,7 +148,7 @@ class Passing:
                 for m in self.partials
             )
             over = self.times.le(self.times.end(other.move), move.t)
-            yield f"(or (not {departure.partial}) (not {other.partial}) {over} {either(anew)})"
+            yield f"(or (not {departure.partial}) (not {other.partial}) {over} {any_of(anew)})"
 
     def all_left(self) -> Iterator[str]:
         """No partial stays in a switch that does not reduce."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from collc.base.units import serialization_time
+from collc.smt.script import Script, Undecided
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
-from collc.verification.smt import Script, Unclear
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Move:
 
 
 class World:
-    """The moves of a schedule, grouped. Raises Unclear where some of them cannot be at all."""
+    """The moves of a schedule, grouped. Raises Undecided where some of them cannot be at all."""
 
     def __init__(self, module: Module) -> None:
         assert module.schedule is not None
@@ -48,20 +48,20 @@ class World:
             ends = self._ends(chunk, link)
             kind = self.network.kinds[int(self.network.kind[link])]
             if kind.bandwidth is None or kind.latency is None:
-                raise Unclear("links have no bandwidth or latency")
+                raise Undecided("links have no bandwidth or latency")
             wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
             total = wire + kind.latency
             busy = total if store else wire
             self.moves.append(Move(number, chunk, link, *ends, start, reduce, busy, total))
         if any(move.total <= 0 for move in self.moves):
-            raise Unclear("transfers take no time")
+            raise Undecided("transfers take no time")
 
     def _ends(self, chunk: int, link: int) -> tuple[int, int]:
         if not (0 <= link < self.network.link_count and 0 <= chunk < len(self.table)):
-            raise Unclear("a transfer is of a chunk or a link that is not there")
+            raise Undecided("a transfer is of a chunk or a link that is not there")
         source, target = int(self.network.source[link]), int(self.network.target[link])
         if source == target or not (self.network.present[source] and self.network.present[target]):
-            raise Unclear("a transfer has no two devices that are there")
+            raise Undecided("a transfer has no two devices that are there")
         return source, target
 
     @cached_property
@@ -133,7 +133,7 @@ class Times(ABC):
     def declare(self, script: Script, move: Move) -> None:
         """The constant for the start of a move, and its value."""
         script.declare(move.t, self.sort)
-        script.holds(f"(= {move.t} {self.number(move.start)})")
+        script.require(f"(= {move.t} {self.number(move.start)})")
 
 
 class Integers(Times):
@@ -166,7 +166,7 @@ class Bits(Times):
     def number(self, value: int) -> str:
         """See Times."""
         if not -(2**63) <= value < 2**63:
-            raise Unclear("a time does not fit in 64 bits")
+            raise Undecided("a time does not fit in 64 bits")
         return f"(_ bv{value % 2**64} 64)"
 
     def later(self, move: Move, by: int) -> str:

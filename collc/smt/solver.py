@@ -1,0 +1,89 @@
+"""The one module that calls Z3. What the solver reads is the text of the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from time import monotonic
+from typing import Any, Final, Literal
+
+from collc.smt.script import Undecided
+
+Answer = Literal["sat", "unsat", "unknown"]
+
+_FIRST_CALL: Final = 0.5
+"""Seconds of the first call of Z3, after which progress is reported and `stop` is asked; each later call has twice the
+time of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A question that any SMT solver can answer again.
+
+    text: SMT-LIB 2.6. answer: what the solver said. solver: its name and version.
+    """
+
+    text: str
+    answer: Answer
+    solver: str
+
+    def __str__(self) -> str:
+        """The text, with the answer and the solver in comments above it."""
+        return f"; answer: {self.answer}\n; solver: {self.solver}\n{self.text}"
+
+
+class Interrupted(Undecided):
+    """Ctrl-C while Z3 was at work."""
+
+    def __init__(self) -> None:
+        super().__init__("the proof was interrupted by Ctrl-C")
+
+
+@dataclass(frozen=True, slots=True)
+class SolverLimits:
+    """How long Z3 may work on one question.
+
+    seconds: wall-clock time. work: Z3's resource limit (`rlimit`), which stops at the same point on every machine (a
+    million takes about a second); None for no limit. seed: Z3's random seed. stop: asked now and then; True ends the
+    search. progress: called now and then with the share of the time that is over, from 0 to 1.
+    """
+
+    seconds: float
+    work: int | None = None
+    seed: int = 0
+    stop: Callable[[], bool] = field(default=lambda: False)
+    progress: Callable[[float], None] = field(default=lambda _share: None)
+
+
+def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certificate, frozenset[str]]:
+    """Ask Z3 for a model of a script.
+
+    propositional: the script has only Booleans, and goes to Z3's SAT solver. Returns the certificate, and the Boolean
+    constants that are true in the model where the answer is "sat". Raises Interrupted at Ctrl-C: Z3 handles the
+    signal itself.
+    """
+    z3: Any = import_module("z3")
+    began = monotonic()
+    solver = z3.SolverFor("QF_FD") if propositional else z3.Solver()
+    solver.set("random_seed", limits.seed)
+    if limits.work is not None:
+        solver.set("rlimit", limits.work)
+    solver.from_string(text)
+    said, call = "unknown", _FIRST_CALL
+    while said == "unknown" and (left := limits.seconds - (monotonic() - began)) > 0 and not limits.stop():
+        limits.progress(1 - left / limits.seconds)
+        solver.set("timeout", max(1, int(min(left, call) * 1000)))
+        said = str(solver.check())
+        reason = str(solver.reason_unknown()) if said == "unknown" else ""
+        if "interrupt" in reason:
+            raise Interrupted
+        if limits.work is not None and said == "unknown" and "timeout" not in reason:
+            break
+        call *= 2
+    answer: Answer = "sat" if said == "sat" else "unsat" if said == "unsat" else "unknown"
+    true: frozenset[str] = frozenset()
+    if answer == "sat":
+        model = solver.model()
+        true = frozenset(str(name) for name in model.decls() if z3.is_true(model[name]))
+    return Certificate(text, answer, f"Z3 {z3.get_version_string()}"), true

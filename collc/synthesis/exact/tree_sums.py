@@ -1,0 +1,199 @@
+"""Fewer steps for reductions whose results spread (All-Reduce), by Z3: both phases at once, along trees.
+
+Each chunk is reduced along a tree to an NPU of Z3's choice, its root, and copied from there. An NPU sends its part
+once, after all that it receives has arrived; the root has the whole when all others have sent. Each phase by itself can
+have the fewest steps (`exact`) without the whole having them, since links that are idle in one phase can serve the
+other. Why these formulas stand beside those of `collc.smt.reductions`, which allow sums without trees:
+docs/architecture.md, Decisions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.smt.problem import edges_of
+from collc.smt.script import Script, Undecided, all_of, any_of
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.exact.search import allowed, answer
+from collc.synthesis.reductions.compose import join
+from collc.synthesis.task import Effort
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+
+
+def exact_sums(module: Module, effort: Effort, most: int, work: int | None = None) -> Schedule:
+    """A schedule of at most `most` steps, and of as few as can be found.
+
+    The module has direct links and chunks that all take equal time, under the link model `store`. work: Z3's resource
+    limit for each number of steps (see SolverLimits). Raises NoSchedule where Z3 finds none, or shows that none along
+    trees exists.
+    """
+    end = monotonic() + allowed(effort)
+    clock = Clock.of(module.network, module.demand, LinkModel.STORE)
+    step = int(clock.total[int(module.network.kind[0]), 0])
+    best: Transfers | None = None
+    least = max(1, -(-lower_bound(module.network, module.demand, module.model).time // step))
+    refuted = most < least
+    while most >= least:
+        effort.progress(0.0, f"exact: looking for {most} steps, both phases at once")
+        try:
+            question = TreeSumEncoding(module, most, effort.stop)
+            true = answer(question.text(), effort, end, work)
+        except Undecided:
+            break
+        if true is None:
+            refuted = True
+            break
+        best = question.transfers(true)
+        most = int(best.start.max(initial=0))
+    if best is None:
+        none = "there is none along trees" if refuted else "it is not known whether there is one"
+        raise NoSchedule(Diagnostic("S0201", f"no schedule of {most} steps was found: {none}"))
+    return RowSchedule(LinkModel.STORE, replace(best, start=best.start * step))
+
+
+def shortened(module: Module, effort: Effort) -> Module:
+    """A module whose two phases are solved, with one shorter schedule of both, or as it is; the notes say which."""
+    whole = join(module)
+    assert whole.schedule is not None
+    time = whole.schedule.collective_time(module.network, module.demand)
+    step = int(Clock.of(module.network, module.demand, module.model).total.max())
+    try:
+        schedule = exact_sums(module, effort, time // step - 1)
+    except NoSchedule as error:
+        return replace(module, notes=(*module.notes, f"exact: {error.diagnostics[0].message}"))
+    better = schedule.collective_time(module.network, module.demand) // step
+    note = f"exact: both phases at once take {better} steps, one after the other {time // step}"
+    return replace(module, schedule=schedule, phases=(), notes=(*module.notes, note))
+
+
+class TreeSumEncoding:
+    """The question whether so many steps are enough.
+
+    The constants, for chunk k: r_k_v, device v is the root; u_k_e_t and d_k_e_t, a part or the whole goes over edge e
+    in step t; s_k_v_t and w_k_v_t, device v has sent its part, or has the whole, after t steps.
+    """
+
+    def __init__(self, module: Module, steps: int, stop: Callable[[], bool]) -> None:
+        """Raises Undecided where `stop`, which is asked after each chunk, returns True."""
+        self._steps, self._devices = steps, range(module.network.device_count)
+        self._edges = edges_of(module.network)
+        self._sends: dict[str, tuple[int, int, int, bool]] = {}
+        self._script = Script("QF_UF", f"sums along trees in {steps} steps")
+        table = module.demand.chunks
+        self._used: dict[tuple[int, int], list[str]] = defaultdict(list)
+        self._chunks: list[tuple[dict[int, str], list[int]]] = []
+        for k in range(len(table)):
+            if stop():
+                raise Undecided("the search was stopped")
+            pre: list[int] = table.sets[int(table.pre[k])].tolist()
+            post: list[int] = table.sets[int(table.post[k])].tolist()
+            reduced = bool(table.op[k] != Op.COPY) and len(pre) > 1 and bool(post)
+            self._add_chunk(k, pre, post, reduced)
+        for (edge, _), together in self._used.items():
+            self._script.at_most(len(self._edges[edge].links), together)
+
+    def text(self) -> str:
+        """The question in SMT-LIB."""
+        return self._script.text()
+
+    def _by_steps(self, name: str) -> list[str]:
+        """A constant for after each number of steps; before the first it is false."""
+        return ["false", *(self._script.declare(f"{name}_{t}") for t in range(1, self._steps + 1))]
+
+    def _send(self, k: int, edge: int, t: int, up: bool) -> str:
+        name = self._script.declare(f"{'u' if up else 'd'}_{k}_{edge}_{t}")
+        self._sends[name] = (t, edge, k, up)
+        self._used[edge, t].append(name)
+        return name
+
+    def _add_chunk(self, k: int, pre: list[int], post: list[int], reduced: bool) -> None:
+        script = self._script
+        if reduced:
+            root = {v: script.declare(f"r_{k}_{v}") for v in self._devices}
+        else:
+            root = {v: "true" if v in pre else "false" for v in self._devices}
+        self._chunks.append((root, post))
+        whole = {v: self._by_steps(f"w_{k}_{v}") for v in self._devices}
+        if reduced:
+            script.require(any_of(root.values()))
+            script.at_most(1, list(root.values()))
+            self._add_parts(k, pre, root, whole)
+        else:
+            whole |= {v: ["true"] * (self._steps + 1) for v in pre}
+        self._add_copies(k, root, whole, reduced)
+        script.require(all_of(whole[v][self._steps] for v in post))
+
+    def _add_parts(self, k: int, pre: list[int], root: dict[int, str], whole: dict[int, list[str]]) -> None:
+        """Parts go to the root, which has the whole when all that had or received a part have sent theirs."""
+        require = self._script.require
+        sent = {v: self._by_steps(f"s_{k}_{v}") for v in self._devices}
+        out: dict[int, list[str]] = {v: [] for v in self._devices}
+        into: dict[int, list[str]] = {v: [] for v in self._devices}
+        for t in range(self._steps):
+            now: dict[int, list[str]] = {v: [] for v in self._devices}
+            for number, edge in enumerate(self._edges):
+                u, v = edge.source, edge.target
+                send = self._send(k, number, t, up=True)
+                now[u].append(send)
+                out[u].append(send)
+                into[v].append(send)
+                require(f"(=> {send} (and (not {root[u]}) {sent[u][t + 1]} (not {sent[v][t + 1]})))")
+            for v in self._devices:
+                require(f"(=> {sent[v][t + 1]} {any_of([sent[v][t], *now[v]])})")
+                require(f"(=> {sent[v][t]} {sent[v][t + 1]})")
+        for v in self._devices:
+            self._script.at_most(1, out[v])
+            received = any_of(into[v])
+            if v not in pre:  # it sends on only what it received
+                for send in out[v]:
+                    require(f"(=> {send} {received})")
+            part = "true" if v in pre else received
+            for other in self._devices:
+                if other != v:
+                    for t in range(1, self._steps + 1):
+                        require(f"(=> (and {root[other]} {whole[other][t]} {part}) {sent[v][t]})")
+
+    def _add_copies(self, k: int, root: dict[int, str], whole: dict[int, list[str]], reduced: bool) -> None:
+        """The whole is copied from the root to all that want it."""
+        require = self._script.require
+        for t in range(self._steps):
+            into: dict[int, list[str]] = {v: [] for v in self._devices}
+            for number, edge in enumerate(self._edges):
+                send = self._send(k, number, t, up=False)
+                require(f"(=> {send} {whole[edge.source][t]})")
+                into[edge.target].append(send)
+            for v in self._devices:
+                begins = [root[v]] if reduced else []
+                require(f"(=> {whole[v][t + 1]} {any_of([whole[v][t], *into[v], *begins])})")
+
+    def transfers(self, true: frozenset[str]) -> Transfers:
+        """The transfers of a model, without copies that are of no use; starts count in steps."""
+        chosen = sorted(self._sends[name] for name in true & self._sends.keys())
+        needed = {send for send in chosen if send[3]}
+        arrived: dict[tuple[int, int], tuple[int, int]] = {}
+        for t, edge, k, up in chosen:
+            if not up:
+                arrived.setdefault((k, self._edges[edge].target), (t, edge))
+        for k, (root, post) in enumerate(self._chunks):
+            for target in post:
+                v = target
+                while root[v] != "true" and root[v] not in true:
+                    t, edge = arrived[k, v]
+                    needed.add((t, edge, k, False))
+                    v = self._edges[edge].source
+        used: dict[tuple[int, int], int] = defaultdict(int)
+        rows: list[tuple[int, int, int, bool]] = []
+        for t, edge, k, up in sorted(needed):
+            rows.append((k, self._edges[edge].links[used[t, edge]], t, up))
+            used[t, edge] += 1
+        table = np.array([row[:3] for row in rows], np.int64).reshape(-1, 3)
+        flags = np.array([row[3] for row in rows], np.bool_)
+        return Transfers.of(table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2], flags)
