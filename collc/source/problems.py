@@ -18,7 +18,7 @@ NO_SCHEDULE = frozenset({"E0412"})
 """Codes of requests that are written correctly, but that no schedule can meet: on this network there is no path."""
 
 
-class Poisoned(Exception):
+class AlreadyReported(Exception):
     """Something was already told to be wrong; what depends on it stays silent."""
 
 
@@ -42,7 +42,7 @@ class Problems:
             yield
         except SourceError as error:
             self.add(*error.diagnostics)
-        except Poisoned:
+        except AlreadyReported:
             pass
 
     @property
@@ -66,7 +66,7 @@ def fail(
     return error
 
 
-def in_place_of(
+def at_use(
     error: SourceError, library: bool, span: Span, note: str, arguments: Mapping[str, Span] | None = None
 ) -> SourceError:
     """An error inside of a template, collective or algorithm, with the place where that is used.

@@ -65,7 +65,7 @@ class ScheduleRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedWorkload:
     """A workload that a design is for, and how much it counts."""
 
     workload: Workload
@@ -85,7 +85,7 @@ class DesignRequest:
     span: Span
     network: Network
     kind: str
-    train: tuple[Trained, ...]
+    train: tuple[TrainedWorkload, ...]
     constraints: tuple[Constraint, ...]
     objective: str
     tiers: tuple[str, ...]

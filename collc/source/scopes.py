@@ -38,7 +38,7 @@ Declaration = (
     | Workload
 )
 
-SPACES: dict[type, str] = {
+NAME_SPACES: dict[type, str] = {
     TopologyTemplate: "topology",
     TopologyInstance: "topology",
     Collective: "collective",
@@ -52,19 +52,19 @@ SPACES: dict[type, str] = {
 }
 """The name space of each kind of declaration."""
 
-CODES: dict[str, str] = {
+UNKNOWN_NAME_CODES: dict[str, str] = {
     "value": "E0201",
     "topology": "E0202",
     "collective": "E0203",
     "algorithm": "E0204",
     "workload": "E0901",
 }
-MODULE_OF_HINT = {"topology": "topologies", "collective": "collectives", "algorithm": "algorithms"}
+STANDARD_MODULES = {"topology": "topologies", "collective": "collectives", "algorithm": "algorithms"}
 TRANSFORMS = ("unwound", "reversed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class FoundDeclaration:
     """A declaration with the file that it stands in."""
 
     node: Declaration
@@ -91,7 +91,7 @@ class FileScope:
         """Enter declarations; what is declared twice is told."""
         for node in statements:
             if isinstance(node, Declaration):
-                space = SPACES[type(node)]
+                space = NAME_SPACES[type(node)]
                 known = self.names.setdefault(space, {}).setdefault(node.name.name, [])
                 with problems.collect():
                     _check_new(node, space, known)
@@ -101,18 +101,20 @@ class FileScope:
         """All declarations of a name space, in order."""
         return [node for nodes in self.names.get(space, {}).values() for node in nodes]
 
-    def candidates(self, space: str, name: str) -> list[Found]:
+    def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
         """Declarations of a name: those of the file, else those of its imports."""
         own = self.names.get(space, {}).get(name, [])
         if own:
-            return [Found(node, self) for node in own]
-        return [Found(node, file) for file, _ in self.imports for node in file.names.get(space, {}).get(name, [])]
+            return [FoundDeclaration(node, self) for node in own]
+        return [
+            FoundDeclaration(node, file) for file, _ in self.imports for node in file.names.get(space, {}).get(name, [])
+        ]
 
     def known(self, space: str) -> set[str]:
         """All names that can be used."""
         return set(self.names.get(space, {})).union(*(f.names.get(space, {}) for f, _ in self.imports))
 
-    def find(self, space: str, name: str, span: Span | None = None) -> Found | None:
+    def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
         """The declaration of a name, None where there is none. Raises SourceError where two imports have it."""
         found = self.candidates(space, name)
         if len(found) > 1 and found[0].file is not found[1].file:
@@ -121,7 +123,7 @@ class FileScope:
             raise fail("E0206", f"two imported files declare {space} '{name}'", span, *notes, hint=hint)
         return found[0] if found else None
 
-    def get(self, space: str, name: Identifier) -> Found:
+    def get(self, space: str, name: Identifier) -> FoundDeclaration:
         """The declaration of a name. Raises SourceError where there is none, or several are imported."""
         found = self.find(space, name.name, name.span)
         if found is None:
@@ -131,11 +133,11 @@ class FileScope:
     def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
         """The error for a name that nothing declares."""
         hint = did_you_mean(name, self.known(space) | set(more))
-        module = MODULE_OF_HINT.get(space)
+        module = STANDARD_MODULES.get(space)
         if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
             hint = f"the standard library's are there after: import std.{module}"
         what = f"{space} or function" if more else space
-        return fail(CODES[space], f"no {what} is called '{name}'", span, hint=hint)
+        return fail(UNKNOWN_NAME_CODES[space], f"no {what} is called '{name}'", span, hint=hint)
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean
 from collc.source.checking.check_bodies import BodyChecker
-from collc.source.checking.check_expressions import Env, ExpressionChecker, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.binding import parameter_type
 from collc.source.elaboration.options import Catalogue
 from collc.source.parsing.syntax import (
@@ -22,11 +22,11 @@ from collc.source.parsing.syntax import (
     TopologyTemplate,
 )
 from collc.source.problems import Problems, fail
-from collc.source.scopes import FileScope, Found
+from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
 
 
-class Checks:
+class ProgramChecker:
     """The static check of a program's files."""
 
     def __init__(self, problems: Problems, catalogue: Catalogue) -> None:
@@ -44,21 +44,21 @@ class Checks:
 class FileChecker:
     """The static check of one file."""
 
-    def __init__(self, file: FileScope, checks: Checks) -> None:
+    def __init__(self, file: FileScope, checks: ProgramChecker) -> None:
         self.file = file
         self.checks = checks
         self.problems = checks.problems
         self.expressions = ExpressionChecker(file, checks.problems, self.global_type)
         self.bodies = BodyChecker(file, self.expressions, checks.catalogue)
         self.types: dict[int, Type] = {}
-        self.top = Env()
+        self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
         """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
         found = self.file.find("value", name, span)
         return None if found is None else self.checks.of(found.file).declared_type(found)
 
-    def declared_type(self, found: Found) -> Type:
+    def declared_type(self, found: FoundDeclaration) -> Type:
         """The type of a declared value; ANY while it is being found."""
         node = found.node
         if id(node) not in self.types:
@@ -66,7 +66,7 @@ class FileChecker:
             self.types[id(node)] = self._declared(found)
         return self.types[id(node)]
 
-    def _declared(self, found: Found) -> Type:
+    def _declared(self, found: FoundDeclaration) -> Type:
         match found.node:
             case Let(value=value):
                 return self.expressions.type_of(value, self.top)
@@ -92,7 +92,7 @@ class FileChecker:
         """One declaration. Raises SourceError."""
         match node:
             case Let():
-                self.declared_type(Found(node, self.file))
+                self.declared_type(FoundDeclaration(node, self.file))
             case Param():
                 self.param(node)
             case TopologyInstance():
@@ -108,11 +108,11 @@ class FileChecker:
                 self.algorithm(node)
             case ScheduleDeclaration():
                 self.expressions.expect(node.topology, self.top, TOPOLOGY, "a schedule")
-                self.bodies.schedule(node.body, Env(self.top))
+                self.bodies.schedule(node.body, TypeScope(self.top))
             case If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
             case _:
-                self.bodies.other(node, Env(self.top))
+                self.bodies.other(node, TypeScope(self.top))
 
     def param(self, node: Param) -> None:
         """`param nodes: int = 2`."""
@@ -132,9 +132,9 @@ class FileChecker:
             error = fail("E0208", f"no type is called '{node.type.name}'", node.type.span, hint=hint)
             self.problems.add(*error.diagnostics)
 
-    def parameters(self, nodes: tuple[Parameter, ...]) -> Env:
+    def parameters(self, nodes: tuple[Parameter, ...]) -> TypeScope:
         """The names of parameters; defaults see those before them."""
-        env = Env(self.top)
+        env = TypeScope(self.top)
         for node in nodes:
             self.known_type(node)
             wanted = parameter_type(node)
@@ -161,6 +161,6 @@ class FileChecker:
 
 def check_files(files: list[FileScope], problems: Problems, catalogue: Catalogue) -> None:
     """Check the names and types of files; mistakes go to the problems."""
-    checks = Checks(problems, catalogue)
+    checks = ProgramChecker(problems, catalogue)
     for file in files:
         checks.of(file).check()

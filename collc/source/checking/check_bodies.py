@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collc.base.diagnostics import Note
 from collc.base.options import Options
 from collc.base.wording import did_you_mean, listed, plural
-from collc.source.checking.check_expressions import Env, ExpressionChecker, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, Catalogue
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
@@ -23,20 +23,20 @@ from collc.source.parsing.syntax import (
     Let,
     LinkDeclaration,
     LinkMatrix,
-    Move,
     Postcondition,
     Precondition,
     RunStatement,
     Statement,
     Synthesize,
+    TransferStatement,
     Use,
 )
 from collc.source.problems import fail
 from collc.source.scopes import FileScope
 from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, fits, list_of
 
-Families = Mapping[str, ChunkReference]
-Handler = Callable[[Statement, Env], None]
+ChunkFamilies = Mapping[str, ChunkReference]
+StatementChecker = Callable[[Statement, TypeScope], None]
 
 
 class BodyChecker:
@@ -48,7 +48,7 @@ class BodyChecker:
         self.problems = expressions.problems
         self.catalogue = catalogue
 
-    def body(self, nodes: Sequence[Statement], env: Env, handle: Handler) -> None:
+    def body(self, nodes: Sequence[Statement], env: TypeScope, handle: StatementChecker) -> None:
         """Statements one after another; each mistake is told, and the next statement looked at."""
         for node in nodes:
             with self.problems.collect():
@@ -57,21 +57,21 @@ class BodyChecker:
                         env.declare(node.name, self.expressions.type_of(node.value, env))
                     case For():
                         inner = self.expressions.loop(node.clauses, node.condition, env)
-                        self.body(node.body, Env(inner), handle)
+                        self.body(node.body, TypeScope(inner), handle)
                     case If():
                         self.expressions.expect(node.condition, env, BOOL, "a condition")
-                        self.body(node.then, Env(env), handle)
-                        self.body(node.otherwise, Env(env), handle)
+                        self.body(node.then, TypeScope(env), handle)
+                        self.body(node.otherwise, TypeScope(env), handle)
                     case _:
                         handle(node, env)
 
     # Topologies
 
-    def topology(self, nodes: Sequence[Statement], env: Env) -> None:
+    def topology(self, nodes: Sequence[Statement], env: TypeScope) -> None:
         """The body of a template."""
         places = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
 
-        def handle(node: Statement, inner: Env) -> None:
+        def handle(node: Statement, inner: TypeScope) -> None:
             match node:
                 case DeviceDeclaration():
                     self.ints(node.shape, inner, "a size")
@@ -90,14 +90,14 @@ class BodyChecker:
                 case _:
                     raise fail("E0302", "this does not stand in a topology", node.span)
 
-        self.body(nodes, Env(env), handle)
+        self.body(nodes, TypeScope(env), handle)
 
-    def ints(self, nodes: Sequence[Expr], env: Env, what: str) -> None:
+    def ints(self, nodes: Sequence[Expr], env: TypeScope, what: str) -> None:
         """Whole numbers."""
         for node in nodes:
             self.expressions.expect(node, env, INT, what)
 
-    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: Env) -> None:
+    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
         """`(bandwidth: 50GiB/s, latency: 0.5us)`."""
         seen: dict[str, Argument] = {}
         for argument in arguments:
@@ -113,7 +113,7 @@ class BodyChecker:
             seen[name] = argument
             self.expressions.expect(argument.value, env, known[name], f"'{name}'")
 
-    def end(self, node: Expr, env: Env, places: Mapping[str, DeviceDeclaration | Use]) -> None:
+    def end(self, node: Expr, env: TypeScope, places: Mapping[str, DeviceDeclaration | Use]) -> None:
         """The end of a link: a device of the body."""
         root, indices = node, 0
         if isinstance(node, Index):
@@ -139,11 +139,11 @@ class BodyChecker:
 
     # Collectives and algorithms
 
-    def collective(self, nodes: Sequence[Statement], env: Env) -> None:
+    def collective(self, nodes: Sequence[Statement], env: TypeScope) -> None:
         """The body of a collective."""
         families = chunk_families(nodes)
 
-        def handle(node: Statement, inner: Env) -> None:
+        def handle(node: Statement, inner: TypeScope) -> None:
             match node:
                 case ChunkDeclaration():
                     self.chunk(node.chunk, inner, families)
@@ -156,23 +156,23 @@ class BodyChecker:
                 case _:
                     raise fail("E0405", "this does not stand in a collective", node.span)
 
-        self.body(nodes, Env(env), handle)
+        self.body(nodes, TypeScope(env), handle)
 
-    def reduction(self, node: Expr, env: Env) -> None:
+    def reduction(self, node: Expr, env: TypeScope) -> None:
         """`sum`, or the op of reduce(x, op)."""
         self.expressions.expect(node, env, STRING, "a reduction")
         if isinstance(node, StringLiteral) and node.value not in OPS:
             hint = did_you_mean(node.value, OPS, f"there are {listed(OPS)}")
             raise fail("E0409", f"no reduction is called '{node.value}'", node.span, hint=hint)
 
-    def place(self, node: Expr, env: Env) -> None:
+    def place(self, node: Expr, env: TypeScope) -> None:
         """Where a chunk is."""
         given = self.expressions.type_of(node, env)
         if not fits(given, DEVICES) and not fits(given, GROUP):
             message = f"a chunk is at an npu, a group or a set of NPUs, this is {given}"
             raise fail("E0211", message, node.span)
 
-    def chunk(self, node: ChunkReference, env: Env, families: Families) -> None:
+    def chunk(self, node: ChunkReference, env: TypeScope, families: ChunkFamilies) -> None:
         """A chunk that is named."""
         self.ints(node.indices, env, "an index")
         known = families.get(node.name.name)
@@ -184,12 +184,12 @@ class BodyChecker:
             message = f"chunk '{node.name.name}' has {takes}, not {len(node.indices)}"
             raise fail("E0406", message, node.span, Note("declared here", known.span))
 
-    def algorithm(self, nodes: Sequence[Statement], env: Env, collective: Collective) -> None:
+    def algorithm(self, nodes: Sequence[Statement], env: TypeScope, collective: Collective) -> None:
         """The body of an algorithm."""
         families = chunk_families(collective.body)
 
-        def handle(node: Statement, inner: Env) -> None:
-            if not isinstance(node, Move):
+        def handle(node: Statement, inner: TypeScope) -> None:
+            if not isinstance(node, TransferStatement):
                 raise fail("E0501", "this does not stand in an algorithm", node.span)
             self.expressions.expect(node.source, inner, NPU, "from")
             self.expressions.expect(node.target, inner, NPU, "to")
@@ -197,15 +197,15 @@ class BodyChecker:
                 self.expressions.expect(node.step, inner, INT, "a step")
             self.chunk(node.chunk, inner, families)
 
-        self.body(nodes, Env(env), handle)
+        self.body(nodes, TypeScope(env), handle)
 
     # Schedules
 
-    def schedule(self, nodes: Sequence[Statement], env: Env) -> None:
+    def schedule(self, nodes: Sequence[Statement], env: TypeScope) -> None:
         """The body of a schedule."""
         self.body(nodes, env, self._schedule_statement)
 
-    def _schedule_statement(self, node: Statement, env: Env) -> None:
+    def _schedule_statement(self, node: Statement, env: TypeScope) -> None:
         match node:
             case RunStatement():
                 self.run(node, env)
@@ -221,7 +221,7 @@ class BodyChecker:
             case _:
                 pass
 
-    def run(self, node: RunStatement, env: Env) -> None:
+    def run(self, node: RunStatement, env: TypeScope) -> None:
         """`run all_reduce(dp, size: 1GiB) using ring`."""
         call = node.collective
         found = self.file.get("collective", call.function)
@@ -233,7 +233,7 @@ class BodyChecker:
         for argument in node.arguments:
             self.expressions.type_of(argument.value, env)
 
-    def options(self, arguments: Sequence[Argument], known: Options | None, env: Env) -> None:
+    def options(self, arguments: Sequence[Argument], known: Options | None, env: TypeScope) -> None:
         """Types of options; their names are looked at when the schedule is made."""
         for argument in arguments:
             option = known.get(argument.name.name) if known is not None and argument.name is not None else None
@@ -251,7 +251,7 @@ class BodyChecker:
                     name = argument.name.name if argument.name else ""
                     self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
 
-    def other(self, node: Statement, env: Env) -> None:
+    def other(self, node: Statement, env: TypeScope) -> None:
         """A statement at the top that is no declaration."""
         if isinstance(node, For):
             hint = "a family of groups is declared as: group tp[n in 0..4] = ..."

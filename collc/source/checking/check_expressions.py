@@ -8,9 +8,9 @@ from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
-from collc.source.elaboration.binding import match, parameter_type
+from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
-from collc.source.elaboration.context import transform_arguments
+from collc.source.elaboration.file_context import transform_arguments
 from collc.source.parsing.expressions import (
     Argument,
     Binary,
@@ -66,14 +66,14 @@ from collc.source.types import (
     unary_type,
 )
 
-VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
+OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
 
 @dataclass(eq=False)
-class Env:
+class TypeScope:
     """Types of the names that a body declares, innermost first."""
 
-    outer: Env | None = None
+    outer: TypeScope | None = None
     types: dict[str, Type] = field(default_factory=dict[str, Type])
     places: dict[str, Span] = field(default_factory=dict[str, Span])
 
@@ -96,7 +96,7 @@ class Env:
         self.places[name.name] = name.span
 
 
-class ExpressionChecker(ExpressionVisitor[Env, Type]):
+class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
     """Finds the type of expressions of one file; mistakes go to `problems`, and the type is then ANY."""
 
     def __init__(self, file: FileScope, problems: Problems, global_type: Callable[[str, Span], Type | None]) -> None:
@@ -104,7 +104,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
         self.problems = problems
         self.global_type = global_type
 
-    def type_of(self, node: Expr, env: Env) -> Type:
+    def type_of(self, node: Expr, env: TypeScope) -> Type:
         """The type of an expression."""
         try:
             return self._visit(node, env)
@@ -112,7 +112,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             self.problems.add(*error.diagnostics)
             return ANY
 
-    def expect(self, node: Expr, env: Env, wanted: Type, what: str) -> None:
+    def expect(self, node: Expr, env: TypeScope, wanted: Type, what: str) -> None:
         """Tell where an expression is not of the type that is wanted."""
         given = self.type_of(node, env)
         if not fits(given, wanted):
@@ -135,14 +135,14 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             case _:
                 raise fail("E0211", "'*' stands only in indices", node.span)
 
-    def _collection(self, node: Collection, env: Env) -> Type:
+    def _collection(self, node: Collection, env: TypeScope) -> Type:
         return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
 
-    def _comprehension(self, node: Comprehension, env: Env) -> Type:
+    def _comprehension(self, node: Comprehension, env: TypeScope) -> Type:
         inner = self.loop(node.clauses, node.condition, env)
         return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
 
-    def _without(self, node: Without, env: Env) -> Type:
+    def _without(self, node: Without, env: TypeScope) -> Type:
         self.expect(node.base, env, TOPOLOGY, "without")
         for part in node.parts:
             for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
@@ -159,7 +159,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             item = joint
         return Type(Kind(kind), item)
 
-    def _name(self, node: Name, env: Env) -> Type:
+    def _name(self, node: Name, env: TypeScope) -> Type:
         found = env.find(node.name)
         if found is None:
             found = self.global_type(node.name, node.span)
@@ -177,12 +177,12 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             hint = f"'{node.name}' is a function: write {node.name}(...)"
         raise fail("E0201", f"nothing is called '{node.name}' here", node.span, hint=hint)
 
-    def _binary(self, node: Binary, env: Env) -> Type:
+    def _binary(self, node: Binary, env: TypeScope) -> Type:
         left, right = self.type_of(node.left, env), self.type_of(node.right, env)
         kind = binary_type(node.operator, left, right)
         if kind is not None:
             return kind
-        verb = VERBS.get(node.operator)
+        verb = OPERATOR_VERBS.get(node.operator)
         if node.operator in ("+", "-") and verb is not None:
             message = f"this {verb} {left} and {right}" if node.operator == "+" else f"this {verb} {right} from {left}"
         else:
@@ -190,14 +190,14 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
         notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
         raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
 
-    def _unary(self, node: Unary, env: Env) -> Type:
+    def _unary(self, node: Unary, env: TypeScope) -> Type:
         operand = self.type_of(node.operand, env)
         kind = unary_type(node.operator, operand)
         if kind is None:
             raise fail("E0210", f"'{node.operator}' does not go with {operand}", node.span)
         return kind
 
-    def _comparison(self, node: Comparison, env: Env) -> Type:
+    def _comparison(self, node: Comparison, env: TypeScope) -> Type:
         found = [self.type_of(operand, env) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = found[k], found[k + 1]
@@ -208,7 +208,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
                 self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
         return BOOL
 
-    def _range(self, node: Range, env: Env) -> Type:
+    def _range(self, node: Range, env: TypeScope) -> Type:
         low, high = self.type_of(node.low, env), self.type_of(node.high, env)
         if low == high == BYTES:
             return Type(Kind.RANGE, BYTES)
@@ -217,7 +217,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
                 self.problems.add(*wrong_type(given, INT, "an end of a range", end).diagnostics)
         return RANGE
 
-    def _member(self, node: Member, env: Env) -> Type:
+    def _member(self, node: Member, env: TypeScope) -> Type:
         base = self._base(node.base, env)
         copies = isinstance(node.base, Index) and self._base(node.base.base, env).kind is Kind.DEVICES
         if not copies and base.kind not in (Kind.TOPOLOGY, Kind.DEVICES, Kind.ANY):
@@ -225,7 +225,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             raise fail("E0215", f"{base} has no members", node.member.span, hint=hint)
         return GROUP if node.member.name == "npus" else DEVICES
 
-    def _base(self, node: Expr, env: Env) -> Type:
+    def _base(self, node: Expr, env: TypeScope) -> Type:
         """What a member is taken of: a topology before a value of the same name."""
         if isinstance(node, Name) and env.find(node.name) is None:
             found = self.file.find("topology", node.name, node.span)
@@ -235,7 +235,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
                 return TOPOLOGY
         return self.type_of(node, env)
 
-    def _index(self, node: Index, env: Env) -> Type:
+    def _index(self, node: Index, env: TypeScope) -> Type:
         base = self.type_of(node.base, env)
         several = self.indices(node.indices, env)
         match base.kind:
@@ -255,7 +255,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             case _:
                 raise fail("E0214", f"{base} takes no index", node.span)
 
-    def indices(self, nodes: Sequence[Expr], env: Env) -> bool:
+    def indices(self, nodes: Sequence[Expr], env: TypeScope) -> bool:
         """Check indices; whether they choose several."""
         several = False
         for node in nodes:
@@ -271,7 +271,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
             several |= whole
         return several
 
-    def place_indices(self, node: Expr, env: Env) -> None:
+    def place_indices(self, node: Expr, env: TypeScope) -> None:
         """Check the indices of a device that is named by the topology that it belongs to."""
         if isinstance(node, Member):
             self.place_indices(node.base, env)
@@ -281,7 +281,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
 
     # Calls
 
-    def _call(self, node: Call, env: Env) -> Type:
+    def _call(self, node: Call, env: TypeScope) -> Type:
         name = node.function.name
         if name in BUILTINS:
             return self._builtin(node, env)
@@ -307,13 +307,13 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
         arguments: Sequence[Argument],
         what: str,
         span: Span,
-        env: Env,
+        env: TypeScope,
         shapes: bool = False,
     ) -> Mapping[str, Argument]:
         """Check arguments against parameters; those that fit by name are returned."""
         types = {p.name.name: parameter_type(p) for p in parameters}
         try:
-            matched = match(parameters, arguments, what, span, shapes)
+            matched = match_arguments(parameters, arguments, what, span, shapes)
         except SourceError as error:
             self.problems.add(*error.diagnostics)
             for argument in arguments:
@@ -327,7 +327,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
                 self.problems.add(*error.diagnostics)
         return matched
 
-    def _builtin(self, node: Call, env: Env) -> Type:
+    def _builtin(self, node: Call, env: TypeScope) -> Type:
         name = node.function.name
         found = [self.type_of(a.value, env) for a in node.arguments]
         check_arguments(node)
@@ -357,7 +357,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
 
     # Loops
 
-    def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: Env) -> Env:
+    def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: TypeScope) -> TypeScope:
         """The names of a loop nest."""
         for clause in clauses:
             given = self.type_of(clause.iterable, env)
@@ -366,7 +366,7 @@ class ExpressionChecker(ExpressionVisitor[Env, Type]):
                 hint = f"write 0..{_text(clause.iterable)}" if given.kind in (Kind.INT, Kind.NUMBER) else ""
                 error = fail("E0213", f"a for can't count through {given}", clause.iterable.span, hint=hint)
                 self.problems.add(*error.diagnostics)
-            env = Env(env)
+            env = TypeScope(env)
             with self.problems.collect():
                 env.declare(clause.name, item or ANY)
         if condition is not None:

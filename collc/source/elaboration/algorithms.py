@@ -6,25 +6,27 @@ import numpy as np
 
 from collc.base.diagnostics import Note
 from collc.source import limits
-from collc.source.elaboration.collectives import Expanded
+from collc.source.elaboration.bodies import BodyRows, execute_body
+from collc.source.elaboration.collectives import NamedChunks
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.flow import Emitted, block
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Data, is_column
 from collc.source.parsing.expressions import Expr
-from collc.source.parsing.syntax import Algorithm, Move, Statement
+from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail
 from collc.source.types import INT, NPU
 from collc.ten.algorithm import AlgorithmSends
 
 
-def moves_of(node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: Expanded, first_chunk: int) -> AlgorithmSends:
+def moves_of(
+    node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: NamedChunks, first_chunk: int
+) -> AlgorithmSends:
     """The moves of an algorithm whose parameters are in a frame; first_chunk: of the run in its demand.
 
     Raises SourceError.
     """
-    builder = _Builder(evaluator, chunks)
-    made = block(node.body, frame.inner(), evaluator, builder.handle)
+    builder = _SendBuilder(evaluator, chunks)
+    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
     table = made.table if made is not None else np.empty((0, 5), np.int64)
     return AlgorithmSends(
         chunk=(table[:, 0] + first_chunk).astype(np.int32),
@@ -35,17 +37,17 @@ def moves_of(node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: Expand
     )
 
 
-class _Builder:
+class _SendBuilder:
     """The moves of one run under construction."""
 
-    def __init__(self, evaluator: Evaluator, chunks: Expanded) -> None:
+    def __init__(self, evaluator: Evaluator, chunks: NamedChunks) -> None:
         self.evaluator = evaluator
         self.chunks = chunks
         self.count = 0
 
-    def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
+    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
         """One statement in all iterations of a frame; columns are chunk, source, target, step, reduce."""
-        if not isinstance(statement, Move):
+        if not isinstance(statement, TransferStatement):
             raise fail("E0501", "this does not stand in an algorithm", statement.span)
         count = 1 if frame.rows is None else frame.rows
         self.count += count
@@ -61,7 +63,7 @@ class _Builder:
             row = int(np.argmax(same))
             message = f"a {statement.kind} from an NPU to itself"
             raise fail("E0502", message, statement.span, _note(frame, row), hint="leave it out with an if")
-        return Emitted(np.arange(count, dtype=np.int64), table)
+        return BodyRows(np.arange(count, dtype=np.int64), table)
 
     def step(self, node: Expr | None, frame: Frame) -> Data:
         """The logical step, -1 where there is none."""

@@ -12,8 +12,8 @@ from collc.base.wording import did_you_mean, listed, plural
 from collc.source.elaboration.containers import coerced
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.members import check_npus, label
-from collc.source.elaboration.values import Value, members
+from collc.source.elaboration.topology_parts import check_npus, device_label
+from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing.expressions import Argument
 from collc.source.parsing.syntax import Parameter
 from collc.source.problems import fail
@@ -21,7 +21,7 @@ from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class GivenArgument:
     """The value of an argument and where it was written."""
 
     value: Value
@@ -38,7 +38,7 @@ def may_be_left_out(parameter: Parameter) -> bool:
     return parameter.default is None and parameter_type(parameter).kind in QUANTITIES - {Kind.BYTES}
 
 
-def match(
+def match_arguments(
     parameters: Sequence[Parameter], arguments: Sequence[Argument], what: str, span: Span, shapes: bool = False
 ) -> dict[str, Argument]:
     """The argument of each parameter that has one.
@@ -73,20 +73,22 @@ def match(
     return found
 
 
-def evaluated(
+def evaluated_arguments(
     parameters: Sequence[Parameter], matched: Mapping[str, Argument], evaluator: Evaluator, frame: Frame
-) -> dict[str, Given]:
+) -> dict[str, GivenArgument]:
     """The arguments' values, as the types of their parameters. Raises SourceError."""
-    found: dict[str, Given] = {}
+    found: dict[str, GivenArgument] = {}
     for parameter in parameters:
         argument = matched.get(parameter.name.name)
         if argument is not None:
             value = evaluator.value(argument.value, frame)
-            found[parameter.name.name] = Given(fitted(value, parameter, argument.value.span), argument.value.span)
+            found[parameter.name.name] = GivenArgument(
+                as_parameter(value, parameter, argument.value.span), argument.value.span
+            )
     return found
 
 
-def fitted(value: Value, parameter: Parameter, span: Span) -> Value:
+def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
     """A value as the type of a parameter."""
     wanted = parameter_type(parameter)
     if wanted.kind is Kind.ANY:
@@ -97,7 +99,7 @@ def fitted(value: Value, parameter: Parameter, span: Span) -> Value:
 
 def checked_group(value: Value, span: Span) -> Value:
     """A uniform group of different NPUs. Raises SourceError where one is in it twice, none at all, or a switch."""
-    numbers = members(value)
+    numbers = npu_numbers(value)
     if len(numbers) == 0:
         raise fail("E0402", "a group without NPUs", span)
     check_npus(numbers, value.home, span)
@@ -105,12 +107,14 @@ def checked_group(value: Value, span: Span) -> Value:
     if len(different) < len(numbers):
         again = next(k for k in range(len(numbers)) if k not in set(first.tolist()))
         number = int(numbers[again])
-        name = label(value.home, number) if value.home is not None else f"npu {number}"
+        name = device_label(value.home, number) if value.home is not None else f"npu {number}"
         raise fail("E0401", f"{name} is in the group twice", span)
     return value
 
 
-def frame_of(parameters: Sequence[Parameter], given: Mapping[str, Given], evaluator: Evaluator, root: Frame) -> Frame:
+def parameter_frame(
+    parameters: Sequence[Parameter], given: Mapping[str, GivenArgument], evaluator: Evaluator, root: Frame
+) -> Frame:
     """A frame with all parameters; defaults see the parameters before them. evaluator, root: of the declaring file."""
     frame = root.inner()
     for parameter in parameters:
@@ -119,7 +123,7 @@ def frame_of(parameters: Sequence[Parameter], given: Mapping[str, Given], evalua
             frame.names[name] = given[name].value
         elif parameter.default is not None:
             value = evaluator.value(parameter.default, frame)
-            frame.names[name] = fitted(value, parameter, parameter.default.span)
+            frame.names[name] = as_parameter(value, parameter, parameter.default.span)
         else:
             frame.names[name] = Value(parameter_type(parameter), None)
     return frame

@@ -12,8 +12,8 @@ import numpy as np
 from collc.base.wording import plural
 from collc.source.elaboration import arithmetic as exact
 from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.sets import flat
-from collc.source.elaboration.values import Data, Interval, Lists, Value, integer, is_column
+from collc.source.elaboration.sets import flattened
+from collc.source.elaboration.values import Data, Interval, ListArray, Value, integer, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
 from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, item_type, join
@@ -34,7 +34,7 @@ def _length(call: FunctionCall) -> Value | None:
     match data:
         case Interval():
             return Value(INT, _clipped(exact.compute("-", data.high, data.low)))
-        case Lists():
+        case ListArray():
             return integer(int(data.lengths[0])) if data.uniform else Value(INT, data.lengths)
         case _:
             raise fail("E0211", f"len wants a list, set, range or group, this is {call.values[0].type}", call.node.span)
@@ -55,7 +55,7 @@ def _items(call: FunctionCall) -> list[Value] | None:
     if isinstance(only.data, Interval):
         return _interval(call.name, *only.data.ends)
     content = only.data.only()
-    if isinstance(content, Lists):
+    if isinstance(content, ListArray):
         raise fail("E0211", f"{call.name} wants numbers, these are lists", call.node.span)
     return [Value(item_type(only.type) or ANY, x) for x in content.tolist()]
 
@@ -122,9 +122,9 @@ def _sum(call: FunctionCall) -> Value | None:
 def _reduced(call: FunctionCall) -> Value | None:
     """sum, min or max of a list that varies: None where its items are no machine integers."""
     lists = call.values[0]
-    if isinstance(lists.data, Interval) or isinstance(lists.data.content, Lists):
+    if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
         return None
-    rows, items = flat(as_rows(lists, call.frame).data)
+    rows, items = flattened(as_rows(lists, call.frame).data)
     count = len(lists.data.start)
     if not exact.is_machine(items) or len(items) * exact.size_of(items) > 2**62:
         return None

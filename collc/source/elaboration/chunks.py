@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.source.elaboration.values import Rows
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
-
-Table = Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,13 +19,13 @@ class ChunkIndex:
     chunk: int64, the chunk at each.
     """
 
-    low: Rows
-    size: Rows
-    keys: Rows
-    chunk: Rows
+    low: Int64Array
+    size: Int64Array
+    keys: Int64Array
+    chunk: Int64Array
 
     @staticmethod
-    def of(index: Table, chunk: Rows) -> ChunkIndex:
+    def of(index: Int64Array, chunk: Int64Array) -> ChunkIndex:
         """index: int64[chunks, rank]. Raises OverflowError where the box has more than 2^62 places."""
         low = index.min(axis=0) if len(index) else np.zeros(index.shape[1], np.int64)
         size = (index.max(axis=0) - low + 1) if len(index) else np.ones(index.shape[1], np.int64)
@@ -43,7 +40,7 @@ class ChunkIndex:
         order = np.argsort(keys, kind="stable")
         return ChunkIndex(low, size, keys[order], chunk[order])
 
-    def find(self, index: Table) -> Rows:
+    def find(self, index: Int64Array) -> Int64Array:
         """int64: the chunk with each row of indices, -1 where there is none."""
         inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
         keys = np.where(inside, _keys(index, self.low, self.size), -1)
@@ -53,13 +50,13 @@ class ChunkIndex:
             return np.full(len(index), -1, np.int64)
         return np.where(self.keys[at] == keys, self.chunk[at], -1)
 
-    def twice(self) -> int:
+    def duplicate(self) -> int:
         """A chunk that has the indices of another one, -1 where all differ."""
         same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
         return int(self.chunk[same[0] + 1]) if len(same) else -1
 
 
-def _keys(index: Table, low: Rows, size: Rows) -> Rows:
+def _keys(index: Int64Array, low: Int64Array, size: Int64Array) -> Int64Array:
     keys = np.zeros(len(index), np.int64)
     for column in range(index.shape[1]):
         keys = keys * size[column] + (index[:, column] - low[column])
@@ -70,11 +67,11 @@ class SetPool:
     """Sets of NPUs, added by rows, equal ones not yet found."""
 
     def __init__(self) -> None:
-        self.members: list[Rows] = [np.empty(0, np.int64)]
-        self.lengths: list[Rows] = [np.zeros(1, np.int64)]
+        self.members: list[Int64Array] = [np.empty(0, np.int64)]
+        self.lengths: list[Int64Array] = [np.zeros(1, np.int64)]
         self.count = 1
 
-    def add(self, members: Rows, lengths: Rows) -> int:
+    def add(self, members: Int64Array, lengths: Int64Array) -> int:
         """Sets one after another, each ascending; the number of the first. Set 0 is empty."""
         first = self.count
         self.members.append(members)
@@ -82,12 +79,12 @@ class SetPool:
         self.count += len(lengths)
         return first
 
-    def arrays(self) -> tuple[Rows, Rows]:
+    def arrays(self) -> tuple[Int64Array, Int64Array]:
         """All members, and where each set starts (int64[sets + 1])."""
         lengths = np.concatenate(self.lengths)
         return np.concatenate(self.members), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
-    def united(self, chunk: Rows, number: Rows, count: int) -> Rows:
+    def united(self, chunk: Int64Array, number: Int64Array, count: int) -> Int64Array:
         """int64[count]: the set of each chunk, from pairs (chunk, set): the union where there are several."""
         result = np.zeros(count, np.int64)
         seen = np.bincount(chunk, minlength=count)
@@ -107,7 +104,7 @@ class SetPool:
         result[several] = first + np.arange(len(several), dtype=np.int64)
         return result
 
-    def shared(self, columns: Sequence[Rows]) -> tuple[HolderSets, list[Int32Array]]:
+    def shared(self, columns: Sequence[Int64Array]) -> tuple[HolderSets, list[Int32Array]]:
         """The sets that columns use, each content once, in order of first use, and the columns in their numbers."""
         members, starts = self.arrays()
         used, place = np.unique(np.concatenate(columns), return_inverse=True)

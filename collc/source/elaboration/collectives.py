@@ -12,13 +12,13 @@ from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import is_machine
-from collc.source.elaboration.chunks import ChunkIndex, SetPool, Table
+from collc.source.elaboration.bodies import BodyRows, execute_body
+from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.flow import Emitted, block
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.members import check_npus
-from collc.source.elaboration.sets import flat, made_unique
-from collc.source.elaboration.values import Data, Lists, Rows, Value, is_column
+from collc.source.elaboration.sets import flattened, sorted_unique
+from collc.source.elaboration.topology_parts import check_npus
+from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import (
     ChunkDeclaration,
@@ -32,19 +32,20 @@ from collc.source.parsing.syntax import (
 )
 from collc.source.problems import fail
 from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
 
 OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PROD}
 
 
 @dataclass(frozen=True, eq=False)
-class Expanded:
+class NamedChunks:
     """The chunks of a run and where they are found by name."""
 
     table: ChunkTable
     index: dict[str, ChunkIndex]
 
-    def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Rows:
+    def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
         """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
@@ -54,14 +55,14 @@ class LazyChunks:
     """A pattern whose chunks are listed on demand. count: how many there will be. span: the run."""
 
     count: int
-    build: Callable[[], Expanded]
+    build: Callable[[], NamedChunks]
     span: Span
 
     def __len__(self) -> int:
         return self.count
 
     @cached_property
-    def expanded(self) -> Expanded:
+    def expanded(self) -> NamedChunks:
         """The chunks with their names. Raises SourceError."""
         limits.check_count("chunks", self.count, self.span)
         return self.build()
@@ -72,18 +73,18 @@ class LazyChunks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Condition:
+class _ConditionRows:
     """One pre or post statement in the iterations of a frame. sets: number of a set, or one an iteration."""
 
     node: Precondition | Postcondition
     frame: Frame
-    sets: int | Rows
+    sets: int | Int64Array
 
 
-def expand(node: Collective, frame: Frame, evaluator: Evaluator) -> Expanded:
+def expand_collective(node: Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
     """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
-    builder = _Builder(node, evaluator)
-    made = block(node.body, frame.inner(), evaluator, builder.handle)
+    builder = _CollectiveBuilder(node, evaluator)
+    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
     return builder.finished(made)
 
 
@@ -98,7 +99,7 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(node.otherwise)
 
 
-def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator) -> Table:
+def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator) -> Int64Array:
     """int64[iterations, indices]: the indices of a chunk."""
     count = 1 if frame.rows is None else frame.rows
     table = np.empty((count, len(indices)), np.int64)
@@ -112,7 +113,9 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
     return table
 
 
-def found_chunks(reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]) -> Rows:
+def found_chunks(
+    reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
+) -> Int64Array:
     """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
     name = reference.name.name
     known = index.get(name)
@@ -133,15 +136,15 @@ def chunk_label(name: str, indices: list[int]) -> str:
     return f"{name}[{', '.join(map(str, indices))}]" if indices else name
 
 
-class _Builder:
+class _CollectiveBuilder:
     """The chunks of one collective under construction."""
 
     def __init__(self, node: Collective, evaluator: Evaluator) -> None:
         self.node = node
         self.evaluator = evaluator
         self.pool = SetPool()
-        self.known_sets: dict[tuple[int, int, int], tuple[Rows, int]] = {}
-        self.conditions: list[_Condition] = []
+        self.known_sets: dict[tuple[int, int, int], tuple[Int64Array, int]] = {}
+        self.conditions: list[_ConditionRows] = []
         self.count = 0
         self.families: dict[str, int] = {}
         self.declared: list[ChunkDeclaration] = []
@@ -150,19 +153,19 @@ class _Builder:
             if isinstance(statement, ChunkDeclaration):
                 self.width = max(self.width, len(statement.chunk.indices))
 
-    def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
+    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
         """One statement in all iterations of a frame."""
         match statement:
             case ChunkDeclaration():
                 return self.chunk(statement, frame)
             case Precondition() | Postcondition():
                 sets = self.place(statement.place, frame)
-                self.conditions.append(_Condition(statement, frame, sets))
+                self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
                 raise fail("E0405", "this does not stand in a collective", statement.span)
 
-    def chunk(self, node: ChunkDeclaration, frame: Frame) -> Emitted:
+    def chunk(self, node: ChunkDeclaration, frame: Frame) -> BodyRows:
         """`chunk x[i, c]: size`; columns are family, bytes, indices."""
         count = 1 if frame.rows is None else frame.rows
         self.count += count
@@ -188,9 +191,9 @@ class _Builder:
         table[:, 0] = self.families[name]
         table[:, 1] = size
         table[:, 2 : 2 + rank] = index_columns(node.chunk.indices, frame, self.evaluator)
-        return Emitted(np.arange(count, dtype=np.int64), table)
+        return BodyRows(np.arange(count, dtype=np.int64), table)
 
-    def place(self, node: Expr, frame: Frame) -> int | Rows:
+    def place(self, node: Expr, frame: Frame) -> int | Int64Array:
         """The set of NPUs at which a chunk is, or one an iteration."""
         value = self.evaluator.value(node, frame)
         if not fits(value.type, DEVICES) and not fits(value.type, GROUP):
@@ -199,38 +202,38 @@ class _Builder:
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
             first = self.pooled(numbers, np.ones(len(numbers), np.int64), value, node.span)
             return first + of.reshape(-1).astype(np.int64)
-        if not isinstance(value.data, Lists):
+        if not isinstance(value.data, ListArray):
             return self.pooled(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
         return self.lists(value, node.span)
 
-    def lists(self, value: Value, span: Span) -> int | Rows:
+    def lists(self, value: Value, span: Span) -> int | Int64Array:
         """Sets of several NPUs; one that is the same in all iterations is added once."""
-        lists: Lists = value.data
-        if lists.uniform and not isinstance(lists.content, Lists):
+        lists: ListArray = value.data
+        if lists.uniform and not isinstance(lists.content, ListArray):
             key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
             if key not in self.known_sets:
                 members = np.unique(np.asarray(lists.only(), np.int64))
                 number = self.pooled(members, np.array([len(members)], np.int64), value, span)
                 self.known_sets[key] = (lists.content, number)
             return self.known_sets[key][1]
-        sets = made_unique(lists)
-        _, items = flat(sets)
+        sets = sorted_unique(lists)
+        _, items = flattened(sets)
         first = self.pooled(items.astype(np.int64), sets.lengths, value, span)
         return first + np.arange(len(sets.start), dtype=np.int64)
 
-    def pooled(self, numbers: Rows, lengths: Rows, value: Value, span: Span) -> int:
+    def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
         """The number of the first of several sets. Raises SourceError where a switch is in one."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
     # The result
 
-    def finished(self, made: Emitted | None) -> Expanded:
+    def finished(self, made: BodyRows | None) -> NamedChunks:
         """The table of all chunks."""
         table = made.table if made is not None else np.zeros((0, 2 + self.width), np.int64)
         index = self.indexed(table)
-        pre: list[tuple[Rows, Rows]] = []
-        post: list[tuple[Rows, Rows]] = []
+        pre: list[tuple[Int64Array, Int64Array]] = []
+        post: list[tuple[Int64Array, Int64Array]] = []
         op = np.full(len(table), -1, np.int8)
         for condition in self.conditions:
             chunk = found_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
@@ -241,9 +244,9 @@ class _Builder:
                 post.append(pairs)
                 self.reduction(condition, chunk, op, table)
         before, after = (self.united(pairs, len(table)) for pairs in (pre, post))
-        self.check_fed(before, after, table)
+        self.check_held(before, after, table)
         sets, (pre_of, post_of) = self.pool.shared([before, after])
-        return Expanded(
+        return NamedChunks(
             ChunkTable(
                 size=np.ascontiguousarray(table[:, 1]),
                 pre=pre_of,
@@ -257,7 +260,7 @@ class _Builder:
             index,
         )
 
-    def united(self, pairs: list[tuple[Rows, Rows]], count: int) -> Rows:
+    def united(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
         """int64[count]: the set of each chunk."""
         if not pairs:
             return np.zeros(count, np.int64)
@@ -265,7 +268,7 @@ class _Builder:
         number = np.concatenate([p[1] for p in pairs])
         return self.pool.united(chunk, number, count)
 
-    def indexed(self, table: Table) -> dict[str, ChunkIndex]:
+    def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
         """Where the chunks of each family are. Raises SourceError where two have one name."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
@@ -276,13 +279,13 @@ class _Builder:
             except OverflowError:
                 place = self.declared[family].chunk.span
                 raise fail("E0219", f"the indices of chunk '{name}' are too far apart", place) from None
-            twice = found[name].twice()
-            if twice >= 0:
-                label = chunk_label(name, table[twice, 2 : 2 + rank].tolist())
+            duplicate = found[name].duplicate()
+            if duplicate >= 0:
+                label = chunk_label(name, table[duplicate, 2 : 2 + rank].tolist())
                 raise fail("E0413", f"chunk {label} is declared twice", self.declared[family].chunk.span)
         return found
 
-    def reduction(self, condition: _Condition, chunk: Rows, op: Data, table: Table) -> None:
+    def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
         """Enter what a postcondition makes of its chunks."""
         node = condition.node
         if not isinstance(node, Postcondition):
@@ -309,12 +312,12 @@ class _Builder:
             raise fail("E0409", f"no reduction is called '{name}'", node.span, hint=hint)
         return OPS[name]
 
-    def label(self, table: Table, chunk: int) -> str:
+    def label(self, table: Int64Array, chunk: int) -> str:
         """`x[1, 2]`."""
         reference = self.declared[int(table[chunk, 0])].chunk
         return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
 
-    def check_fed(self, pre: Rows, post: Rows, table: Table) -> None:
+    def check_held(self, pre: Int64Array, post: Int64Array, table: Int64Array) -> None:
         """Raise SourceError where a chunk is wanted that nobody has."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]

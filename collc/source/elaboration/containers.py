@@ -9,12 +9,22 @@ from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.arithmetic import concatenated
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.sets import made_unique
-from collc.source.elaboration.shapes import Topology
-from collc.source.elaboration.values import INT64, Data, Interval, Lists, Rows, Value, column, one_list, stacked
+from collc.source.elaboration.sets import sorted_unique
+from collc.source.elaboration.topology_values import Topology
+from collc.source.elaboration.values import (
+    INT64,
+    Data,
+    Interval,
+    ListArray,
+    Value,
+    column,
+    concatenated_contents,
+    single_list,
+)
 from collc.source.parsing.expressions import QuantityLiteral
 from collc.source.problems import fail
 from collc.source.types import ANY, GROUP, NAMED, Kind, Type, fits, holds, item_type, join
+from collc.ten.arrays import Int64Array
 
 
 def quantity(node: QuantityLiteral) -> Value:
@@ -27,22 +37,22 @@ def quantity(node: QuantityLiteral) -> Value:
     return Value(kind, node.value)
 
 
-def picked(lists: Value, at: Rows) -> Value:
+def items_at(lists: Value, at: Int64Array) -> Value:
     """Items at places of the shared content."""
     kind = item_type(lists.type) or ANY
     content = lists.data.content
-    data = content.take(at) if isinstance(content, Lists) else content[at]
+    data = content.take(at) if isinstance(content, ListArray) else content[at]
     return Value(kind, data, lists.home)
 
 
 def unpacked(value: Value) -> list[Value]:
     """The items of a uniform list, set or group."""
     low, high = int(value.data.start[0]), int(value.data.stop[0])
-    rows = picked(value, np.arange(low, high))
+    rows = items_at(value, np.arange(low, high))
     return [rows.at(k) for k in range(high - low)]
 
 
-def slice_numbers(value: Value, span: Span) -> Rows:
+def slice_numbers(value: Value, span: Span) -> Int64Array:
     """int64: the integers of a uniform list, set or range that stands as an index. Raises SourceError."""
     data = value.data
     if isinstance(data, Interval):
@@ -52,23 +62,23 @@ def slice_numbers(value: Value, span: Span) -> Rows:
             raise fail("E0219", "an index is less than 2^63", span)
         return np.arange(low, max(low, high), dtype=np.int64)
     items = data.only()
-    if isinstance(items, Lists) or (len(items) and items.dtype != np.int64):
+    if isinstance(items, ListArray) or (len(items) and items.dtype != np.int64):
         raise fail("E0211", f"an index wants int, these are {value.type.item}", span)
     return items.astype(np.int64)
 
 
-def plain_index(index: int, count: int, span: Span) -> int:
+def checked_index(index: int, count: int, span: Span) -> int:
     """An index that is in range."""
     if not 0 <= index < count:
         raise fail("E0219", f"index {index} is outside of 0 .. {count - 1}", span)
     return index
 
 
-def regrouped(base: Value, chosen: list[int]) -> Value:
+def selected_items(base: Value, chosen: list[int]) -> Value:
     """Some items of a uniform list or group, as the same kind."""
     at = base.data.start[0] + np.array(chosen, np.int64)
     content = base.data.content
-    data = one_list(content.take(at) if isinstance(content, Lists) else content[at])
+    data = single_list(content.take(at) if isinstance(content, ListArray) else content[at])
     return Value(base.type, data, base.home)
 
 
@@ -81,7 +91,7 @@ def common_home(values: list[Value], span: Span) -> Topology | None:
     return homes[0] if homes else None
 
 
-def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Value:
+def collection_of(values: list[Value], kind: Kind, span: Span | None = None) -> Value:
     """A uniform list or set of uniform values."""
     item: Type = ANY
     for value in values:
@@ -93,26 +103,26 @@ def assembled(values: list[Value], kind: Kind, span: Span | None = None) -> Valu
             raise fail("E0216", message, span)
         item = joint
     home = common_home(values, span) if span is not None else next((v.home for v in values if v.home), None)
-    if values and isinstance(values[0].data, Lists):
-        content: Data = stacked([v.data.take(np.zeros(1, np.int64)) for v in values])
+    if values and isinstance(values[0].data, ListArray):
+        content: Data = concatenated_contents([v.data.take(np.zeros(1, np.int64)) for v in values])
     else:
         content = column([operators.promoted(v, item).data for v in values], item.kind)
-    lists = one_list(content)
-    return Value(Type(kind, item), made_unique(lists) if kind is Kind.SET else lists, home)
+    lists = single_list(content)
+    return Value(Type(kind, item), sorted_unique(lists) if kind is Kind.SET else lists, home)
 
 
-def chained(left: Value, right: Value, kind: Type, span: Span) -> Value:
+def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Value:
     """`[1, 2] + [3]`, both uniform. Raises SourceError where that gets too long."""
     lengths = [int(v.data.lengths[0]) for v in (left, right)]
     limits.check_count("items of a list", sum(lengths), span)
     if not all(lengths):
         return Value(kind, (left if lengths[0] else right).data, left.home or right.home)
-    if isinstance(left.data.content, Lists) or isinstance(right.data.content, Lists):
-        return assembled([*unpacked(left), *unpacked(right)], Kind.LIST, span)
+    if isinstance(left.data.content, ListArray) or isinstance(right.data.content, ListArray):
+        return collection_of([*unpacked(left), *unpacked(right)], Kind.LIST, span)
     home = common_home([left, right], span)
     item = item_type(kind) or ANY
     parts = [operators.promoted(Value(item_type(v.type) or ANY, v.data.only()), item).data for v in (left, right)]
-    return Value(kind, one_list(concatenated(*parts)), home)
+    return Value(kind, single_list(concatenated(*parts)), home)
 
 
 def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:

@@ -8,16 +8,16 @@ from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import did_you_mean, listed
-from collc.source.elaboration.context import Context
+from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import Catalogue
 from collc.source.elaboration.schedules import emit_request
-from collc.source.elaboration.shapes import Topology
+from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import unroll
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
 from collc.source.parsing.syntax import Design, Emit, Minimize, Require, Statement, Tiers, Train
-from collc.source.problems import Poisoned, Problems, fail
-from collc.source.program import DesignRequest, EmitRequest, Trained
+from collc.source.problems import AlreadyReported, Problems, fail
+from collc.source.program import DesignRequest, EmitRequest, TrainedWorkload
 from collc.source.types import FLOAT, NUMBERS, RATE, TOPOLOGY, Kind, Type, binary_type
 from collc.ten.training import TIERS, Constraint, Linear, Workload
 
@@ -25,11 +25,11 @@ OBJECTIVES: Final = ("time", "time * cost")
 
 
 @dataclass(eq=False)
-class _Draft:
+class _DesignDraft:
     """A design while its body is read."""
 
     topology: Topology
-    train: list[Trained] = field(default_factory=list[Trained])
+    train: list[TrainedWorkload] = field(default_factory=list[TrainedWorkload])
     constraints: list[Constraint] = field(default_factory=list[Constraint])
     objective: Minimize | None = None
     tiers: Tiers | None = None
@@ -42,7 +42,7 @@ class DesignBuilder:
     def __init__(
         self,
         node: Design,
-        context: Context,
+        context: FileContext,
         catalogue: Catalogue,
         workloads: dict[str, Workload],
         problems: Problems,
@@ -52,7 +52,7 @@ class DesignBuilder:
         self.catalogue = catalogue
         self.workloads = workloads
         self.problems = problems
-        self.poisoned = False
+        self.has_errors = False
 
     def build(self) -> DesignRequest:
         """The request. Raises SourceError; more than one mistake goes to `problems`."""
@@ -60,11 +60,11 @@ class DesignBuilder:
         before = len(self.problems.found)
         value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a design")
         topology: Topology = value.data
-        self.draft = _Draft(topology)
+        self.draft = _DesignDraft(topology)
         self.dimensions = max(1, len(topology.network.axes))
         unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
-        if len(self.problems.found) > before or self.poisoned:
-            raise Poisoned
+        if len(self.problems.found) > before or self.has_errors:
+            raise AlreadyReported
         if not self.draft.train:
             raise fail("E0909", f"design '{node.name.name}' trains nothing", node.name.span, hint="add: train gpt3")
         if self.draft.objective is None:
@@ -103,13 +103,13 @@ class DesignBuilder:
             case _:
                 raise fail("E0911", "this does not stand in a design", node.span)
 
-    def trained(self, node: Train, frame: Frame) -> Trained:
+    def trained(self, node: Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
         self.context.file.get("workload", node.workload)
         workload = self.workloads.get(node.workload.name)
         if workload is None:
-            self.poisoned = True
-            raise Poisoned
+            self.has_errors = True
+            raise AlreadyReported
         npus = self.draft.topology.network.npu_count
         if workload.tensor * workload.data != npus:
             message = f"'{workload.name}' is for {workload.tensor} x {workload.data} NPUs, the network has {npus:,}"
@@ -117,7 +117,7 @@ class DesignBuilder:
         weight = Fraction(1)
         for argument in node.arguments:
             weight = self.weight(argument, frame)
-        return Trained(workload, weight, node.span)
+        return TrainedWorkload(workload, weight, node.span)
 
     def weight(self, argument: Argument, frame: Frame) -> Fraction:
         """`weight: 2`."""

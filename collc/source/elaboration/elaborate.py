@@ -8,9 +8,9 @@ from pathlib import Path
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean
 from collc.source.checking.check import check_files
-from collc.source.elaboration.binding import fitted, parameter_type
-from collc.source.elaboration.context import Context, Session
+from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
+from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.options import Catalogue
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
@@ -32,7 +32,7 @@ from collc.source.parsing.syntax import (
 )
 from collc.source.problems import Problems, fail
 from collc.source.program import DesignRequest, Program, ScheduleRequest
-from collc.source.scopes import FileScope, Found
+from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import STRING
 from collc.ten import training
 
@@ -52,11 +52,11 @@ def load_program(
     """
     problems = Problems()
     catalogue = catalogue or Catalogue()
-    context = _opened(source, definitions or {}, problems, catalogue)
+    context = _load_files(source, definitions or {}, problems, catalogue)
     builder = ScheduleBuilder(context, catalogue, problems)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
-    _make_all(context, problems)
+    _evaluate_declarations(context, problems)
     for node in context.file.declared("schedule"):
         if isinstance(node, ScheduleDeclaration) and only in (None, node.name.name):
             with problems.collect():
@@ -67,7 +67,7 @@ def load_program(
 
 
 def _training(
-    context: Context, problems: Problems, catalogue: Catalogue
+    context: FileContext, problems: Problems, catalogue: Catalogue
 ) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
     """The workloads by name, and the designs."""
     workloads: dict[str, training.Workload] = {}
@@ -83,29 +83,29 @@ def _training(
     return workloads, designs
 
 
-def _opened(
+def _load_files(
     source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue
-) -> Context:
+) -> FileContext:
     """The file, its imports followed, its params given."""
     loader = Loader(problems)
     file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
     problems.stop()
     given: dict[str, Value] = {}
-    session = Session(given)
+    session = ProgramContext(given)
     context = session.context(file)
     context.main = True
     for name, text in definitions.items():
         with problems.collect():
             given[name] = _definition(context, name, text)
     for imported in loader.files.values():
-        _adopt(session.context(imported), problems)
+        _declare_chosen_branches(session.context(imported), problems)
     problems.stop()
     check_files(list(loader.files.values()), problems, catalogue)
     problems.stop()
     return context
 
 
-def _adopt(context: Context, problems: Problems) -> None:
+def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
     """Declarations inside `if` at the top: those of the branch that holds."""
     waiting: list[Statement] = list(context.file.statements)
     for node in waiting:
@@ -118,7 +118,7 @@ def _adopt(context: Context, problems: Problems) -> None:
                 waiting.extend(chosen)
 
 
-def _definition(context: Context, name: str, text: str) -> Value:
+def _definition(context: FileContext, name: str, text: str) -> Value:
     """The value of `-D name=text`."""
     known = [n for n in context.file.declared("value") if isinstance(n, Param)]
     node = next((n for n in known if n.name.name == name), None)
@@ -140,7 +140,7 @@ def _definition(context: Context, name: str, text: str) -> Value:
         raise fail("E0224", f"-D {name}: '{text}' is no single value", None)
     try:
         value = context.evaluator.value(only.value, context.root)
-        return fitted(value, parameter, Span(source, len(head), len(source.text)))
+        return as_parameter(value, parameter, Span(source, len(head), len(source.text)))
     except SourceError:
         if wanted == STRING:
             return string(text)
@@ -155,7 +155,7 @@ def _check_only(file: FileScope, only: str | None) -> None:
         raise UsageError(Diagnostic("U0110", f"{file.source.name} has no schedule '{only}'", hint=hint))
 
 
-def _make_all(context: Context, problems: Problems) -> None:
+def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
     """Every value and topology of the file itself, so that mistakes in unused ones are told too."""
     for space in ("value", "topology"):
         for node in context.file.declared(space):
@@ -163,4 +163,4 @@ def _make_all(context: Context, problems: Problems) -> None:
                 continue
             if isinstance(node, Let | Param | Group | TopologyInstance | TopologyTemplate):
                 with problems.collect():
-                    context.value_of(Found(node, context.file))
+                    context.value_of(FoundDeclaration(node, context.file))

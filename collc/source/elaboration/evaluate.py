@@ -12,31 +12,38 @@ from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
 from collc.source.elaboration.containers import (
-    assembled,
-    chained,
+    checked_index,
     coerced,
+    collection_of,
     common_home,
-    picked,
-    plain_index,
+    concatenated_lists,
+    items_at,
     quantity,
-    regrouped,
+    selected_items,
     slice_numbers,
 )
-from collc.source.elaboration.frames import Frame, as_rows, spread
-from collc.source.elaboration.members import PartIndex, Slice, index_part, is_left, label, member_of, settle
-from collc.source.elaboration.sets import combine_sets, made_unique, membership, same
-from collc.source.elaboration.shapes import Part, Topology
+from collc.source.elaboration.frames import Frame, as_rows, loop_frame
+from collc.source.elaboration.sets import combine_sets, equal_values, membership, sorted_unique
+from collc.source.elaboration.topology_parts import (
+    IndexSlice,
+    PartIndex,
+    device_label,
+    devices_of,
+    index_part,
+    is_present,
+    member_of,
+)
+from collc.source.elaboration.topology_values import Topology, TopologyPart
 from collc.source.elaboration.values import (
     Data,
     Interval,
-    Lists,
-    Rows,
+    ListArray,
     Value,
-    collected,
     integer,
     is_column,
     npus,
     number,
+    stacked_rows,
     string,
     topology_value,
     truth,
@@ -82,10 +89,10 @@ from collc.source.types import (
     set_of,
     unary_type,
 )
-from collc.ten.arrays import BoolArray
+from collc.ten.arrays import BoolArray, Int64Array
 
 
-class Host(Protocol):
+class TopologyProvider(Protocol):
     """What expressions need of the file that they stand in."""
 
     def topology_named(self, name: str) -> Topology | None:
@@ -112,14 +119,14 @@ class NotVectorised(Exception):
 class Evaluator(ExpressionVisitor[Frame, Value]):
     """Evaluates the expressions of one file."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, host: TopologyProvider) -> None:
+        self.topologies = host
 
     def value(self, node: Expr, frame: Frame) -> Value:
         """The value of an expression in all iterations of a frame. Raises SourceError."""
         result = self._open(node, frame)
-        if isinstance(result.data, Part):
-            return settle(result.data, node.span)
+        if isinstance(result.data, TopologyPart):
+            return devices_of(result.data, node.span)
         return result
 
     def wanted(self, node: Expr, frame: Frame, wanted: Type, what: str) -> Value:
@@ -143,7 +150,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             iterable = self.value(clause.iterable, frame)
             if item_type(iterable.type) is None:
                 raise fail("E0213", f"a for can't count through {iterable.type}", clause.iterable.span)
-            frame = spread(frame, clause.name.name, iterable, clause.span)
+            frame = loop_frame(frame, clause.name.name, iterable, clause.span)
             if frame.depth > 4 * limits.MAX_DEPTH:
                 raise limits.too_deep("this loop", clause.span)
         return self.guarded(condition, frame)
@@ -173,7 +180,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
                 values.append(self.value(node, frame.row(row)))
             except SourceError as error:
                 raise with_note(error, frame.note(row)) from None
-        result = collected(values)
+        result = stacked_rows(values)
         if result is None:
             raise fail("E0216", "this has different types in different iterations", node.span)
         return result
@@ -196,13 +203,13 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
     def _without(self, node: Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology is not made inside a loop", node.span)
-        return topology_value(self.host.without(node, frame))
+        return topology_value(self.topologies.without(node, frame))
 
     def _name(self, node: Name, frame: Frame) -> Value:
         value = frame.find(node.name)
         if value is not None:
             return value
-        topology = self.host.topology_named(node.name)
+        topology = self.topologies.topology_named(node.name)
         if topology is None:
             raise fail("E0201", f"there is no '{node.name}' here", node.span)
         return topology_value(topology)
@@ -216,7 +223,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if kind is None:
             raise fail("E0210", f"'{node.operator}' does not go with {left.type} and {right.type}", node.span)
         if kind.kind is Kind.TOPOLOGY:
-            return topology_value(self.host.product(left.data, right.data, node.span))
+            return topology_value(self.topologies.product(left.data, right.data, node.span))
         if kind.kind is Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
         if kind.kind in (Kind.LIST, Kind.STRING):
@@ -229,7 +236,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if kind.kind is Kind.STRING:
             limits.check_count("characters of a string", len(left.data) + len(right.data), node.span)
             return string(left.data + right.data)
-        return chained(left, right, kind, node.span)
+        return concatenated_lists(left, right, kind, node.span)
 
     def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`, whose right side is looked at only where it matters."""
@@ -266,10 +273,12 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if operator in ("in", "not in"):
             found = membership(left, right, frame)
             return found if operator == "in" else ~found if is_column(found) else not found
-        if isinstance(left.data, Lists | Interval | Topology) or isinstance(right.data, Lists | Interval | Topology):
+        if isinstance(left.data, ListArray | Interval | Topology) or isinstance(
+            right.data, ListArray | Interval | Topology
+        ):
             if left.varies or right.varies:
                 raise NotVectorised
-            return same(left, right) == (operator == "==")
+            return equal_values(left, right) == (operator == "==")
         return operators.compared(operator, left, right)
 
     def _range(self, node: Range, frame: Frame) -> Value:
@@ -285,7 +294,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if name not in BUILTINS:
             if frame.rows is not None:
                 raise fail("E0303", "a topology is not made inside a loop", node.span)
-            return topology_value(self.host.topology_called(node, frame))
+            return topology_value(self.topologies.topology_called(node, frame))
         check_arguments(node)
         values = [self.value(a.value, frame) for a in node.arguments]
         result = BUILTINS[name](FunctionCall(name, values, node, frame))
@@ -300,9 +309,9 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             if name == "npus":
                 return npus(base.data.network.npus, base.data)
             part = member_of(base.data, name, node.member.span)
-        elif isinstance(base.data, Part):
+        elif isinstance(base.data, TopologyPart):
             if name == "npus":
-                return settle(base.data, node.span)
+                return devices_of(base.data, node.span)
             part = member_of(base.data, name, node.member.span)
         else:
             raise fail("E0215", f"{base.type} has no members", node.member.span)
@@ -311,7 +320,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
     def _base(self, node: Expr, frame: Frame) -> Value:
         """What a member is taken of: a topology before a value of the same name."""
         if isinstance(node, Name):
-            topology = self.host.topology_named(node.name)
+            topology = self.topologies.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
             if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
                 return topology_value(topology)
@@ -321,13 +330,13 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         base = self._open(node.base, frame)
         if base.type.kind is Kind.FAMILY:
             return base.data.member(self, node, frame)
-        if isinstance(base.data, Part):
+        if isinstance(base.data, TopologyPart):
             found = index_part(base.data, self.part_indices(node, frame), node.span)
             return self._present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
         if len(node.indices) != 1:
             raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
         index = node.indices[0]
-        if not isinstance(base.data, Lists | Topology) or base.type.kind is Kind.SET:
+        if not isinstance(base.data, ListArray | Topology) or base.type.kind is Kind.SET:
             raise fail("E0214", f"{base.type} takes no index", node.span)
         if isinstance(base.data, Topology):
             return self._npu_of(base.data, index, node, frame)
@@ -341,45 +350,45 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
             if base.varies or index.varies:
                 raise NotVectorised
-            count = int(base.data.lengths[0]) if isinstance(base.data, Lists) else 0
-            chosen = [plain_index(i, count, span) for i in slice_numbers(index, span).tolist()]
-            return regrouped(base, chosen)
+            count = int(base.data.lengths[0]) if isinstance(base.data, ListArray) else 0
+            chosen = [checked_index(i, count, span) for i in slice_numbers(index, span).tolist()]
+            return selected_items(base, chosen)
         index = coerced(index, INT, span, "an index", frame)
-        lists: Lists = base.data
+        lists: ListArray = base.data
         lengths = lists.lengths
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
         if bad.any():
             raise _out_of_range(base, index, int(np.argmax(bad)), node, frame)
         at = lists.start + index.data
         if lists.uniform and not is_column(index.data):
-            return picked(base, at).at(0)
-        return picked(base, at)
+            return items_at(base, at).at(0)
+        return items_at(base, at)
 
     def _npu_of(self, topology: Topology, index: Expr, node: Index, frame: Frame) -> Value:
         """`t[i]`: an NPU by its number; several give a group."""
         found = self.part_index(index, frame)
         if found is None:
             return npus(topology.network.npus, topology)
-        data = found.numbers if isinstance(found, Slice) else found
+        data = found.numbers if isinstance(found, IndexSlice) else found
         count = topology.network.npu_count
         bad = (np.asarray(data) < 0) | (np.asarray(data) >= count)
         if bad.any():
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
             raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span)
-        value = npus(found.numbers, topology) if isinstance(found, Slice) else Value(NPU, data, topology)
+        value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
         return self._present(value, node)
 
     def _present(self, value: Value, node: Expr) -> Value:
         """Naming a removed NPU is an error."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
-        numbers: Data = value.data.only() if isinstance(value.data, Lists) else value.data
-        left = np.atleast_1d(is_left(value.home, numbers))
+        numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
+        left = np.atleast_1d(is_present(value.home, numbers))
         if not left.all():
             row = int(np.argmin(left))
             wrong = int(np.atleast_1d(numbers)[row])
-            raise fail("E0319", f"{label(value.home, wrong)} was removed from '{value.home.name}'", node.span)
+            raise fail("E0319", f"{device_label(value.home, wrong)} was removed from '{value.home.name}'", node.span)
         return value
 
     def part_indices(self, node: Index, frame: Frame) -> list[PartIndex]:
@@ -404,7 +413,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if value.type.kind in (Kind.RANGE, Kind.LIST, Kind.SET):
             if value.varies:
                 raise NotVectorised
-            return Slice(slice_numbers(value, node.span), star=False)
+            return IndexSlice(slice_numbers(value, node.span), star=False)
         data = coerced(value, INT, node.span, "an index", frame).data
         if is_column(data) and data.dtype == object:
             raise fail("E0318", "an index of a device is less than 2^63", node.span)
@@ -415,23 +424,23 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
     def _collection(self, node: Collection, frame: Frame) -> Value:
         values = [self.value(item, frame) for item in node.items]
         if frame.rows is None or not any(v.varies for v in values):
-            return assembled(values, Kind(node.kind), node.span)
+            return collection_of(values, Kind(node.kind), node.span)
         kind = ANY
         for value, item in zip(values, node.items, strict=True):
             joint = join(kind, value.type)
             if joint is None:
                 raise fail("E0216", f"{kind} and {value.type} in one {node.kind}", item.span)
             kind = joint
-        if any(isinstance(v.data, Lists | Interval) for v in values):
+        if any(isinstance(v.data, ListArray | Interval) for v in values):
             raise NotVectorised
         columns = [as_rows(operators.promoted(v, kind), frame).data for v in values]
         width, rows = len(values), frame.rows
         content = np.stack(columns, axis=1).reshape(-1) if columns else np.empty(0, np.int64)
         start = np.arange(rows, dtype=np.int64) * width
-        lists = Lists(start, start + width, content, uniform=False)
+        lists = ListArray(start, start + width, content, uniform=False)
         home = common_home(values, node.span)
         if node.kind == "set":
-            return Value(set_of(kind), made_unique(lists), home)
+            return Value(set_of(kind), sorted_unique(lists), home)
         return Value(list_of(kind), lists, home)
 
     def _comprehension(self, node: Comprehension, frame: Frame) -> Value:
@@ -446,12 +455,12 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         rows = 1 if outer_rows is None else outer_rows
         counts = np.bincount(at, minlength=rows).astype(np.int64)
         stop = np.cumsum(counts)
-        lists = Lists(stop - counts, stop, data, uniform=outer_rows is None)
+        lists = ListArray(stop - counts, stop, data, uniform=outer_rows is None)
         kind = set_of(item.type) if node.kind == "set" else list_of(item.type)
-        return Value(kind, made_unique(lists) if node.kind == "set" else lists, item.home)
+        return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
 
 
-def rows_in(inner: Frame, outer: Frame) -> Rows:
+def rows_in(inner: Frame, outer: Frame) -> Int64Array:
     """int64: for each iteration of an inner frame, the outer frame's iteration that it belongs to."""
     rows = np.arange(inner.rows or 0, dtype=np.int64)
     frame = inner

@@ -9,9 +9,10 @@ import numpy as np
 
 from collc.base.diagnostics import Note, Span
 from collc.source import limits
-from collc.source.elaboration.values import INT64, Column, Interval, Lists, Rows, Value, is_column
+from collc.source.elaboration.values import INT64, Column, Interval, ListArray, Value, is_column
 from collc.source.problems import fail
 from collc.source.types import NPU, Kind, item_type
+from collc.ten.arrays import Int64Array
 
 
 @dataclass(eq=False)
@@ -25,7 +26,7 @@ class Frame:
 
     rows: int | None = None
     parent: Frame | None = None
-    take: Rows | None = None
+    take: Int64Array | None = None
     names: dict[str, Value] = field(default_factory=dict[str, Value])
     outer: Callable[[str], Value | None] = lambda _name: None
     loop: str | None = None
@@ -55,7 +56,7 @@ class Frame:
         """One iteration as a frame in which every value is uniform."""
         return Frame(None, None, None, {}, lambda name: _at(self.find(name), row), depth=self.depth + 1)
 
-    def up(self, rows: Rows) -> Rows:
+    def up(self, rows: Int64Array) -> Int64Array:
         """The parent's iterations of some of these."""
         if self.take is not None:
             return self.take[rows]
@@ -69,7 +70,7 @@ class Frame:
         while frame is not None and frame.rows is not None:
             if frame.loop is not None:
                 value = frame.names[frame.loop].at(int(at[0])).data
-                if not isinstance(value, Lists | Interval):
+                if not isinstance(value, ListArray | Interval):
                     found.append(f"{frame.loop} = {value}")
             at = frame.up(at)
             frame = frame.parent
@@ -80,7 +81,7 @@ def _at(value: Value | None, row: int) -> Value | None:
     return None if value is None else value.at(row)
 
 
-def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
+def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     """The frame of `for name in iterable`: each iteration once for every item, in order.
 
     Raises SourceError where that is too many.
@@ -109,8 +110,8 @@ def spread(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
         base = first if isinstance(first, int) else first[take]
     place = within + base if total else within  # the ends of an empty range may be beyond 64 bits
     content = place if isinstance(data, Interval) else data.content
-    if isinstance(data, Lists):
-        content = data.content.take(place) if isinstance(data.content, Lists) else data.content[place]
+    if isinstance(data, ListArray):
+        content = data.content.take(place) if isinstance(data.content, ListArray) else data.content[place]
     variable = Value(kind, content, iterable.home)
     return Frame(total, frame, take, {name: variable}, loop=name, depth=frame.depth + 1)
 
@@ -137,7 +138,7 @@ def as_rows(value: Value, frame: Frame) -> Value:
     if value.varies:
         return value
     count = 1 if frame.rows is None else frame.rows
-    if isinstance(value.data, Lists):
+    if isinstance(value.data, ListArray):
         return Value(value.type, value.data.take(np.zeros(count, np.int64)), value.home)
     if value.type.kind in (Kind.INT, Kind.BYTES, Kind.NPU, Kind.BOOL) and abs(int(value.data)) < 2**63:
         dtype = np.bool_ if value.type.kind is Kind.BOOL else np.int64

@@ -11,16 +11,22 @@ from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
 from collc.source import limits
 from collc.source.elaboration.algorithms import moves_of
-from collc.source.elaboration.binding import Given, evaluated, fitted, frame_of, match
-from collc.source.elaboration.collectives import Expanded, LazyChunks, expand
-from collc.source.elaboration.context import Context
+from collc.source.elaboration.binding import (
+    GivenArgument,
+    as_parameter,
+    evaluated_arguments,
+    match_arguments,
+    parameter_frame,
+)
+from collc.source.elaboration.check_requests import check_request
+from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective
+from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import Catalogue, checked_options
-from collc.source.elaboration.sets import same
-from collc.source.elaboration.shapes import Topology
-from collc.source.elaboration.standard import MODULE, NAMED, lazy_count, standard_of
-from collc.source.elaboration.values import Value, members
-from collc.source.elaboration.verify import check_request
+from collc.source.elaboration.sets import equal_values
+from collc.source.elaboration.standard_collectives import COLLECTIVES, MODULE, lazy_count, standard_of
+from collc.source.elaboration.topology_values import Topology
+from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing.expressions import Argument, Name
 from collc.source.parsing.syntax import (
     Algorithm,
@@ -36,9 +42,9 @@ from collc.source.parsing.syntax import (
     Synthesize,
     Verify,
 )
-from collc.source.problems import Poisoned, Problems, fail, in_place_of
+from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
-from collc.source.scopes import Found
+from collc.source.scopes import FoundDeclaration
 from collc.source.types import GROUP, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
@@ -46,7 +52,7 @@ from collc.ten.reach import Unreachable, unreachable
 
 
 @dataclass(eq=False)
-class _Draft:
+class _ScheduleDraft:
     """A schedule while its body is read."""
 
     topology: Topology
@@ -59,13 +65,13 @@ class _Draft:
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
     statements: int = 0
-    poisoned: bool = False
+    has_errors: bool = False
 
 
 class ScheduleBuilder:
     """Makes requests of the schedules of one file."""
 
-    def __init__(self, context: Context, catalogue: Catalogue, problems: Problems) -> None:
+    def __init__(self, context: FileContext, catalogue: Catalogue, problems: Problems) -> None:
         self.context = context
         self.catalogue = catalogue
         self.problems = problems
@@ -74,19 +80,19 @@ class ScheduleBuilder:
         """The request of a schedule. Raises SourceError; more than one mistake goes to `problems`."""
         value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a schedule")
         topology: Topology = value.data
-        draft = _Draft(topology)
+        draft = _ScheduleDraft(topology)
         before = len(self.problems.found)
         self._check_complete(topology, node)
         self._body(node.body, self.context.root.inner(), draft)
-        if len(self.problems.found) > before or draft.poisoned:
-            raise Poisoned
+        if len(self.problems.found) > before or draft.has_errors:
+            raise AlreadyReported
         if not draft.runs:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
             raise fail("E0606", f"schedule '{node.name.name}' runs nothing", node.name.span, hint=hint)
         demand = Demand(tuple(draft.runs))
         problem = unreachable(topology.network, demand)
         if problem is not None:
-            raise _told(problem, topology, demand, draft)
+            raise _unreachable_error(problem, topology, demand, draft)
         return ScheduleRequest(
             name=node.name.name,
             span=node.span,
@@ -115,7 +121,7 @@ class ScheduleBuilder:
                 message = f"a schedule needs times, and '{topology.name}' is only a shape"
                 raise fail("E0607", message, node.topology.span, note, hint=hint)
 
-    def _body(self, body: tuple[Statement, ...], frame: Frame, draft: _Draft) -> None:
+    def _body(self, body: tuple[Statement, ...], frame: Frame, draft: _ScheduleDraft) -> None:
         """Statements one after another; every loop is unrolled."""
         for node in body:
             draft.statements += 1
@@ -123,10 +129,10 @@ class ScheduleBuilder:
             with self.problems.collect():
                 try:
                     self._statement(node, frame, draft)
-                except Poisoned:
-                    draft.poisoned = True
+                except AlreadyReported:
+                    draft.has_errors = True
 
-    def _statement(self, node: Statement, frame: Frame, draft: _Draft) -> None:
+    def _statement(self, node: Statement, frame: Frame, draft: _ScheduleDraft) -> None:
         evaluator = self.context.evaluator
         match node:
             case Let():
@@ -144,7 +150,7 @@ class ScheduleBuilder:
             case _:
                 self._request(node, frame, draft)
 
-    def _request(self, node: Statement, frame: Frame, draft: _Draft) -> None:
+    def _request(self, node: Statement, frame: Frame, draft: _ScheduleDraft) -> None:
         evaluator = self.context.evaluator
         match node:
             case Synthesize():
@@ -174,23 +180,23 @@ class ScheduleBuilder:
 
     # Runs
 
-    def _run(self, node: RunStatement, frame: Frame, draft: _Draft) -> None:
+    def _run(self, node: RunStatement, frame: Frame, draft: _ScheduleDraft) -> None:
         call = node.collective
         found = self.context.file.get("collective", call.function)
         collective = found.node
         if not isinstance(collective, Collective):
-            raise Poisoned
+            raise AlreadyReported
         name = collective.name.name
-        matched = match(collective.parameters, call.arguments, f"collective '{name}'", call.span)
-        given = evaluated(collective.parameters, matched, self.context.evaluator, frame)
+        matched = match_arguments(collective.parameters, call.arguments, f"collective '{name}'", call.span)
+        given = evaluated_arguments(collective.parameters, matched, self.context.evaluator, frame)
         self._check_home(given, draft)
-        owner = self.context.session.context(found.file)
-        bound = frame_of(collective.parameters, given, owner.evaluator, owner.root)
+        owner = self.context.program.context(found.file)
+        bound = parameter_frame(collective.parameters, given, owner.evaluator, owner.root)
         try:
             run, chunks = self._demand(found, owner, bound, draft, call.span)
         except SourceError as error:
             library, places = owner.file.module is not None, {name: g.span for name, g in given.items()}
-            raise in_place_of(error, library, call.span, "in this run", places) from None
+            raise at_use(error, library, call.span, "in this run", places) from None
         if len(run.pattern) == 0:
             raise fail("E0416", f"this {name} has no chunks: nothing would be done", call.span)
         draft.runs.append(run)
@@ -200,29 +206,31 @@ class ScheduleBuilder:
         draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves))
         draft.chunks += len(run.pattern)
 
-    def _check_home(self, given: Mapping[str, Given], draft: _Draft) -> None:
+    def _check_home(self, given: Mapping[str, GivenArgument], draft: _ScheduleDraft) -> None:
         for argument in given.values():
             home = argument.value.home
             if home is not None and home is not draft.topology:
                 message = f"these are NPUs of '{home.name}', but the schedule is on '{draft.topology.name}'"
                 raise fail("E0403", message, argument.span)
 
-    def _demand(self, found: Found, owner: Context, bound: Frame, draft: _Draft, span: Span) -> tuple[Run, LazyChunks]:
+    def _demand(
+        self, found: FoundDeclaration, owner: FileContext, bound: Frame, draft: _ScheduleDraft, span: Span
+    ) -> tuple[Run, LazyChunks]:
         """The run, its chunks listed only where they must be."""
         collective = found.node
         if not isinstance(collective, Collective):
-            raise Poisoned
+            raise AlreadyReported
         name = collective.name.name
         values = dict(bound.names)
         group = next((v for v in values.values() if v.type == GROUP), None)
-        ranks = members(group).astype(np.int32) if group is not None else draft.topology.network.npus
+        ranks = npu_numbers(group).astype(np.int32) if group is not None else draft.topology.network.npus
 
-        def build() -> Expanded:
-            return expand(collective, bound, owner.evaluator)
+        def build() -> NamedChunks:
+            return expand_collective(collective, bound, owner.evaluator)
 
         standard = None
         count = None
-        if found.file.module == MODULE and name in NAMED:
+        if found.file.module == MODULE and name in COLLECTIVES:
             standard = standard_of(name, len(ranks), values)
             count = lazy_count(name, len(ranks), values)
         chunks = LazyChunks(count if count is not None else 0, build, span)
@@ -233,13 +241,13 @@ class ScheduleBuilder:
         pattern = chunks if standard is not None else chunks.expanded.table
         return Run(name, ranks, pattern, standard), chunks
 
-    def _algorithm(self, node: RunStatement, found: Found) -> Found:
+    def _algorithm(self, node: RunStatement, found: FoundDeclaration) -> FoundDeclaration:
         """The algorithm of the name that implements the collective."""
         name = node.using.name if node.using else ""
         span = node.using.span if node.using else node.span
         file = self.context.file
         every = [
-            Found(a, f)
+            FoundDeclaration(a, f)
             for f in (file, *(i for i, _ in file.imports))
             for a in f.names.get("algorithm", {}).get(name, [])
             if isinstance(a, Algorithm)
@@ -256,7 +264,7 @@ class ScheduleBuilder:
             raise fail("E0206", f"two imported files declare algorithm '{name}' for {wanted}", span, *notes)
         return fitting[0]
 
-    def _implemented(self, algorithm: Found) -> object:
+    def _implemented(self, algorithm: FoundDeclaration) -> object:
         node = algorithm.node
         if not isinstance(node, Algorithm):
             return None
@@ -266,50 +274,50 @@ class ScheduleBuilder:
     def _moves(
         self,
         node: RunStatement,
-        found: Found,
+        found: FoundDeclaration,
         bound: Frame,
-        given: Mapping[str, Given],
+        given: Mapping[str, GivenArgument],
         chunks: LazyChunks,
-        draft: _Draft,
+        draft: _ScheduleDraft,
         frame: Frame,
     ) -> AlgorithmSends:
         chosen = self._algorithm(node, found)
         algorithm, collective = chosen.node, found.node
         if not isinstance(algorithm, Algorithm) or not isinstance(collective, Collective):
-            raise Poisoned
-        owner = self.context.session.context(chosen.file)
+            raise AlreadyReported
+        owner = self.context.program.context(chosen.file)
         what = f"algorithm '{algorithm.name.name}'"
-        arguments = match_algorithm(algorithm, collective, bound, given)
+        arguments = tied_arguments(algorithm, collective, bound, given)
         free = [p for p in algorithm.parameters if p.name.name not in arguments]
         _check_tied(arguments, node)
-        matched = match(free, node.arguments, what, node.using.span if node.using else node.span)
-        arguments |= evaluated(free, matched, self.context.evaluator, frame)
-        inner = frame_of(algorithm.parameters, arguments, owner.evaluator, owner.root)
+        matched = match_arguments(free, node.arguments, what, node.using.span if node.using else node.span)
+        arguments |= evaluated_arguments(free, matched, self.context.evaluator, frame)
+        inner = parameter_frame(algorithm.parameters, arguments, owner.evaluator, owner.root)
         _check_fixed(algorithm, collective, bound, inner, owner, node)
         try:
             return moves_of(algorithm, inner, owner.evaluator, chunks.expanded, draft.chunks)
         except SourceError as error:
             library, places = owner.file.module is not None, {name: g.span for name, g in arguments.items()}
-            raise in_place_of(error, library, node.span, "in this run", places) from None
+            raise at_use(error, library, node.span, "in this run", places) from None
 
 
-def match_algorithm(
-    algorithm: Algorithm, collective: Collective, bound: Frame, given: Mapping[str, Given]
-) -> dict[str, Given]:
+def tied_arguments(
+    algorithm: Algorithm, collective: Collective, bound: Frame, given: Mapping[str, GivenArgument]
+) -> dict[str, GivenArgument]:
     """The algorithm's parameters that `implements` ties to those of the collective."""
     own = {p.name.name: p for p in algorithm.parameters}
     what = f"collective '{collective.name.name}'"
-    matched = match(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
-    found: dict[str, Given] = {}
+    matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
+    found: dict[str, GivenArgument] = {}
     for name, argument in matched.items():
         if isinstance(argument.value, Name) and argument.value.name in own:
             parameter = own[argument.value.name]
             span = given[name].span if name in given else argument.span
-            found[parameter.name.name] = Given(fitted(bound.names[name], parameter, span), span)
+            found[parameter.name.name] = GivenArgument(as_parameter(bound.names[name], parameter, span), span)
     return found
 
 
-def _check_tied(tied: Mapping[str, Given], node: RunStatement) -> None:
+def _check_tied(tied: Mapping[str, GivenArgument], node: RunStatement) -> None:
     """Raise SourceError where `using` gives what the run gives already."""
     for argument in node.arguments:
         if argument.name is not None and argument.name.name in tied:
@@ -319,11 +327,11 @@ def _check_tied(tied: Mapping[str, Given], node: RunStatement) -> None:
 
 
 def _check_fixed(
-    algorithm: Algorithm, collective: Collective, bound: Frame, inner: Frame, owner: Context, node: RunStatement
+    algorithm: Algorithm, collective: Collective, bound: Frame, inner: Frame, owner: FileContext, node: RunStatement
 ) -> None:
     """Raise SourceError where an algorithm is for other arguments than the run's."""
     what = f"collective '{collective.name.name}'"
-    matched = match(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
+    matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
     own = {p.name.name for p in algorithm.parameters}
     for parameter in collective.parameters:
         name = parameter.name.name
@@ -335,24 +343,24 @@ def _check_fixed(
             continue
         value = owner.evaluator.value(expression, inner) if argument is not None else None
         default = value if value is not None else _default(collective, name, bound, owner)
-        if default is not None and not same(default, bound.names[name]):
+        if default is not None and not equal_values(default, bound.names[name]):
             message = f"algorithm '{algorithm.name.name}' implements {collective.name.name} with another '{name}'"
             note = Note("as it says here", (argument or algorithm.implements).span)
             raise fail("E0505", message, node.using.span if node.using else node.span, note)
 
 
-def _default(collective: Collective, name: str, bound: Frame, owner: Context) -> Value | None:
+def _default(collective: Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
     """The default of a collective's parameter; None where it is an expression of others."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None
     try:
-        return fitted(owner.evaluator.value(parameter.default, bound), parameter, parameter.default.span)
+        return as_parameter(owner.evaluator.value(parameter.default, bound), parameter, parameter.default.span)
     except SourceError:
         return None
 
 
-def emit_request(node: Emit, frame: Frame, context: Context, catalogue: Catalogue) -> EmitRequest:
+def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: Catalogue) -> EmitRequest:
     """`emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
     if kind not in catalogue.kinds:
@@ -366,7 +374,7 @@ def emit_request(node: Emit, frame: Frame, context: Context, catalogue: Catalogu
     return EmitRequest(kind, path, options, node.span)
 
 
-def file_name(argument: Argument, frame: Frame, context: Context) -> str:
+def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
     """A name relative to the output folder. Raises SourceError where it leads out of it."""
     value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
     parts = value.replace("\\", "/").split("/")
@@ -377,7 +385,7 @@ def file_name(argument: Argument, frame: Frame, context: Context) -> str:
     return value
 
 
-def _told(problem: Unreachable, topology: Topology, demand: Demand, draft: _Draft) -> SourceError:
+def _unreachable_error(problem: Unreachable, topology: Topology, demand: Demand, draft: _ScheduleDraft) -> SourceError:
     network = topology.network
     source, target = network.device_name(problem.source), network.device_name(problem.target)
     names = [network.device_name(int(d)) for d in problem.side[:8]]

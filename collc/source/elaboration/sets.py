@@ -9,30 +9,31 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.source.elaboration.arithmetic import concatenated
 from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.values import Column, Data, Interval, Lists, Rows, Value, is_column
+from collc.source.elaboration.values import Column, Data, Interval, ListArray, Value, is_column
 from collc.source.problems import fail
 from collc.source.types import Type
+from collc.ten.arrays import Int64Array
 
 
-def flat(lists: Lists) -> tuple[Rows, Column]:
+def flattened(lists: ListArray) -> tuple[Int64Array, Column]:
     """All items as pairs: int64 rows and items, row by row."""
     counts = lists.lengths
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     content = lists.content
-    if isinstance(content, Lists):
+    if isinstance(content, ListArray):
         raise TypeError("a set of lists")
     return rows, content[within + np.repeat(lists.start, counts)]
 
 
-def packed(rows: Rows, items: Column, count: int, uniform: bool) -> Lists:
+def from_sorted_pairs(rows: Int64Array, items: Column, count: int, uniform: bool) -> ListArray:
     """Lists of pairs that are sorted by row."""
     counts = np.bincount(rows, minlength=count).astype(np.int64)
     stop = np.cumsum(counts)
-    return Lists(stop - counts, stop, items, uniform)
+    return ListArray(stop - counts, stop, items, uniform)
 
 
-def _coded(items: Column) -> tuple[Column, Rows]:
+def _coded(items: Column) -> tuple[Column, Int64Array]:
     """Sorted different items, and the place of each item among them."""
     if items.dtype != object:
         known, codes = np.unique(items, return_inverse=True)
@@ -44,12 +45,14 @@ def _coded(items: Column) -> tuple[Column, Rows]:
     return known, np.array([place[i] for i in items.tolist()], np.int64)
 
 
-def made_unique(lists: Lists) -> Lists:
+def sorted_unique(lists: ListArray) -> ListArray:
     """Each row ascending, equal items once."""
-    rows, items = flat(lists)
+    rows, items = flattened(lists)
     known, codes = _coded(items)
     keys = np.unique(rows * max(1, len(known)) + codes)
-    return packed(keys // max(1, len(known)), known[keys % max(1, len(known))], len(lists.start), lists.uniform)
+    return from_sorted_pairs(
+        keys // max(1, len(known)), known[keys % max(1, len(known))], len(lists.start), lists.uniform
+    )
 
 
 def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Frame, span: Span) -> Value:
@@ -58,8 +61,8 @@ def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Fr
         raise fail("E0403", f"NPUs of '{left.home.name}' and of '{right.home.name}' together", span)
     uniform = not (left.varies or right.varies)
     a, b = (left, right) if uniform else (as_rows(left, frame), as_rows(right, frame))
-    rows_a, items_a = flat(a.data)
-    rows_b, items_b = flat(b.data)
+    rows_a, items_a = flattened(a.data)
+    rows_b, items_b = flattened(b.data)
     known, codes = _coded(concatenated(items_a, items_b))
     width = max(1, len(known))
     keys_a = rows_a * width + codes[: len(rows_a)]
@@ -72,7 +75,7 @@ def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Fr
         case _:
             keys = np.setdiff1d(keys_a, keys_b)
     keys = keys.astype(np.int64)
-    lists = packed(keys // width, known[keys % width], len(a.data.start), uniform)
+    lists = from_sorted_pairs(keys // width, known[keys % width], len(a.data.start), uniform)
     return Value(kind, lists, left.home or right.home)
 
 
@@ -83,18 +86,18 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
         found = (item.data >= data.low) & (item.data < data.high)
         return np.asarray(found, np.bool_) if is_column(found) else bool(found)
     uniform = not (item.varies or container.varies)
-    if isinstance(item.data, Lists):
+    if isinstance(item.data, ListArray):
         raise fail("E0210", "a list is not looked for in a list", None)
     if not container.varies and is_column(item.data):
         content = data.only()
-        if isinstance(content, Lists):
+        if isinstance(content, ListArray):
             return np.zeros(len(item.data), np.bool_)
         _, codes = _coded(concatenated(item.data, content))
         return np.isin(codes[: len(item.data)], codes[len(item.data) :])
     if uniform:
         content = data.only()
-        return not isinstance(content, Lists) and item.data in content.tolist()
-    rows, items = flat(as_rows(container, frame).data)
+        return not isinstance(content, ListArray) and item.data in content.tolist()
+    rows, items = flattened(as_rows(container, frame).data)
     single = as_rows(item, frame).data
     hit = items == single[rows]
     result = np.zeros(len(single), np.bool_)
@@ -105,7 +108,7 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
 def as_python(value: Value) -> Data:
     """A uniform value as a plain object that compares."""
     match value.data:
-        case Lists():
+        case ListArray():
             return _nested(value.data)[0]
         case Interval():
             return ("range", value.data.low, value.data.high)
@@ -113,12 +116,12 @@ def as_python(value: Value) -> Data:
             return value.data
 
 
-def _nested(lists: Lists) -> list[Any]:
-    content: list[Any] = _nested(lists.content) if isinstance(lists.content, Lists) else lists.content.tolist()
+def _nested(lists: ListArray) -> list[Any]:
+    content: list[Any] = _nested(lists.content) if isinstance(lists.content, ListArray) else lists.content.tolist()
     return [tuple(content[a:b]) for a, b in zip(lists.start.tolist(), lists.stop.tolist(), strict=True)]
 
 
-def same(left: Value, right: Value) -> bool:
+def equal_values(left: Value, right: Value) -> bool:
     """Whether two uniform values are equal."""
     if left.home is not None and right.home is not None and left.home is not right.home:
         return False

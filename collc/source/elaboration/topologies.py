@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.flow import Emitted, Table, block
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.members import index_part, member_of
 from collc.source.elaboration.operators import shown
-from collc.source.elaboration.shapes import Copies, DeviceArray, Entry, Part, Topology
-from collc.source.elaboration.values import Data, Lists, Value, is_column
+from collc.source.elaboration.topology_parts import index_part, member_of
+from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
+from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing.expressions import Argument, Expr, Identifier, Index, Member, Name
 from collc.source.parsing.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
 from collc.source.problems import fail
@@ -35,17 +35,17 @@ NPU_ATTRIBUTES: dict[str, Type] = {"inject": RATE, "eject": RATE, "memory": RATE
 
 def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
     """The topology of a template whose parameters are in a frame. Raises SourceError."""
-    builder = _Builder(evaluator)
-    made = block(template.body, frame.inner(), evaluator, builder.handle)
+    builder = _TopologyBuilder(evaluator)
+    made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
     return builder.finished(template, name, made)
 
 
-class _Builder:
+class _TopologyBuilder:
     """A topology under construction. Switch s has the number -1 - s until all NPUs are known."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TopologyMember] = {}
         self.places: dict[str, Span] = {}
         self.families: list[DeviceFamily] = []
         self.switch_families: list[DeviceFamily] = []
@@ -59,7 +59,7 @@ class _Builder:
         self.endpoint_of: list[Int32Array] = []
         self.kinds: dict[LinkKind, int] = {}
 
-    def handle(self, statement: Statement, frame: Frame) -> Emitted | None:
+    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
         """One statement in all iterations of a frame."""
         match statement:
             case DeviceDeclaration():
@@ -147,7 +147,7 @@ class _Builder:
                 found[name] = value
         return found
 
-    def use(self, node: Use, frame: Frame) -> Emitted | None:
+    def use(self, node: Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
         self.once(node.name, "use", frame)
         shape = self.shape(node.shape, frame)
@@ -159,7 +159,7 @@ class _Builder:
         if not inner.present.all():
             raise fail("E0307", f"'{topology.name}' has removed parts and can't be copied", node.topology.span)
         name = node.name.name
-        self.entries[name] = Copies(
+        self.entries[name] = TopologyCopies(
             name,
             shape,
             row_major(shape),
@@ -181,7 +181,7 @@ class _Builder:
         self.copy_attributes(inner, copies)
         table = self.copied_links(inner, base)
         self.links += len(table)
-        return Emitted(np.zeros(len(table), np.int64), table)
+        return BodyRows(np.zeros(len(table), np.int64), table)
 
     def copy_attributes(self, inner: Network, copies: int) -> None:
         """What the devices of copies are like."""
@@ -195,7 +195,7 @@ class _Builder:
         self.npus += copies * inner.npu_count
         self.switches += copies * inner.switch_count
 
-    def copied_links(self, inner: Network, base: Table) -> Table:
+    def copied_links(self, inner: Network, base: Int64Array) -> Int64Array:
         """int64[copies * links, 3]: the links of copies; base: int64[copies, 2], first NPU and switch of each."""
         kinds = np.array([self.kinds.setdefault(k, len(self.kinds)) for k in inner.kinds], np.int64)
         ends: list[Any] = []
@@ -208,7 +208,7 @@ class _Builder:
 
     # Links
 
-    def link(self, node: LinkDeclaration, frame: Frame) -> Emitted:
+    def link(self, node: LinkDeclaration, frame: Frame) -> BodyRows:
         """`link a -> b (...)`."""
         ways = 2 if node.both else 1
         count = 1 if frame.rows is None else frame.rows
@@ -225,18 +225,18 @@ class _Builder:
         if node.both:
             table[:, 1, 0], table[:, 1, 1] = b, a
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
-        return Emitted(np.repeat(np.arange(count, dtype=np.int64), ways), table.reshape(-1, 3))
+        return BodyRows(np.repeat(np.arange(count, dtype=np.int64), ways), table.reshape(-1, 3))
 
     def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""
         part = self.part(node, frame)
-        if isinstance(part, Part):
+        if isinstance(part, TopologyPart):
             part = self.at(part, [], node, frame)
-        if isinstance(part, Part):
+        if isinstance(part, TopologyPart):
             raise fail("E0301", f"'{part.entry.name}' is a copy of a topology, not a device", node.span)
         return part.data
 
-    def part(self, node: Expr, frame: Frame) -> Part | Value:
+    def part(self, node: Expr, frame: Frame) -> TopologyPart | Value:
         """A device or part that is named in the body."""
         match node:
             case Name():
@@ -244,20 +244,20 @@ class _Builder:
                 if entry is None:
                     hint = did_you_mean(node.name, self.entries)
                     raise fail("E0309", f"no NPU, switch or copy is called '{node.name}'", node.span, hint=hint)
-                return Part(None, entry)
+                return TopologyPart(None, entry)
             case Member():
                 base = self.part(node.base, frame)
-                if isinstance(base, Part):
+                if isinstance(base, TopologyPart):
                     return member_of(base, node.member.name, node.member.span)
             case Index():
                 base = self.part(node.base, frame)
-                if isinstance(base, Part):
+                if isinstance(base, TopologyPart):
                     return self.at(base, node.indices, node, frame)
             case _:
                 pass
         raise fail("E0301", "an end of a link is a device", node.span)
 
-    def at(self, part: Part, indices: Sequence[Expr], node: Expr, frame: Frame) -> Part | Value:
+    def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
         """A part with indices; an error tells the values of the loop variables."""
         found = [self.evaluator.device_index(i, frame) for i in indices]
         for index, size in zip(found, part.entry.shape, strict=False):
@@ -297,13 +297,13 @@ class _Builder:
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
         return self.kinds.setdefault(kind, len(self.kinds))
 
-    def matrix(self, node: LinkMatrix, frame: Frame) -> Emitted:
+    def matrix(self, node: LinkMatrix, frame: Frame) -> BodyRows:
         """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
         if frame.rows is not None:
             raise fail("E0303", "a matrix of links inside a loop", node.span)
         value = self.evaluator.value(node.matrix, frame)
-        lists = value.data.only() if isinstance(value.data, Lists) else None
-        if not isinstance(lists, Lists) or isinstance(lists.content, Lists):
+        lists = value.data.only() if isinstance(value.data, ListArray) else None
+        if not isinstance(lists, ListArray) or isinstance(lists.content, ListArray):
             raise fail("E0311", f"links wants a list of lists of int, this is {value.type}", node.matrix.span)
         n = len(lists.start)
         if (lists.lengths != n).any():
@@ -328,11 +328,11 @@ class _Builder:
         table = np.stack([source, target, np.full(len(source), kind)], axis=1).astype(np.int64)
         table = np.repeat(table, lanes, axis=0)
         self.links += len(table)
-        return Emitted(np.zeros(len(table), np.int64), table)
+        return BodyRows(np.zeros(len(table), np.int64), table)
 
     # The result
 
-    def finished(self, template: TopologyTemplate, name: str, made: Emitted | None) -> Topology:
+    def finished(self, template: TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         if self.npus == 0:
             raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)

@@ -10,13 +10,13 @@ from typing import Final
 from collc.base.diagnostics import Span
 from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
-from collc.source.elaboration.context import Context
+from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.limits import check_count
 from collc.source.parsing.expressions import Argument, Identifier
 from collc.source.parsing.parse import MAX_BYTES
 from collc.source.parsing.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
-from collc.source.problems import Poisoned, Problems, fail
+from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.types import BYTES, TIME
 from collc.ten import training
 
@@ -33,7 +33,7 @@ _KINDS: Final = {
 def unroll(
     nodes: Sequence[Statement],
     frame: Frame,
-    context: Context,
+    context: FileContext,
     problems: Problems,
     handle: Callable[[Statement, Frame], None],
 ) -> None:
@@ -62,7 +62,7 @@ def unroll(
 class WorkloadBuilder:
     """One workload."""
 
-    def __init__(self, node: Workload, context: Context, problems: Problems) -> None:
+    def __init__(self, node: Workload, context: FileContext, problems: Problems) -> None:
         self.node = node
         self.context = context
         self.problems = problems
@@ -83,7 +83,7 @@ class WorkloadBuilder:
             self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
         unroll(node.body, root.inner(), self.context, self.problems, self.statement)
         if len(self.problems.found) > before:
-            raise Poisoned
+            raise AlreadyReported
         if not self.layers:
             raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
         loop = self.loop.kind.name if self.loop is not None else LOOPS[0]

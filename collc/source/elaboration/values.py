@@ -15,11 +15,10 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.source.elaboration.shapes import Topology
+from collc.source.elaboration.topology_values import Topology
 from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, join
 from collc.ten.arrays import Int64Array
 
-Rows = Int64Array
 Column = NDArray[Any]
 """int64 or, where numbers are too large or no integers, objects; bool for bool."""
 
@@ -27,27 +26,27 @@ INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class ListArray:
     """Lists: row r is content[start[r]:stop[r]]. uniform: one row, the same in all iterations."""
 
-    start: Rows
-    stop: Rows
-    content: Column | Lists
+    start: Int64Array
+    stop: Int64Array
+    content: Column | ListArray
     uniform: bool
 
     @property
-    def lengths(self) -> Rows:
+    def lengths(self) -> Int64Array:
         """int64: items of each row."""
         return self.stop - self.start
 
-    def take(self, rows: Rows) -> Lists:
+    def take(self, rows: Int64Array) -> ListArray:
         """Some rows."""
-        return Lists(self.start[rows], self.stop[rows], self.content, uniform=False)
+        return ListArray(self.start[rows], self.stop[rows], self.content, uniform=False)
 
-    def only(self) -> Column | Lists:
+    def only(self) -> Column | ListArray:
         """The items of a uniform list."""
         low, high = int(self.start[0]), int(self.stop[0])
-        if isinstance(self.content, Lists):
+        if isinstance(self.content, ListArray):
             return self.content.take(np.arange(low, high))
         return self.content[low:high]
 
@@ -80,18 +79,18 @@ class Value:
     @property
     def varies(self) -> bool:
         """Whether it has a row for each iteration."""
-        if isinstance(self.data, Lists):
+        if isinstance(self.data, ListArray):
             return not self.data.uniform
         if isinstance(self.data, Interval):
             return is_column(self.data.low) or is_column(self.data.high)
         return is_column(self.data)
 
-    def take(self, rows: Rows) -> Value:
+    def take(self, rows: Int64Array) -> Value:
         """The value in some of its iterations."""
         if is_column(self.data):
             return replace(self, data=self.data[rows])
         match self.data:
-            case Lists():
+            case ListArray():
                 return self if self.data.uniform else replace(self, data=self.data.take(rows))
             case Interval():
                 ends = [end[rows] if is_column(end) else end for end in (self.data.low, self.data.high)]
@@ -105,10 +104,10 @@ class Value:
             return self
         one = self.take(np.array([row], np.int64))
         if is_column(one.data):
-            return replace(self, data=plain(one.data[0]))
-        if isinstance(one.data, Lists):
+            return replace(self, data=python_number(one.data[0]))
+        if isinstance(one.data, ListArray):
             return replace(self, data=replace(one.data, uniform=True))
-        ends = [plain(e[0]) if is_column(e) else e for e in (one.data.low, one.data.high)]
+        ends = [python_number(e[0]) if is_column(e) else e for e in (one.data.low, one.data.high)]
         return replace(self, data=Interval(*ends))
 
 
@@ -117,7 +116,7 @@ def is_column(data: Data) -> TypeGuard[Column]:
     return isinstance(data, np.ndarray)
 
 
-def plain(item: Data) -> Data:
+def python_number(item: Data) -> Data:
     """A Python object for an item of an array."""
     return item if isinstance(item, int | Fraction | str) else item.item()
 
@@ -156,32 +155,32 @@ def column(items: Sequence[Any], kind: Kind) -> Column:
 def npus(numbers: Iterable[int] | Column, home: Topology) -> Value:
     """A uniform group."""
     content = np.asarray(numbers if is_column(numbers) else list(numbers), np.int64)
-    return Value(GROUP, one_list(content), home)
+    return Value(GROUP, single_list(content), home)
 
 
-def one_list(content: Column | Lists) -> Lists:
+def single_list(content: Column | ListArray) -> ListArray:
     """A uniform list of items."""
-    count = len(content.start) if isinstance(content, Lists) else len(content)
-    return Lists(np.zeros(1, np.int64), np.array([count], np.int64), content, uniform=True)
+    count = len(content.start) if isinstance(content, ListArray) else len(content)
+    return ListArray(np.zeros(1, np.int64), np.array([count], np.int64), content, uniform=True)
 
 
-def members(value: Value) -> Rows:
+def npu_numbers(value: Value) -> Int64Array:
     """The NPU numbers of a uniform group or npu."""
-    if isinstance(value.data, Lists):
+    if isinstance(value.data, ListArray):
         return np.asarray(value.data.only(), np.int64)
     return np.array([value.data], np.int64)
 
 
-def _rank(lists: Lists, offset: int) -> tuple[Rows, Rows]:
+def _rank(lists: ListArray, offset: int) -> tuple[Int64Array, Int64Array]:
     return lists.start + offset, lists.stop + offset
 
 
-def stacked(parts: Sequence[Column | Lists]) -> Column | Lists:
+def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListArray:
     """Items of several contents one after another."""
-    rows: list[Lists] = []
+    rows: list[ListArray] = []
     plain_parts: list[Column] = []
     for part in parts:
-        if isinstance(part, Lists):
+        if isinstance(part, ListArray):
             rows.append(part)
         else:
             plain_parts.append(part)
@@ -190,18 +189,18 @@ def stacked(parts: Sequence[Column | Lists]) -> Column | Lists:
             return np.empty(0, np.int64)
         kinds = {p.dtype for p in plain_parts}
         return np.concatenate(plain_parts if len(kinds) == 1 else [p.astype(object) for p in plain_parts])
-    sizes = [len(r.content.start) if isinstance(r.content, Lists) else len(r.content) for r in rows]
+    sizes = [len(r.content.start) if isinstance(r.content, ListArray) else len(r.content) for r in rows]
     bases = [0, *np.cumsum(sizes).tolist()]
     shifted = [_rank(r, base) for r, base in zip(rows, bases, strict=False)]
-    return Lists(
+    return ListArray(
         np.concatenate([s for s, _ in shifted]),
         np.concatenate([s for _, s in shifted]),
-        stacked([r.content for r in rows]),
+        concatenated_contents([r.content for r in rows]),
         uniform=False,
     )
 
 
-def collected(values: Sequence[Value]) -> Value | None:
+def stacked_rows(values: Sequence[Value]) -> Value | None:
     """One varying value of uniform ones, one an iteration; None where their types do not go together."""
     kind = ANY
     for value in values:
@@ -214,9 +213,9 @@ def collected(values: Sequence[Value]) -> Value | None:
         kind = NPU if kind == NPU else kind
         if kind != NPU:
             return None
-    if not values or isinstance(values[0].data, Lists):
+    if not values or isinstance(values[0].data, ListArray):
         parts = [v.data.take(np.zeros(1, np.int64)) for v in values]
-        return Value(kind, stacked(parts), home)
+        return Value(kind, concatenated_contents(parts), home)
     if isinstance(values[0].data, Interval):
         lows = column([v.data.low for v in values], Kind.INT)
         return Value(kind, Interval(lows, column([v.data.high for v in values], Kind.INT)))

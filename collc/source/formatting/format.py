@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.source.checking.expectations import STATEMENTS
 from collc.source.formatting.layout import STEP, Layout, Piece, Word, comments_after, comments_before, pieces
 from collc.source.parsing import tokens as t
 from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
+from collc.source.parsing.expectations import STATEMENTS
 from collc.source.parsing.parse import parse
 from collc.source.parsing.table import Table, load_table
 from collc.source.parsing.tokens import Token
@@ -84,7 +84,7 @@ class _Writer:
         if branch or closes or word.role == "statement" or token.kind == t.END:
             self._finish_statement()
             if not branch:
-                self._tell_held()
+                self._write_held_comments()
         self._attach(word)
         if closes:
             self._close()
@@ -111,7 +111,7 @@ class _Writer:
                 word.comments.append(text)
         self._held = []
 
-    def _tell_held(self) -> None:
+    def _write_held_comments(self) -> None:
         """Comments between two statements."""
         for comment in self._held:
             text = comment.token.text.rstrip()

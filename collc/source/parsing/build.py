@@ -34,7 +34,7 @@ _Part = Token | ex.Node
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class BracketedItems:
     """The items between two brackets, and where the brackets are."""
 
     start: int
@@ -42,16 +42,16 @@ class Sequence:
     items: tuple[ex.Node, ...]
 
 
-_Child = _Part | Sequence | None
+_Child = _Part | BracketedItems | None
 _T = TypeVar("_T", bound=ex.Node)
 _Value = TypeVar("_Value")
 
 
-def _start(part: _Part | Sequence) -> int:
+def _start(part: _Part | BracketedItems) -> int:
     return part.span.start if isinstance(part, ex.Node) else part.start
 
 
-def _end(part: _Part | Sequence) -> int:
+def _end(part: _Part | BracketedItems) -> int:
     return part.span.end if isinstance(part, ex.Node) else part.end
 
 
@@ -59,7 +59,7 @@ def _nodes(parts: Iterable[_Child], kind: type[_T]) -> tuple[_T, ...]:
     return tuple(part for part in parts if isinstance(part, kind))
 
 
-def _items(sequence: Sequence | None, kind: type[_T]) -> tuple[_T, ...]:
+def _items(sequence: BracketedItems | None, kind: type[_T]) -> tuple[_T, ...]:
     return _nodes(sequence.items, kind) if sequence else ()
 
 
@@ -73,7 +73,7 @@ class Builder:
 
     # Places and nesting
 
-    def _span(self, first: _Part | Sequence, *rest: _Child) -> Span:
+    def _span(self, first: _Part | BracketedItems, *rest: _Child) -> Span:
         last = next((part for part in reversed(rest) if part is not None), first)
         return Span(self._file, _start(first), _end(last))
 
@@ -94,7 +94,7 @@ class Builder:
         for part in parts:
             if isinstance(part, ex.Node):
                 height = max(height, heights.get(part, 0))
-            elif isinstance(part, Sequence):
+            elif isinstance(part, BracketedItems):
                 height = max([height, *(heights.get(item, 0) for item in part.items)])
             elif part is not None and not isinstance(part, Token):
                 height = max([height, *(heights.get(item, 0) for item in part)])
@@ -142,11 +142,11 @@ class Builder:
         span = self._span(name, kind, default)
         return s.Parameter(span, self._identifier(name), self._optional_identifier(kind), default)
 
-    def _sequence(self, *parts: _Child) -> Sequence:
+    def _sequence(self, *parts: _Child) -> BracketedItems:
         first, last = parts[0], parts[-1]
         assert isinstance(first, Token)
         assert isinstance(last, Token)
-        return Sequence(_start(first), _end(last), _nodes(parts, ex.Node))
+        return BracketedItems(_start(first), _end(last), _nodes(parts, ex.Node))
 
     parameters = arguments = shape = block = _sequence
 
@@ -155,25 +155,32 @@ class Builder:
     def for_clause(self, name: Token, _in: Token, iterable: ex.Expr) -> ex.ForClause:
         return self._nested(ex.ForClause(self._span(name, iterable), self._identifier(name), iterable), iterable)
 
-    def for_clauses(self, *parts: _Child) -> Sequence:
+    def for_clauses(self, *parts: _Child) -> BracketedItems:
         clauses = _nodes(parts, ex.ForClause)
-        return Sequence(clauses[0].span.start, clauses[-1].span.end, clauses)
+        return BracketedItems(clauses[0].span.start, clauses[-1].span.end, clauses)
 
     def for_statement(
-        self, keyword: Token, clauses: Sequence, _if: Token | None, condition: ex.Expr | None, body: Sequence
+        self,
+        keyword: Token,
+        clauses: BracketedItems,
+        _if: Token | None,
+        condition: ex.Expr | None,
+        body: BracketedItems,
     ) -> s.For:
         span = self._span(keyword, body)
         node = s.For(span, _items(clauses, ex.ForClause), condition, _items(body, s.Statement))
         return self._nested(node, clauses, condition, body)
 
-    def if_statement(self, keyword: Token, condition: ex.Expr, body: Sequence, otherwise: Sequence | None) -> s.If:
+    def if_statement(
+        self, keyword: Token, condition: ex.Expr, body: BracketedItems, otherwise: BracketedItems | None
+    ) -> s.If:
         span = self._span(keyword, body, otherwise)
         node = s.If(span, condition, _items(body, s.Statement), _items(otherwise, s.Statement))
         return self._nested(node, condition, body, otherwise)
 
-    def else_branch(self, keyword: Token, body: Sequence | s.If) -> Sequence:
+    def else_branch(self, keyword: Token, body: BracketedItems | s.If) -> BracketedItems:
         items = (body,) if isinstance(body, s.If) else body.items
-        return Sequence(_start(keyword), _end(body), items)
+        return BracketedItems(_start(keyword), _end(body), items)
 
     # Topologies
 
@@ -181,29 +188,29 @@ class Builder:
         return s.TopologyInstance(self._span(keyword, value), self._identifier(name), value)
 
     def topology_template(
-        self, keyword: Token, name: Token, parameters: Sequence | None, body: Sequence
+        self, keyword: Token, name: Token, parameters: BracketedItems | None, body: BracketedItems
     ) -> s.TopologyTemplate:
         known = _items(parameters, s.Parameter) if parameters else None
         span = self._span(keyword, body)
         return self._nested(s.TopologyTemplate(span, self._identifier(name), known, _items(body, s.Statement)), body)
 
     def device(
-        self, kind: Token, name: Token, shape: Sequence | None, attributes: Sequence | None
+        self, kind: Token, name: Token, shape: BracketedItems | None, attributes: BracketedItems | None
     ) -> s.DeviceDeclaration:
         span = self._span(kind, name, shape, attributes)
         sizes = _items(shape, ex.Expr)
         return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, _items(attributes, ex.Argument))
 
     def link(
-        self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: Sequence | None
+        self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: BracketedItems | None
     ) -> s.LinkDeclaration:
         span = self._span(keyword, target, attributes)
         return s.LinkDeclaration(span, source, target, arrow.kind == "<->", _items(attributes, ex.Argument))
 
-    def links(self, keyword: Token, matrix: ex.Expr, attributes: Sequence | None) -> s.LinkMatrix:
+    def links(self, keyword: Token, matrix: ex.Expr, attributes: BracketedItems | None) -> s.LinkMatrix:
         return s.LinkMatrix(self._span(keyword, matrix, attributes), matrix, _items(attributes, ex.Argument))
 
-    def use(self, keyword: Token, topology: ex.Expr, _as: Token, name: Token, shape: Sequence | None) -> s.Use:
+    def use(self, keyword: Token, topology: ex.Expr, _as: Token, name: Token, shape: BracketedItems | None) -> s.Use:
         span = self._span(keyword, name, shape)
         return s.Use(span, topology, self._identifier(name), _items(shape, ex.Expr))
 
@@ -211,19 +218,19 @@ class Builder:
 
     def group(self, keyword: Token, name: Token, *rest: _Child) -> s.Group:
         _open, clauses, _close, _equals, value = rest
-        assert clauses is None or isinstance(clauses, Sequence)
+        assert clauses is None or isinstance(clauses, BracketedItems)
         assert isinstance(value, ex.Expr)
         span = self._span(keyword, value)
         return s.Group(span, self._identifier(name), _items(clauses, ex.ForClause), value)
 
     # Collectives and algorithms
 
-    def collective(self, keyword: Token, name: Token, parameters: Sequence, body: Sequence) -> s.Collective:
+    def collective(self, keyword: Token, name: Token, parameters: BracketedItems, body: BracketedItems) -> s.Collective:
         span = self._span(keyword, body)
         known = _items(parameters, s.Parameter)
         return self._nested(s.Collective(span, self._identifier(name), known, _items(body, s.Statement)), body)
 
-    def chunk_reference(self, name: Token, indices: Sequence | None) -> s.ChunkReference:
+    def chunk_reference(self, name: Token, indices: BracketedItems | None) -> s.ChunkReference:
         return s.ChunkReference(self._span(name, indices), self._identifier(name), _items(indices, ex.Expr))
 
     def chunk(self, keyword: Token, chunk: s.ChunkReference, _colon: Token, size: ex.Expr) -> s.ChunkDeclaration:
@@ -260,25 +267,25 @@ class Builder:
             )
         return s.Postcondition(self._span(keyword, place), chunk, reduction, place)
 
-    def algorithm(self, keyword: Token, name: Token, parameters: Sequence, *rest: _Child) -> s.Algorithm:
+    def algorithm(self, keyword: Token, name: Token, parameters: BracketedItems, *rest: _Child) -> s.Algorithm:
         _implements, collective, body = rest
         assert isinstance(collective, ex.Call)
-        assert isinstance(body, Sequence)
+        assert isinstance(body, BracketedItems)
         span, known = self._span(keyword, body), _items(parameters, s.Parameter)
         statements = _items(body, s.Statement)
         return self._nested(s.Algorithm(span, self._identifier(name), known, collective, statements), body)
 
-    def move(self, kind: Token, chunk: s.ChunkReference, *rest: _Child) -> s.Move:
+    def move(self, kind: Token, chunk: s.ChunkReference, *rest: _Child) -> s.TransferStatement:
         _from, source, _to, target, _at, step = rest
         assert isinstance(source, ex.Expr)
         assert isinstance(target, ex.Expr)
         assert step is None or isinstance(step, ex.Expr)
-        return s.Move(self._span(kind, target, step), kind.text, chunk, source, target, step)
+        return s.TransferStatement(self._span(kind, target, step), kind.text, chunk, source, target, step)
 
     # Schedules
 
     def schedule(
-        self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: Sequence
+        self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems
     ) -> s.ScheduleDeclaration:
         span = self._span(keyword, body)
         node = s.ScheduleDeclaration(span, self._identifier(name), topology, _items(body, s.Statement))
@@ -287,12 +294,12 @@ class Builder:
     def run(self, keyword: Token, collective: ex.Call, *rest: _Child) -> s.RunStatement:
         _using, algorithm, arguments = rest
         assert algorithm is None or isinstance(algorithm, Token)
-        assert arguments is None or isinstance(arguments, Sequence)
+        assert arguments is None or isinstance(arguments, BracketedItems)
         span = self._span(keyword, collective, algorithm, arguments)
         using = self._optional_identifier(algorithm)
         return s.RunStatement(span, collective, using, _items(arguments, ex.Argument))
 
-    def synthesize(self, keyword: Token, synthesizer: Token, arguments: Sequence | None) -> s.Synthesize:
+    def synthesize(self, keyword: Token, synthesizer: Token, arguments: BracketedItems | None) -> s.Synthesize:
         span = self._span(keyword, synthesizer, arguments)
         return s.Synthesize(span, self._identifier(synthesizer), _items(arguments, ex.Argument))
 
@@ -300,7 +307,7 @@ class Builder:
         known = _nodes(checks, ex.Expr)
         return s.Verify(self._span(keyword, known[-1]), known)
 
-    def emit(self, keyword: Token, kind: Token, arguments: Sequence | None) -> s.Emit:
+    def emit(self, keyword: Token, kind: Token, arguments: BracketedItems | None) -> s.Emit:
         span = self._span(keyword, kind, arguments)
         return s.Emit(span, self._identifier(kind), _items(arguments, ex.Argument))
 
@@ -312,17 +319,17 @@ class Builder:
     def workload(self, keyword: Token, name: Token, *rest: _Child) -> s.Workload:
         _from, path, arguments, body = rest
         assert path is None or isinstance(path, Token)
-        assert arguments is None or isinstance(arguments, Sequence)
-        assert body is None or isinstance(body, Sequence)
+        assert arguments is None or isinstance(arguments, BracketedItems)
+        assert body is None or isinstance(body, BracketedItems)
         span = self._span(keyword, name, path, arguments, body)
         file = self.string(path) if path is not None else None
         options, statements = _items(arguments, ex.Argument), _items(body, s.Statement)
         return self._nested(s.Workload(span, self._identifier(name), file, options, statements), body)
 
-    def repeat(self, keyword: Token, count: ex.Expr, body: Sequence) -> s.Repeat:
+    def repeat(self, keyword: Token, count: ex.Expr, body: BracketedItems) -> s.Repeat:
         return self._nested(s.Repeat(self._span(keyword, body), count, _items(body, s.Statement)), count, body)
 
-    def layer(self, keyword: Token, times: Sequence | None, body: Sequence) -> s.Layer:
+    def layer(self, keyword: Token, times: BracketedItems | None, body: BracketedItems) -> s.Layer:
         collectives = _items(body, s.LayerCollective)
         return s.Layer(self._span(keyword, body), _items(times, ex.Argument), collectives)
 
@@ -333,11 +340,11 @@ class Builder:
     def loop(self, keyword: Token, kind: Token) -> s.Loop:
         return s.Loop(self._span(keyword, kind), self._identifier(kind))
 
-    def design(self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: Sequence) -> s.Design:
+    def design(self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems) -> s.Design:
         span = self._span(keyword, body)
         return self._nested(s.Design(span, self._identifier(name), topology, _items(body, s.Statement)), body)
 
-    def train(self, keyword: Token, workload: Token, arguments: Sequence | None) -> s.Train:
+    def train(self, keyword: Token, workload: Token, arguments: BracketedItems | None) -> s.Train:
         span = self._span(keyword, workload, arguments)
         return s.Train(span, self._identifier(workload), _items(arguments, ex.Argument))
 
@@ -391,7 +398,7 @@ class Builder:
         identifier = self._identifier(token)
         return ex.Name(identifier.span, identifier.name)
 
-    def call(self, name: Token, arguments: Sequence) -> ex.Call:
+    def call(self, name: Token, arguments: BracketedItems) -> ex.Call:
         node = ex.Call(self._span(name, arguments), self._identifier(name), _items(arguments, ex.Argument))
         return self._nested(node, arguments)
 
@@ -446,7 +453,7 @@ class Builder:
         opening, item, _for, clauses, _if, condition, closing = parts
         assert isinstance(opening, Token)
         assert isinstance(item, ex.Expr)
-        assert isinstance(clauses, Sequence)
+        assert isinstance(clauses, BracketedItems)
         assert condition is None or isinstance(condition, ex.Expr)
         span = self._span(opening, closing)
         node = ex.Comprehension(span, kind, item, _items(clauses, ex.ForClause), condition)

@@ -9,7 +9,10 @@ from unicodedata import normalize
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
 from collc.base.wording import did_you_mean, listed, near
-from collc.source.checking.expectations import (
+from collc.source.parsing import tokens as t
+from collc.source.parsing.automaton import Automaton
+from collc.source.parsing.build import Builder
+from collc.source.parsing.expectations import (
     ANYWHERE,
     BODIES,
     HEADERS,
@@ -20,9 +23,6 @@ from collc.source.checking.expectations import (
     number_hint,
     sign,
 )
-from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton
-from collc.source.parsing.build import Builder
 from collc.source.parsing.literals import unit_hint
 from collc.source.parsing.table import Table
 from collc.source.parsing.tokens import Token
@@ -99,7 +99,7 @@ class Recovery:
             return Span(self._source, end, end)
         return Span(self._source, token.start, token.end)
 
-    def _tell(self, code: str, message: str, span: Span, *notes: Note, hint: str = "") -> None:
+    def _report(self, code: str, message: str, span: Span, *notes: Note, hint: str = "") -> None:
         self.problems.append(Diagnostic(code, message, span, notes, hint))
 
     def _first_on_line(self, position: int) -> bool:
@@ -157,7 +157,7 @@ class Recovery:
         if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
             word = "and" if token.kind == "&" else "or"
             span = Span(self._source, before.start, token.end)
-            self._tell("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
+            self._report("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
             return position + 1
         if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
             return self._far_unit(position)
@@ -172,7 +172,7 @@ class Recovery:
             return self._body_for_value(position)
         if token.kind == "(" and self._head(self._levels()[-1]) == "link":
             hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
-            self._tell("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
+            self._report("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
             return self._resumed(position + 1, told=True)
         return None
 
@@ -181,7 +181,9 @@ class Recovery:
         brace = self._tokens[position - 1]
         if not self._enter_body(position - 1):
             return None
-        self._tell("E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this")
+        self._report(
+            "E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this"
+        )
         return position
 
     def _in_without(self, position: int) -> bool:
@@ -202,7 +204,7 @@ class Recovery:
             hint = "a switch without links carries nothing: take away its links, as in 'link npu[0] <-> hub'"
         else:
             hint = "each part begins with 'npu' or 'link', as in 'npu 5' or 'link 0 <-> 1'"
-        self._tell("E0101", message, self._span(token), hint=hint)
+        self._report("E0101", message, self._span(token), hint=hint)
         for word in (Token(t.NAME, "npu", token.start, token.start), Token(t.INT, "0", token.start, token.start)):
             self._parser.feed(word)
         depth = 0
@@ -220,7 +222,7 @@ class Recovery:
         name = _ascii_unit(unit)
         span = Span(self._source, number.start, unit.end)
         hint = f"write '{number.text}{name}'" if name in UNITS else unit_hint(name)
-        self._tell(
+        self._report(
             "E0108", f"'{unit.text}' is not a unit: units are written with the letters a-z and A-Z", span, hint=hint
         )
         return position + 1
@@ -229,13 +231,13 @@ class Recovery:
         token = self._tokens[position]
         if self._parser.accepts(Token(":", ":", 0, 0)) and (self._open_bracket() or token).kind == "(":
             name = self._tokens[position - 1].text
-            self._tell(
+            self._report(
                 "E0114", "an argument is named with ':', not '='", self._span(token), hint=f"write '{name}: ...'"
             )
             self._parser.feed(token._replace(kind=":", text=":"))
             return position + 1
         if self._parser.accepts(Token("==", "==", 0, 0)):
-            self._tell("E0112", "'=' does not compare", self._span(token), hint="write '=='")
+            self._report("E0112", "'=' does not compare", self._span(token), hint="write '=='")
             self._parser.feed(token._replace(kind="==", text="=="))
             return position + 1
         return None
@@ -251,9 +253,9 @@ class Recovery:
             return None
         span = Span(self._source, number.start, self._tokens[position + size - 1].end)
         if name in UNITS:
-            self._tell("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
+            self._report("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
         else:
-            self._tell("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
+            self._report("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
         return position + size
 
     def _wrong(self, position: int) -> int:
@@ -262,23 +264,23 @@ class Recovery:
         span = self._span(token)
         if token.text.startswith('"'):
             stand_in = t.STRING
-            self._tell("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
+            self._report("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
         elif token.text[0].isdigit() and token.text.isascii():
             stand_in = t.INT
-            self._tell("E0110", f"'{token.text}' is not a number", span, hint=number_hint(token.text))
+            self._report("E0110", f"'{token.text}' is not a number", span, hint=number_hint(token.text))
         elif token.text.isidentifier():
             stand_in = t.NAME
             before = self._tokens[position - 1] if position else token
             start = before.start if before.end == token.start and before.kind == t.NAME else token.start
             hint = "names are made of the letters a-z and A-Z, digits and '_'"
             word = self._source.text[start : token.end]
-            self._tell("E0107", f"'{word}' is not a name", Span(self._source, start, token.end), hint=hint)
+            self._report("E0107", f"'{word}' is not a name", Span(self._source, start, token.end), hint=hint)
         elif token.text == "'":
             return self._single_quotes(position)
         elif token.text == "!":
-            self._tell("E0113", "'!' is not an operator", span, hint="write 'not'")
+            self._report("E0113", "'!' is not an operator", span, hint="write 'not'")
         else:
-            self._tell("E0107", f"{sign(token.text)} means nothing here", span, hint=SIGN_HINTS.get(token.text, ""))
+            self._report("E0107", f"{sign(token.text)} means nothing here", span, hint=SIGN_HINTS.get(token.text, ""))
         if stand_in and self._parser.accepts(token._replace(kind=stand_in)):
             text = {t.STRING: '""', t.INT: "1"}.get(stand_in, token.text)
             self._parser.feed(token._replace(kind=stand_in, text=text))
@@ -288,7 +290,7 @@ class Recovery:
         start = self._tokens[position].start
         match = re.compile(r"'[^'\n]*'?").match(self._source.text, start)
         end = match.end() if match else start + 1
-        self._tell("E0107", "a string stands in double quotes", Span(self._source, start, end), hint='write "..."')
+        self._report("E0107", "a string stands in double quotes", Span(self._source, start, end), hint='write "..."')
         stand_in = Token(t.STRING, '""', start, end)
         if self._parser.accepts(stand_in):
             self._parser.feed(stand_in)
@@ -388,14 +390,14 @@ class Recovery:
                 if bracket
                 else f"take it away, or find the '{_OPENING[token.kind]}' it belongs to"
             )
-            self._tell("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
+            self._report("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
         elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
             self._misplaced(token)
         elif statement and token.kind == t.NAME and self._first_on_line(position):
             words = sorted(possible & STATEMENTS)
             quoted = [f"'{word}'" for word in words]
             hint = did_you_mean(token.text, words, f"here stand {listed(quoted)}")
-            self._tell("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
+            self._report("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
         else:
             self._general(position, possible)
 
@@ -424,13 +426,13 @@ class Recovery:
             word = found(token, self._keywords)
             note = Note(f"{word} stands here, where {expected(possible)} could", self._span(token))
             message = f"this '{bracket.kind}' is never closed"
-            self._tell("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
+            self._report("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
         return ends
 
     def _misplaced(self, token: Token) -> None:
         body = self._body()
         if token.text == "else":
-            self._tell(
+            self._report(
                 "E0103", "this 'else' has no 'if'", self._span(token), hint="it stands right after the '}' of an 'if'"
             )
             return
@@ -440,12 +442,12 @@ class Recovery:
         if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside of a block"
         belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
-        self._tell("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
+        self._report("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
 
     def _general(self, position: int, possible: frozenset[str]) -> None:
         token = self._tokens[position]
         message = f"found {found(token, self._keywords)}, but expected {expected(possible)}"
-        self._tell("E0101", message, self._span(token), hint=self._hint(position, possible))
+        self._report("E0101", message, self._span(token), hint=self._hint(position, possible))
 
     def _hint(self, position: int, possible: frozenset[str]) -> str:
         token = self._tokens[position]

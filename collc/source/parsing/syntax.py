@@ -119,7 +119,7 @@ class Postcondition(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Move(Statement):
+class TransferStatement(Statement):
     """`send x[i] from a to b at s` or `reduce ...`; kind: "send" or "reduce"; step None without `at`."""
 
     kind: str

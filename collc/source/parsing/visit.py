@@ -20,14 +20,14 @@ from collc.source.parsing.expressions import (
     Without,
 )
 
-Where = TypeVar("Where")
-Found = TypeVar("Found")
+Scope = TypeVar("Scope")
+Result = TypeVar("Result")
 
 
-class ExpressionVisitor(ABC, Generic[Where, Found]):
+class ExpressionVisitor(ABC, Generic[Scope, Result]):
     """Calls one method for each kind of expression, with what the names in it mean."""
 
-    def _visit(self, node: Expr, where: Where) -> Found:
+    def _visit(self, node: Expr, where: Scope) -> Result:
         match node:
             case Name():
                 return self._name(node, where)
@@ -42,7 +42,7 @@ class ExpressionVisitor(ABC, Generic[Where, Found]):
             case _:
                 return self._composite(node, where)
 
-    def _composite(self, node: Expr, where: Where) -> Found:
+    def _composite(self, node: Expr, where: Scope) -> Result:
         match node:
             case Member():
                 return self._member(node, where)
@@ -60,38 +60,38 @@ class ExpressionVisitor(ABC, Generic[Where, Found]):
                 return self._literal(node)
 
     @abstractmethod
-    def _literal(self, node: Expr) -> Found:
+    def _literal(self, node: Expr) -> Result:
         """What is left: a value as it is written, or a '*' that stands where none can."""
 
     @abstractmethod
-    def _name(self, node: Name, where: Where, /) -> Found: ...
+    def _name(self, node: Name, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _binary(self, node: Binary, where: Where, /) -> Found: ...
+    def _binary(self, node: Binary, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _unary(self, node: Unary, where: Where, /) -> Found: ...
+    def _unary(self, node: Unary, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _comparison(self, node: Comparison, where: Where, /) -> Found: ...
+    def _comparison(self, node: Comparison, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _range(self, node: Range, where: Where, /) -> Found: ...
+    def _range(self, node: Range, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _member(self, node: Member, where: Where, /) -> Found: ...
+    def _member(self, node: Member, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _index(self, node: Index, where: Where, /) -> Found: ...
+    def _index(self, node: Index, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _call(self, node: Call, where: Where, /) -> Found: ...
+    def _call(self, node: Call, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _collection(self, node: Collection, where: Where, /) -> Found: ...
+    def _collection(self, node: Collection, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _comprehension(self, node: Comprehension, where: Where, /) -> Found: ...
+    def _comprehension(self, node: Comprehension, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _without(self, node: Without, where: Where, /) -> Found: ...
+    def _without(self, node: Without, where: Scope, /) -> Result: ...

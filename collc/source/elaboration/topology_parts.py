@@ -10,35 +10,36 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, listed, nearest, plural
-from collc.source.elaboration.shapes import Copies, DeviceArray, Entry, Part, Topology
-from collc.source.elaboration.values import Data, Rows, Value, is_column, npus
+from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
+from collc.source.elaboration.values import Data, Value, is_column, npus
 from collc.source.problems import fail
 from collc.source.types import NPU
+from collc.ten.arrays import Int64Array
 
 MAX_NAMES = 8
 """Names of parts that a hint lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slice:
+class IndexSlice:
     """Several indices at once; star: `*`, all that are left."""
 
-    numbers: Rows
+    numbers: Int64Array
     star: bool
 
 
-PartIndex = int | Rows | Slice | None
+PartIndex = int | Int64Array | IndexSlice | None
 """One index of a part: a number, a row an iteration, a slice, or None for `*`."""
 
 
-def member_of(part: Part | Topology, name: str, span: Span) -> Part:
+def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyPart:
     """The part with a name."""
     if isinstance(part, Topology):
         members, what = part.members, f"topology '{part.name}'"
         npu = switch = 0
         many, home = False, part
     else:
-        if not isinstance(part.entry, Copies):
+        if not isinstance(part.entry, TopologyCopies):
             raise fail("E0314", f"'{part.entry.name}' is an array of devices and has no member '{name}'", span)
         if part.entry.shape:
             hint = f"say which: {part.entry.name}[0].{name}, or {part.entry.name}[*].{name} for all"
@@ -55,10 +56,10 @@ def member_of(part: Part | Topology, name: str, span: Span) -> Part:
         known = [*members, "npus"]
         hint = did_you_mean(name, known, f"it has {listed(nearest(name, known, MAX_NAMES))}")
         raise fail("E0316", f"{what} has no member '{name}'", span, hint=hint)
-    return Part(home, entry, npu, switch, many)
+    return TopologyPart(home, entry, npu, switch, many)
 
 
-def _offsets(entry: Entry, indices: Sequence[PartIndex], span: Span) -> tuple[Any, bool, bool]:
+def _offsets(entry: TopologyMember, indices: Sequence[PartIndex], span: Span) -> tuple[Any, bool, bool]:
     """Sum of index * stride; whether it is a grid of several; whether a `*` is among them."""
     if len(indices) != len(entry.shape):
         has = (
@@ -67,12 +68,16 @@ def _offsets(entry: Entry, indices: Sequence[PartIndex], span: Span) -> tuple[An
             else "takes no index"
         )
         raise fail("E0317", f"'{entry.name}' {has}, not {len(indices)}", span)
-    several = any(i is None or isinstance(i, Slice) for i in indices)
-    star = any(i is None or (isinstance(i, Slice) and i.star) for i in indices)
+    several = any(i is None or isinstance(i, IndexSlice) for i in indices)
+    star = any(i is None or (isinstance(i, IndexSlice) and i.star) for i in indices)
     total: Data = 0
     for index, size, stride in zip(indices, entry.shape, entry.strides, strict=True):
         numbers = (
-            np.arange(size, dtype=np.int64) if index is None else index.numbers if isinstance(index, Slice) else index
+            np.arange(size, dtype=np.int64)
+            if index is None
+            else index.numbers
+            if isinstance(index, IndexSlice)
+            else index
         )
         low, high = (numbers.min(), numbers.max()) if is_column(numbers) and numbers.size else (numbers, numbers)
         if not is_column(low) and not (low >= 0 and high < size):
@@ -86,16 +91,16 @@ def _offsets(entry: Entry, indices: Sequence[PartIndex], span: Span) -> tuple[An
     return total, several, star
 
 
-def index_part(part: Part, indices: Sequence[PartIndex], span: Span) -> Part | Value:
+def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> TopologyPart | Value:
     """The part, NPU or group with indices."""
     offsets, several, star = _offsets(part.entry, indices, span)
     many = several or part.many
-    if isinstance(part.entry, Copies):
+    if isinstance(part.entry, TopologyCopies):
         entry = part.entry
-        inside = Copies(
+        inside = TopologyCopies(
             entry.name, (), (), entry.first_npu, entry.first_switch, entry.npus, entry.switches, entry.members
         )
-        return Part(
+        return TopologyPart(
             part.home,
             inside,
             _added(part.npu, offsets * entry.npus, many),
@@ -112,24 +117,24 @@ def _added(base: Data, offsets: Data, many: bool) -> Data:
     return base + offsets
 
 
-def _numbers(part: Part, offsets: Data) -> Data:
+def _numbers(part: TopologyPart, offsets: Data) -> Data:
     entry = part.entry
     if isinstance(entry, DeviceArray) and entry.switch:
         return -1 - (offsets + entry.first)
     return offsets + (entry.first if isinstance(entry, DeviceArray) else entry.first_npu)
 
 
-def _devices(part: Part, numbers: Data, many: bool, star: bool, span: Span) -> Value:
+def _devices(part: TopologyPart, numbers: Data, many: bool, star: bool, span: Span) -> Value:
     if not many:
         return Value(NPU, int(numbers) if not is_column(numbers) else numbers, part.home)
     if part.home is None:
         raise fail("E0301", "an end of a link is one device, not several", span)
     if star:
-        numbers = numbers[is_left(part.home, numbers)]
+        numbers = numbers[is_present(part.home, numbers)]
     return npus(numbers, part.home)
 
 
-def settle(part: Part, span: Span) -> Value:
+def devices_of(part: TopologyPart, span: Span) -> Value:
     """A part without indices: an NPU, or all NPUs of an array or of copies."""
     entry = part.entry
     if isinstance(entry, DeviceArray):
@@ -137,28 +142,28 @@ def settle(part: Part, span: Span) -> Value:
         if isinstance(result, Value):
             return result
     copies = np.arange(int(np.prod(entry.shape, dtype=np.int64)), dtype=np.int64)
-    each = np.arange(entry.npus if isinstance(entry, Copies) else 0, dtype=np.int64)
+    each = np.arange(entry.npus if isinstance(entry, TopologyCopies) else 0, dtype=np.int64)
     offsets = np.add.outer(copies * len(each), each).ravel()
     numbers = _numbers(part, _added(part.npu, offsets, many=True))
     return _devices(part, numbers, True, True, span)
 
 
-def is_left(topology: Topology, numbers: Data) -> Data:
+def is_present(topology: Topology, numbers: Data) -> Data:
     """Whether devices, switches as -1 - number, have not been removed."""
     network = topology.network
     at = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)
     return network.present[at]
 
 
-def label(topology: Topology, number: int) -> str:
+def device_label(topology: Topology, number: int) -> str:
     """The name of a device; switches as -1 - number."""
     network = topology.network
     return network.device_name(number if number >= 0 else network.npu_count - 1 - number)
 
 
-def check_npus(numbers: Rows, home: Topology | None, span: Span) -> None:
+def check_npus(numbers: Int64Array, home: Topology | None, span: Span) -> None:
     """Raise SourceError where a switch is among devices that have to be NPUs."""
     switches = numbers[numbers < 0]
     if len(switches) and home is not None:
-        message = f"{label(home, int(switches[0]))} is a switch, not an NPU"
+        message = f"{device_label(home, int(switches[0]))} is a switch, not an NPU"
         raise fail("E0322", message, span, hint="a switch holds no chunks; they go through it unsaid")

@@ -22,7 +22,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Copies:
+class TopologyCopies:
     """Copies of a topology inside another; npus, switches: in one copy."""
 
     name: str
@@ -32,11 +32,11 @@ class Copies:
     first_switch: int
     npus: int
     switches: int
-    members: Members
+    members: TopologyMembers
 
 
-Entry = DeviceArray | Copies
-Members = Mapping[str, Entry]
+TopologyMember = DeviceArray | TopologyCopies
+TopologyMembers = Mapping[str, TopologyMember]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +46,13 @@ class Topology:
     name: str
     kind: str
     network: Network
-    members: Members
+    members: TopologyMembers
     span: Span
     factors: tuple[Topology, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TopologyPart:
     """A part of a topology on its way to an NPU or a group.
 
     npu, switch: what to add to the numbers of the entry: int, a row an iteration, or, with many, one an
@@ -60,7 +60,7 @@ class Part:
     """
 
     home: Topology | None
-    entry: Entry
+    entry: TopologyMember
     npu: Any = 0
     switch: Any = 0
     many: bool = False

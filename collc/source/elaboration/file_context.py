@@ -8,18 +8,25 @@ from dataclasses import dataclass, field
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
-from collc.source.elaboration.binding import Given, checked_group, evaluated, fitted, frame_of, match
+from collc.source.elaboration.binding import (
+    GivenArgument,
+    as_parameter,
+    checked_group,
+    evaluated_arguments,
+    match_arguments,
+    parameter_frame,
+)
 from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.derived_topologies import product, renamed, turned_round, unwound, without_parts
 from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.products import base_of, product_of, removed, reversed_of, unwound_of
-from collc.source.elaboration.shapes import Topology
 from collc.source.elaboration.topologies import build_topology
+from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import Value
 from collc.source.parsing.expressions import Argument, Call, Index, Without
 from collc.source.parsing.syntax import Group, Let, Param, Parameter, TopologyInstance, TopologyTemplate
-from collc.source.problems import Poisoned, fail, in_place_of
-from collc.source.scopes import Declaration, FileScope, Found
+from collc.source.problems import AlreadyReported, at_use, fail
+from collc.source.scopes import Declaration, FileScope, FoundDeclaration
 from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
 
 
@@ -44,26 +51,26 @@ class GroupFamily:
 
 
 @dataclass(eq=False)
-class Session:
+class ProgramContext:
     """What all files of a program share. depth: templates that are open now."""
 
     definitions: Mapping[str, Value]
-    contexts: dict[int, Context] = field(default_factory=dict[int, "Context"])
+    contexts: dict[int, FileContext] = field(default_factory=dict[int, "FileContext"])
     depth: int = 0
 
-    def context(self, file: FileScope) -> Context:
+    def context(self, file: FileScope) -> FileContext:
         """The context of a file."""
         if id(file) not in self.contexts:
-            self.contexts[id(file)] = Context(file, self)
+            self.contexts[id(file)] = FileContext(file, self)
         return self.contexts[id(file)]
 
 
 @dataclass(eq=False)
-class Context:
+class FileContext:
     """One file."""
 
     file: FileScope
-    session: Session
+    program: ProgramContext
     main: bool = False
     made: dict[int, Value | SourceError] = field(default_factory=dict[int, "Value | SourceError"])
     open: list[Declaration] = field(default_factory=list[Declaration])
@@ -77,16 +84,16 @@ class Context:
         found = self.file.find("value", name)
         return None if found is None else self.value_of(found)
 
-    def value_of(self, found: Found) -> Value:
+    def value_of(self, found: FoundDeclaration) -> Value:
         """What a declaration makes, once. Raises Poisoned where it was told before that it is wrong."""
         if found.file is not self.file:
-            return self.session.context(found.file).value_of(found)
+            return self.program.context(found.file).value_of(found)
         node = found.node
         known = self.made.get(id(node))
         if isinstance(known, Value):
             return known
         if isinstance(known, SourceError):
-            raise Poisoned
+            raise AlreadyReported
         if node in self.open:
             names = " -> ".join(n.name.name for n in [*self.open[self.open.index(node) :], node])
             raise fail("E0222", f"'{node.name.name}' is made of itself", node.name.span, Note(names))
@@ -111,7 +118,7 @@ class Context:
                 return self.group(node)
             case TopologyInstance():
                 value = self.evaluator.wanted(node.value, self.root, TOPOLOGY, "a topology")
-                return Value(TOPOLOGY, base_of(value.data, node.name))
+                return Value(TOPOLOGY, renamed(value.data, node.name))
             case TopologyTemplate():
                 return Value(TOPOLOGY, self.built(node, self.root, node.name.span))
             case _:
@@ -119,14 +126,14 @@ class Context:
 
     def parameter(self, node: Param) -> Value:
         """The value given from outside, or the default."""
-        given = self.session.definitions.get(node.name.name) if self.main else None
+        given = self.program.definitions.get(node.name.name) if self.main else None
         if given is not None:
             return given
         if node.default is None:
             hint = f"give it with -D {node.name.name}=..."
             raise fail("E0223", f"param '{node.name.name}' has no value", node.name.span, hint=hint)
         value = self.evaluator.value(node.default, self.root)
-        return fitted(value, Parameter(node.span, node.name, node.type, node.default), node.default.span)
+        return as_parameter(value, Parameter(node.span, node.name, node.type, node.default), node.default.span)
 
     def group(self, node: Group) -> Value:
         """A process group, or a family of them."""
@@ -168,28 +175,28 @@ class Context:
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
             raise fail("E0313", f"topology '{name}' takes no arguments", call.span, hint=hint)
-        matched = match(template.parameters, call.arguments, f"topology '{name}'", call.span, shapes=True)
-        given = evaluated(template.parameters, matched, self.evaluator, frame)
-        owner = self.session.context(found.file)
+        matched = match_arguments(template.parameters, call.arguments, f"topology '{name}'", call.span, shapes=True)
+        given = evaluated_arguments(template.parameters, matched, self.evaluator, frame)
+        owner = self.program.context(found.file)
         places = {name: argument.span for name, argument in given.items()}
         library = found.file.module is not None
         return self.nested(call.span, library, places, lambda: owner.instance(template, given, call.span))
 
     def nested(self, span: Span, library: bool, places: Mapping[str, Span], make: Callable[[], Topology]) -> Topology:
         """One level of templates deeper; errors inside say which call led there."""
-        if self.session.depth >= limits.MAX_DEPTH:
+        if self.program.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
-        self.session.depth += 1
+        self.program.depth += 1
         try:
             return make()
         except SourceError as error:
-            raise in_place_of(error, library, span, "in the topology made here", places) from None
+            raise at_use(error, library, span, "in the topology made here", places) from None
         finally:
-            self.session.depth -= 1
+            self.program.depth -= 1
 
-    def instance(self, template: TopologyTemplate, given: Mapping[str, Given], span: Span) -> Topology:
+    def instance(self, template: TopologyTemplate, given: Mapping[str, GivenArgument], span: Span) -> Topology:
         """A template of this file with arguments."""
-        frame = frame_of(template.parameters or (), given, self.evaluator, self.root)
+        frame = parameter_frame(template.parameters or (), given, self.evaluator, self.root)
         return self.built(template, frame, span)
 
     def built(self, template: TopologyTemplate, frame: Frame, span: Span) -> Topology:
@@ -204,18 +211,18 @@ class Context:
         first, degree = transform_arguments(name, call)
         base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, name).data
         if name == "reversed":
-            return reversed_of(base)
+            return turned_round(base)
         distance = 1 if degree is None else self.evaluator.whole(degree.value, frame, "a degree")
-        return unwound_of(base, distance, call.span)
+        return unwound(base, distance, call.span)
 
     def product(self, left: Topology, right: Topology, span: Span) -> Topology:
         """`a * b`."""
-        return product_of(left, right, span)
+        return product(left, right, span)
 
     def without(self, node: Without, frame: Frame) -> Topology:
         """`t without { npu 5, link 0 <-> 1 }`."""
         base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "without").data
-        return removed(node, base, frame, self.evaluator)
+        return without_parts(node, base, frame, self.evaluator)
 
 
 def transform_arguments(name: str, call: Call) -> tuple[Argument, Argument | None]:

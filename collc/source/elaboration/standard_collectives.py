@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
-from collc.source.elaboration.values import Lists, Value
+from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
 
 MODULE: Final = "std.collectives"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ChunkCounts:
     """A collective over n members in c chunks: how many chunks, and into how many parts `size` is cut."""
 
     count: Callable[[int, int], int]
@@ -22,27 +22,27 @@ class Shape:
     rooted: bool = False
 
 
-def _blocks(n: int, c: int) -> int:
+def _per_member(n: int, c: int) -> int:
     return n * c
 
 
-def _chunks(_n: int, c: int) -> int:
+def _per_chunk(_n: int, c: int) -> int:
     return c
 
 
-SHAPES: Final[dict[str, Shape]] = {
-    "all_gather": Shape(_blocks, _blocks),
-    "reduce_scatter": Shape(_blocks, _blocks),
-    "all_reduce": Shape(_blocks, _blocks),
-    "all_to_all": Shape(lambda n, c: n * n * c, _blocks),
-    "broadcast": Shape(_chunks, _chunks, rooted=True),
-    "reduce": Shape(_chunks, _chunks, rooted=True),
-    "scatter": Shape(_blocks, _blocks, rooted=True),
-    "gather": Shape(_blocks, _blocks, rooted=True),
+PATTERNS: Final[dict[str, ChunkCounts]] = {
+    "all_gather": ChunkCounts(_per_member, _per_member),
+    "reduce_scatter": ChunkCounts(_per_member, _per_member),
+    "all_reduce": ChunkCounts(_per_member, _per_member),
+    "all_to_all": ChunkCounts(lambda n, c: n * n * c, _per_member),
+    "broadcast": ChunkCounts(_per_chunk, _per_chunk, rooted=True),
+    "reduce": ChunkCounts(_per_chunk, _per_chunk, rooted=True),
+    "scatter": ChunkCounts(_per_member, _per_member, rooted=True),
+    "gather": ChunkCounts(_per_member, _per_member, rooted=True),
 }
 """Those that are kept as patterns; tests hold this table to the text of collectives.coll."""
 
-NAMED: Final = frozenset({*SHAPES, "all_to_allv", "send_recv", "multicast"})
+COLLECTIVES: Final = frozenset({*PATTERNS, "all_to_allv", "send_recv", "multicast"})
 
 
 def _int(values: Mapping[str, Value], name: str, default: int) -> int:
@@ -65,15 +65,15 @@ def standard_of(name: str, members: int, values: Mapping[str, Value]) -> Standar
 
 
 def _largest_row(sizes: Value) -> int:
-    rows = sizes.data.only() if isinstance(sizes.data, Lists) else None
-    if not isinstance(rows, Lists) or isinstance(rows.content, Lists):
+    rows = sizes.data.only() if isinstance(sizes.data, ListArray) else None
+    if not isinstance(rows, ListArray) or isinstance(rows.content, ListArray):
         return 0
     return max((int(rows.content[a:b].sum()) for a, b in zip(rows.start, rows.stop, strict=True)), default=0)
 
 
 def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
     """Chunks that a run will have; None where its arguments need a closer look."""
-    shape = SHAPES.get(name)
+    shape = PATTERNS.get(name)
     if shape is None or members == 0:
         return None
     standard = standard_of(name, members, values)

@@ -11,22 +11,29 @@ from collc.base.wording import did_you_mean, listed, nearest
 from collc.source import limits
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.members import MAX_NAMES, index_part, is_left, label, member_of, settle
-from collc.source.elaboration.shapes import DeviceArray, Members, Part, Topology
-from collc.source.elaboration.values import Lists, Value
+from collc.source.elaboration.topology_parts import (
+    MAX_NAMES,
+    device_label,
+    devices_of,
+    index_part,
+    is_present,
+    member_of,
+)
+from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyMembers, TopologyPart
+from collc.source.elaboration.values import ListArray, Value
 from collc.source.parsing.expressions import Expr, Identifier, Index, Member, Name, RemovedNpu, Without
 from collc.source.problems import fail
 from collc.ten import transform
 from collc.ten.network import Network
 
 
-def base_of(topology: Topology, name: Identifier) -> Topology:
+def renamed(topology: Topology, name: Identifier) -> Topology:
     """A topology under the name of its declaration."""
     network = replace(topology.network, name=name.name)
     return replace(topology, name=name.name, network=network, span=name.span)
 
 
-def product_of(left: Topology, right: Topology, span: Span) -> Topology:
+def product(left: Topology, right: Topology, span: Span) -> Topology:
     """The Cartesian product. Raises SourceError."""
     for factor in (left, right):
         if not factor.network.present.all():
@@ -39,16 +46,16 @@ def product_of(left: Topology, right: Topology, span: Span) -> Topology:
     name = f"{left.name} * {right.name}"
     network = transform.product(a, b, name, (left.kind, right.kind))
     grid = network.families[0]
-    members: Members = {"npu": DeviceArray("npu", False, grid.shape, grid.strides, 0)}
+    members: TopologyMembers = {"npu": DeviceArray("npu", False, grid.shape, grid.strides, 0)}
     return Topology(name, "product", network, members, span, (left, right))
 
 
-def reversed_of(base: Topology) -> Topology:
+def turned_round(base: Topology) -> Topology:
     """Every link turned round."""
     return replace(base, network=base.network.reversed())
 
 
-def unwound_of(base: Topology, degree: int, span: Span) -> Topology:
+def unwound(base: Topology, degree: int, span: Span) -> Topology:
     """Switches replaced by direct links. Raises SourceError."""
     try:
         network = transform.unwound(base.network, degree)
@@ -57,11 +64,11 @@ def unwound_of(base: Topology, degree: int, span: Span) -> Topology:
     return replace(base, network=network, members=_npus_only(base.members))
 
 
-def _npus_only(members: Members) -> Members:
+def _npus_only(members: TopologyMembers) -> TopologyMembers:
     return {name: e for name, e in members.items() if not (isinstance(e, DeviceArray) and e.switch)}
 
 
-def removed(node: Without, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
+def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
     """`t without { ... }`. Raises SourceError."""
     network = base.network
     npus: list[int] = []
@@ -103,12 +110,12 @@ def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> i
         value = evaluator.value(node, frame)
         if value.home is not None and value.home is not base:
             raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
-        if isinstance(value.data, Lists) or not isinstance(value.data, int) or isinstance(value.data, bool):
+        if isinstance(value.data, ListArray) or not isinstance(value.data, int) or isinstance(value.data, bool):
             raise fail("E0211", f"a removed part is an NPU or its number, this is {value.type}", node.span)
         number = value.data
     else:
-        value = settle(found, node.span) if isinstance(found, Part) else found
-        if isinstance(value.data, Lists):
+        value = devices_of(found, node.span) if isinstance(found, TopologyPart) else found
+        if isinstance(value.data, ListArray):
             raise fail("E0301", "several devices where one is wanted", node.span)
         number = int(value.data)
     count = base.network.npu_count
@@ -116,8 +123,10 @@ def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> i
         return count - 1 - number
     if not 0 <= number < count:
         raise fail("E0318", f"'{base.name}' has no NPU {number}: they count 0 .. {count - 1}", node.span)
-    if not is_left(base, number):
-        raise fail("E0319", f"{label(base, number)} was removed before", node.span, Note("each part is removed once"))
+    if not is_present(base, number):
+        raise fail(
+            "E0319", f"{device_label(base, number)} was removed before", node.span, Note("each part is removed once")
+        )
     return number
 
 
@@ -125,7 +134,7 @@ def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator)
     """Raise SourceError where a part begins with a name that neither the topology nor the program has."""
     while isinstance(node, Member | Index):
         node = node.base
-    if not isinstance(node, Name) or frame.find(node.name) or evaluator.host.topology_named(node.name):
+    if not isinstance(node, Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
         return
     shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
     close = did_you_mean(node.name, shapes)
@@ -134,18 +143,18 @@ def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator)
     raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)
 
 
-def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> Part | Value | None:
+def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> TopologyPart | Value | None:
     """A device by the names of the topology; None where the name is not one of them."""
     match node:
         case Name():
             entry = base.members.get(node.name)
-            return None if entry is None else Part(base, entry)
+            return None if entry is None else TopologyPart(base, entry)
         case Member():
             inner = _part(node.base, base, frame, evaluator)
-            return member_of(inner, node.member.name, node.member.span) if isinstance(inner, Part) else None
+            return member_of(inner, node.member.name, node.member.span) if isinstance(inner, TopologyPart) else None
         case Index():
             inner = _part(node.base, base, frame, evaluator)
-            if isinstance(inner, Part):
+            if isinstance(inner, TopologyPart):
                 return index_part(inner, evaluator.part_indices(node, frame), node.span)
             return None
         case _:
