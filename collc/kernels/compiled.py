@@ -64,6 +64,11 @@ def numbers(values: NDArray[Any], compile_it: bool) -> MutableSequence[int]:
     return values if compile_it else values.tolist()
 
 
+def zeros(count: int, compile_it: bool) -> MutableSequence[int]:
+    """That many zeros, as `numbers` gives them."""
+    return np.zeros(count, np.int64) if compile_it else [0] * count
+
+
 def trailing_zeros(bits: int) -> int:
     """The number of the lowest bit that is set. bits: not 0; int64 in compiled code."""
     return (bits & -bits).bit_length() - 1

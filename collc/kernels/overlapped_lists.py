@@ -1,212 +1,202 @@
-"""List scheduling of transfers that wait for one another, the most urgent first on each link."""
+"""List scheduling of transfers that wait for one another: the most urgent one first on each link.
+
+n tasks, L links. Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). Events are
+numbered: task k ends, n + k: task k is ready, 2 n + l: link l is free.
+
+The tasks of a link are numbered by urgency, from 0 (their positions). Those that are ready are a set of positions, so
+the most urgent is the lowest bit.
+"""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
-from numba import njit
+import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.kernels.compiled import trailing_zeros
 
 
-class Work(NamedTuple):
-    """Tasks as collc/synthesis/overlapped/lists.py has them, and what they need.
+class TaskTable(NamedTuple):
+    """Tasks and who waits for whom; times in picoseconds.
 
-    rank, by_rank: int32[n], how urgent tasks are, and that turned round. first: int64[links + 1], where each link's
-    part of the queue begins. taken_from, taken_to: intervals when links are taken, `taken` of State tells which.
+    link: [n], -1 for a task without a link. busy: [n], how long a task keeps its link busy. early, late: [n], how long
+    a task must be ready before it enters its link, and how long after that its followers may go on.
+    offsets: [n + 1], followers: those who wait for each task (CSR).
     """
 
-    link: Int32Array
-    busy: Int64Array
-    early: Int64Array
-    late: Int64Array
-    offsets: Int64Array
-    followers: Int32Array
-    rank: Int32Array
-    by_rank: Int32Array
-    first: Int64Array
-    taken_from: Int64Array
-    taken_to: Int64Array
+    link: Sequence[int]
+    busy: Sequence[int]
+    early: Sequence[int]
+    late: Sequence[int]
+    offsets: Sequence[int]
+    followers: Sequence[int]
 
 
-class State(NamedTuple):
-    """What a list schedule has done so far.
+class UrgencyOrder(NamedTuple):
+    """The order of the tasks of each link.
 
-    waits: int32[n], for how many each task still waits. queue: int32[n], for each link a heap of ranks of length[link].
-    free: int64[links], when each link is. taken: int64[links, 2], the next and the end of its intervals. times, ids:
-    heap of events; ids below n: a task ends; below 2 n: it is ready; above: a link is free. counters: int64[3]:
-    events, links touched at this time, tasks begun. touched, marked: [links], those. start: int64[n], the result.
+    position: [n]. tasks: int64[tasks with a link], by link, then by position; those of link l begin at first[l].
+    first_word: [L], where the words of each link's set of ready positions begin; shift, mask: see compiled.py.
     """
 
-    waits: Int32Array
-    queue: Int32Array
-    length: Int32Array
-    free: Int64Array
-    taken: Int64Array
-    times: Int64Array
-    ids: Int64Array
-    counters: Int64Array
-    touched: Int32Array
-    marked: BoolArray
-    start: Int64Array
+    position: Sequence[int]
+    tasks: Sequence[int]
+    first: Sequence[int]
+    first_word: Sequence[int]
+    shift: int
+    mask: int
 
 
-@njit(cache=True, nogil=True)
-def _sift_up(keys: Int32Array, base: int, place: int) -> None:
-    while place > 0:
-        parent = (place - 1) // 2
-        if keys[base + place] >= keys[base + parent]:
-            break
-        keys[base + place], keys[base + parent] = keys[base + parent], keys[base + place]
-        place = parent
+class ListProgress(NamedTuple):
+    """A list schedule as far as it has got.
+
+    waits: [n], the tasks that each one still waits for. ready: words of ready positions. lowest: [L], a word before
+    which a link has nothing ready. queued: [L], how many tasks are ready. free: [L], when a link is.
+    intervals: [2 L], for each link the number of the next reserved interval and of the one after its last.
+    starts, ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events; following:
+    [2 n + L], the next event at the time of the same heap entry, or -1.
+    counters: [2], how many events there are and how many tasks have started. touched, marked: [L], room for the links
+    to look at. start: [n], the result.
+    """
+
+    waits: MutableSequence[int]
+    ready: MutableSequence[int]
+    lowest: MutableSequence[int]
+    queued: MutableSequence[int]
+    free: MutableSequence[int]
+    intervals: MutableSequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    times: MutableSequence[int]
+    numbers: MutableSequence[int]
+    following: MutableSequence[int]
+    counters: MutableSequence[int]
+    touched: MutableSequence[int]
+    marked: MutableSequence[int]
+    start: MutableSequence[int]
 
 
-@njit(cache=True, nogil=True)
-def _sift_down(keys: Int32Array, base: int, size: int) -> None:
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and keys[base + child + 1] < keys[base + child]:
-            child += 1
-        if keys[base + child] >= keys[base + place]:
-            break
-        keys[base + place], keys[base + child] = keys[base + child], keys[base + place]
-        place = child
+def list_schedule(table: TaskTable, order: UrgencyOrder, progress: ListProgress, limit: int) -> bool:
+    """Goes on until `limit` tasks or a few more have started. Returns whether there is more to do."""
+    times, numbers, counters = progress.times, progress.numbers, progress.counters
+    events = [(np.int64(0), np.int64(0))]
+    events.pop()
+    for k in range(counters[0]):
+        events.append((times[k], numbers[k]))  # noqa: PERF401 (Numba has no extend with a generator)
+    while len(events) > 0 and counters[1] < limit:
+        now = events[0][0]
+        count = _apply_events(table, order, progress, events, now)
+        _start_tasks(table, order, progress, events, now, count)
+    counters[0] = len(events)
+    for k in range(len(events)):
+        times[k], numbers[k] = events[k]
+    return len(events) > 0
 
 
-@njit(cache=True, nogil=True)
-def _push(times: Int64Array, ids: Int64Array, size: int, time: int, number: int) -> None:
-    """Adds to a heap of (time, id), which has `size` already."""
-    place = size
-    while place > 0:
-        parent = (place - 1) // 2
-        if times[parent] < time or (times[parent] == time and ids[parent] <= number):
-            break
-        times[place], ids[place] = times[parent], ids[parent]
-        place = parent
-    times[place], ids[place] = time, number
-
-
-@njit(cache=True, nogil=True)
-def _pop(times: Int64Array, ids: Int64Array, size: int) -> None:
-    """Takes the first off a heap of (time, id) of `size`."""
-    last = size - 1
-    time, number = times[last], ids[last]
-    place = 0
-    while 2 * place + 1 < last:
-        child = 2 * place + 1
-        if child + 1 < last and (
-            times[child + 1] < times[child] or (times[child + 1] == times[child] and ids[child + 1] < ids[child])
-        ):
-            child += 1
-        if time < times[child] or (time == times[child] and number < ids[child]):
-            break
-        times[place], ids[place] = times[child], ids[child]
-        place = child
-    times[place], ids[place] = time, number
-
-
-@njit(cache=True, nogil=True)
-def _note(times: Int64Array, ids: Int64Array, counters: Int64Array, time: int, number: int) -> None:
-    _push(times, ids, counters[0], time, number)
-    counters[0] += 1
-
-
-@njit(cache=True, nogil=True)
-def _touch(touched: Int32Array, marked: BoolArray, counters: Int64Array, link: int) -> None:
-    if not marked[link]:
-        marked[link] = True
-        touched[counters[1]] = link
-        counters[1] += 1
-
-
-@njit(cache=True, nogil=True)
-def _queue(queue: Int32Array, length: Int32Array, first: Int64Array, link: int, rank: int) -> None:
-    queue[first[link] + length[link]] = rank
-    _sift_up(queue, first[link], length[link])
-    length[link] += 1
-
-
-@njit(cache=True, nogil=True)
-def _unqueue(queue: Int32Array, length: Int32Array, first: Int64Array, link: int) -> None:
-    length[link] -= 1
-    queue[first[link]] = queue[first[link] + length[link]]
-    _sift_down(queue, first[link], length[link])
-
-
-@njit(cache=True, nogil=True)
-def _happen(work: Work, state: State, now: int) -> None:
-    """All that happens at a time: tasks end, those that waited for them may enter their links."""
-    link, early, offsets, followers, first, rank = (
-        work.link, work.early, work.offsets, work.followers, work.first, work.rank
-    )  # fmt: skip
-    times, ids, counters, touched, marked = state.times, state.ids, state.counters, state.touched, state.marked
-    waits, queue, length = state.waits, state.queue, state.length
+def _apply_events(
+    table: TaskTable, order: UrgencyOrder, progress: ListProgress, events: list[tuple[int, int]], now: int
+) -> int:
+    """Applies all events of a time. Returns how many links are in `touched`."""
+    link, _, early, _, offsets, followers = table
+    position, _, _, first_word, shift, mask = order
+    waits, ready, lowest, queued, _, _, _, _, _, _, following, _, touched, marked, _ = progress
     n = len(link)
-    while counters[0] > 0 and times[0] == now:
-        number = ids[0]
-        _pop(times, ids, counters[0])
-        counters[0] -= 1
-        if number >= 2 * n:
-            _touch(touched, marked, counters, number - 2 * n)
-        elif number >= n:
-            on = link[number - n]
-            if on < 0:
-                _note(times, ids, counters, now, number - n)
-            else:
-                _queue(queue, length, first, on, rank[number - n])
-                _touch(touched, marked, counters, on)
-        else:
-            if link[number] >= 0:
-                _touch(touched, marked, counters, link[number])
-            for place in range(offsets[number], offsets[number + 1]):
-                task = followers[place]
-                waits[task] -= 1
-                if waits[task] > 0:
+    count = 0
+    while len(events) > 0 and events[0][0] == now:
+        _, number = heapq.heappop(events)
+        while number >= 0:
+            on = -1
+            low, high = number - n, number - n + 1
+            if number >= 2 * n:
+                on, high = number - 2 * n, low
+            elif number < n:
+                on, low, high = link[number], offsets[number], offsets[number + 1]
+            if on >= 0 and marked[on] == 0:
+                marked[on] = 1
+                touched[count] = on
+                count += 1
+            for place in range(low, high):
+                task = place
+                if number < n:
+                    task = followers[place]
+                    waits[task] -= 1
+                    if waits[task] > 0:
+                        continue
+                    if early[task] > 0:
+                        heapq.heappush(events, (now + early[task], n + task))
+                        continue
+                on = link[task]
+                if on < 0:
+                    heapq.heappush(events, (now, task + 0))
                     continue
-                if early[task] > 0 or link[task] < 0:
-                    _note(times, ids, counters, now + early[task], n + task)
-                else:
-                    _queue(queue, length, first, link[task], rank[task])
-                    _touch(touched, marked, counters, link[task])
+                word = first_word[on] + (position[task] >> shift)
+                ready[word] |= 1 << (position[task] & mask)
+                if word < lowest[on] or queued[on] == 0:
+                    lowest[on] = word
+                queued[on] += 1
+                if marked[on] == 0:
+                    marked[on] = 1
+                    touched[count] = on
+                    count += 1
+            following[number], number = -1, following[number]
+    return count
 
 
-@njit(cache=True, nogil=True)
-def _begin(work: Work, state: State, now: int) -> None:
-    """The most urgent task enters each link that was touched, if that is free for long enough."""
-    busy, late, first, by_rank, taken_from, taken_to = (
-        work.busy, work.late, work.first, work.by_rank, work.taken_from, work.taken_to
-    )  # fmt: skip
-    times, ids, counters, touched, marked = state.times, state.ids, state.counters, state.touched, state.marked
-    queue, length, free, taken, start = state.queue, state.length, state.free, state.taken, state.start
+def _start_tasks(
+    table: TaskTable,
+    order: UrgencyOrder,
+    progress: ListProgress,
+    events: list[tuple[int, int]],
+    now: int,
+    count: int,
+) -> None:
+    """Starts the most urgent ready task of each of the `count` touched links, if the link is free for long enough.
+
+    Tasks that end at the same time, and links that become free, are one event, chained by `following`.
+    """
+    _, busy, _, late, _, _ = table
+    _, tasks, first, first_word, shift, _ = order
+    _, ready, lowest, queued, free, intervals, starts, ends, _, _, following, counters, touched, marked, start = (
+        progress
+    )
     n = len(busy)
-    for place in range(counters[1]):
+    ended_at, last_ended, freed_at, last_freed = -1, 0, -1, 0
+    for place in range(count):
         link = touched[place]
-        marked[link] = False
-        if length[link] == 0 or free[link] > now:
+        marked[link] = 0
+        if queued[link] == 0 or free[link] > now:
             continue
-        task = by_rank[queue[first[link]]]
-        while taken[link, 0] < taken[link, 1] and taken_to[taken[link, 0]] <= now:
-            taken[link, 0] += 1
-        if taken[link, 0] < taken[link, 1] and taken_from[taken[link, 0]] < now + busy[task]:
-            free[link] = taken_to[taken[link, 0]]
-            _note(times, ids, counters, free[link], 2 * n + link)
+        word = lowest[link]
+        while ready[word] == 0:
+            word += 1
+        lowest[link] = word
+        bits = ready[word]
+        task = tasks[first[link] + ((word - first_word[link]) << shift) + trailing_zeros(bits)]
+        length = busy[task]
+        number = intervals[2 * link]
+        while number < intervals[2 * link + 1] and ends[number] <= now:
+            number += 1
+        intervals[2 * link] = number
+        if number < intervals[2 * link + 1] and starts[number] < now + length:
+            free[link] = ends[number]
+            heapq.heappush(events, (free[link], 2 * n + link))
             continue
-        _unqueue(queue, length, first, link)
+        ready[word] = bits & (bits - 1)
+        queued[link] -= 1
+        counters[1] += 1
         start[task] = now
-        free[link] = now + busy[task]
-        counters[2] += 1
-        _note(times, ids, counters, now + late[task], task)
-        if late[task] != busy[task]:
-            _note(times, ids, counters, free[link], 2 * n + link)
-    counters[1] = 0
-
-
-@njit(cache=True, nogil=True)
-def list_schedule(work: Work, state: State, limit: int) -> bool:
-    """Goes on until `limit` tasks or a few more have begun; whether there is more to do."""
-    while state.counters[0] > 0 and state.counters[2] < limit:
-        now = state.times[0]
-        _happen(work, state, now)
-        _begin(work, state, now)
-    return state.counters[0] > 0
+        free[link] = now + length
+        end = now + late[task]
+        if end == ended_at:
+            following[last_ended] = task
+        else:
+            heapq.heappush(events, (end, task))
+        ended_at, last_ended = end, task
+        if late[task] != length:
+            if free[link] == freed_at:
+                following[last_freed] = 2 * n + link
+            else:
+                heapq.heappush(events, (free[link], 2 * n + link))
+            freed_at, last_freed = free[link], 2 * n + link

@@ -1,37 +1,49 @@
-"""Spanning trees that load links alike, grown one after another (Prim's algorithm).
+"""Spanning trees with balanced link loads, grown one after another (Prim's algorithm).
 
-Plain Python on plain arrays or lists; the caller compiles it (Numba) where that pays.
+Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 
+class LinksFromRoot(NamedTuple):
+    """The links of a network in the direction in which trees grow.
+
+    offsets: [devices + 1], links: the links out of each device (CSR). ends, begins: [links], the devices of each link.
+    """
+
+    offsets: Sequence[int]
+    links: Sequence[int]
+    ends: Sequence[int]
+    begins: Sequence[int]
+
+
 def grow(
+    network: LinksFromRoot,
     seeds: Sequence[int],
     wanted: MutableSequence[int],
-    offsets: Sequence[int],
-    links: Sequence[int],
-    ends: Sequence[int],
-    begins: Sequence[int],
     cost: Sequence[int],
     load: MutableSequence[int],
     weight: int,
     via: MutableSequence[int],
     order: MutableSequence[int],
 ) -> int:
-    """Fills via: the link over which a tree from `seeds` gets to each device, below 0 for seeds and what nobody wants.
+    """Grows one tree and returns how many wanted devices no path leads to.
 
-    What via held before is the tree that is replaced.
+    A link counts as longer by `weight` times its load.
 
-    offsets, links: links out of each device (CSR); ends, begins: devices of each link. cost, load: of each link; a
-    link counts as longer by `weight` times its load, to which the tree is added. wanted: flags of devices that the
-    tree must reach; on return, all that it uses. order: room for all devices. Returns how many are wanted in vain.
+    seeds: the devices that the tree starts from. wanted: [devices], 1 for those that it must reach; on return, for all
+    that it uses. cost, load: [links], picoseconds; the cost of each link of the tree is added to its load. via:
+    [devices], on return the link over which the tree enters each device; below 0 for seeds and devices outside the
+    tree. If it holds a tree before, that tree is replaced. order: [devices], room.
     """
+    offsets, links, ends, begins = network
     count = 0
     heap = [(np.int64(0), np.int64(-1), np.int64(0))]
     heap.pop()

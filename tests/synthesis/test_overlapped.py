@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import collc.synthesis.overlapped.lists as lists
+import collc.synthesis.overlapped.list_schedule as list_schedule
 import collc.synthesis.overlapped.trees as trees
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound
@@ -182,16 +182,16 @@ def test_random_networks(problem, model):
 
 
 @pytest.mark.parametrize("model", LinkModel)
-def test_compiled_code_plans_the_same(model, monkeypatch):
+def test_same_kernels_compiled_plan_the_same(model, monkeypatch):
     mesh = unequal_mesh(3, 4, kind(50, HALF), kind(75, HALF))
     demand = Demand((*all_reduce(list(range(12)), chunks=3).runs, *all_gather([0, 1]).runs))
     link = int(np.flatnonzero((mesh.source == 0) & (mesh.target == 1))[0])
     reserved = Transfers.of(np.array([36]), np.array([link]), np.array([STEP], np.int64))
     chunks = np.arange(36, dtype=np.int32)
     plain = overlapped(mesh, demand, model, Effort(), chunks, reserved).transfers
-    monkeypatch.setattr(lists, "COMPILED", 0)
+    monkeypatch.setattr(list_schedule, "COMPILED", 0)
     monkeypatch.setattr(trees, "COMPILED", 0)
-    monkeypatch.setattr(lists, "BATCH", 7)
+    monkeypatch.setattr(list_schedule, "BATCH", 7)
     compiled = overlapped(mesh, demand, model, Effort(), chunks, reserved).transfers
     for column in ("chunk", "link", "start", "reduce"):
         assert np.array_equal(getattr(plain, column), getattr(compiled, column))

@@ -1,4 +1,4 @@
-"""Reductions over balanced spanning trees, up and down at once."""
+"""The synthesizer `overlapped`: reductions over balanced spanning trees, up and down at the same time."""
 
 from collc.synthesis.overlapped.synthesizer import overlap, overlapped
 

@@ -1,9 +1,9 @@
-"""Reductions over balanced spanning trees, up and down at once.
+"""Reductions over balanced spanning trees, up and down at the same time.
 
-Each chunk has a tree of its own up to a root near the centre of those who want it, and another one down. The trees
-load all links about equally, and the chunks follow each other in a pipeline, so that links into and out of each NPU
-are busy at the same time. On asymmetric networks this beats Reduce-Scatter followed by All-Gather, where half of the
-links of a corner idle.
+Each chunk has a tree up to a root near the centre of those who want it, and another one down. The trees load all links
+about equally, and the chunks follow each other in a pipeline, so that the links into and out of each NPU are busy at
+the same time. On asymmetric networks this beats a Reduce-Scatter followed by an All-Gather, in which half of the links
+of a corner idle.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.overlapped.lists import best_starts, taken_intervals
-from collc.synthesis.overlapped.trees import Forester, in_turns, tasks_of
+from collc.synthesis.overlapped.list_schedule import best_starts, reserved_intervals
+from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, Op
@@ -22,11 +22,11 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
-TRIES = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
-"""How much the load of a link counts against the length of a way, and how often trees are grown."""
+ATTEMPTS = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
+"""(weight, rounds) of each attempt: how much the load of a link counts against its cost, how often trees are grown."""
 
 LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
-"""Transfers up to which there is a second try, a third and so on."""
+"""Transfers up to which there is a second attempt, a third and so on."""
 
 
 def overlapped(
@@ -39,26 +39,26 @@ def overlapped(
 ) -> Schedule:
     """A schedule of reductions, and of copies beside them, over pipelined spanning trees.
 
-    The trees may lead over NPUs that take no part. chunks: which to plan; None: all. reserved: what is planned
-    already; its links are taken while it lasts, and it is not part of the result.
-    Raises SourceError where nothing is to be reduced, the network has switches or links without bandwidth, or links
-    do not lead to all who take part; NoSchedule where `effort.stop` asks to stop before any schedule is there.
+    The trees may lead over NPUs that take no part. chunks: which to plan; None: all. reserved: transfers that are
+    planned already; they keep their links busy and are not part of the result.
+    Raises SourceError if nothing is to be reduced, the network has switches or links without bandwidth, or links do
+    not lead to all who take part; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
-    asked = in_turns(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
+    asked = interleaved(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
     _check(network, demand, asked)
     try:
         clock = Clock.of(network, demand, model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    taken = taken_intervals(reserved, None if reserved is None else clock.busy_of(reserved))
-    forester = Forester(network, demand, clock)
+    intervals = reserved_intervals(reserved, None if reserved is None else clock.busy_of(reserved))
+    grower = TreeGrower(network, demand, clock)
     best: tuple[int, Transfers] | None = None
-    for number, (weight, sweeps) in enumerate(TRIES):
-        trees = forester.grow(asked, weight, sweeps, effort.stop)
+    for number, (weight, rounds) in enumerate(ATTEMPTS):
+        trees = grower.grow(asked, weight, rounds, effort.stop)
         if trees is None:
             break
         tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
-        found = best_starts(tasks, taken, effort.stop)
+        found = best_starts(tasks, intervals, effort.stop)
         if found is not None and (best is None or found[0] < best[0]):
             real = tasks.link >= 0
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
@@ -72,7 +72,7 @@ def overlapped(
 
 
 def overlap(module: Module, effort: Effort) -> Module:
-    """The module with all that is not planned yet planned over trees, round what is. Raises as `overlapped` does."""
+    """The module with all runs planned; `overlapped` plans those that were not. Raises what it raises."""
     runs = len(module.demand.runs)
     done = frozenset[int]() if module.schedule is None else module.planned
     done = frozenset(range(runs)) if done is None else done
@@ -86,6 +86,7 @@ def overlap(module: Module, effort: Effort) -> Module:
 
 
 def _check(network: Network, demand: Demand, chunks: Int32Array) -> None:
+    """Raises SourceError if the network has switches or no chunk is reduced."""
     if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
         message = f"overlapped trees reduce on NPUs over direct links, and {network.name} has switches"
         hint = "say 'on unwound(...)' to replace the switches by direct links, or 'synthesize auto'"

@@ -1,83 +1,78 @@
-"""A spanning tree for each chunk: up it goes what is reduced, down what is to be had, all links loaded alike."""
+"""Spanning trees for each chunk: contributions go up to a root, results down from it, with balanced link loads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
-from collc.kernels.compiled import compiled
-from collc.synthesis.overlapped.lists import Tasks
+from collc.kernels.compiled import compiled, numbers
+from collc.synthesis.overlapped.list_schedule import Tasks
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
+if TYPE_CHECKING:
+    from collc.kernels.overlapped_trees import LinksFromRoot
+
 COMPILED = 10_000
-"""Pairs of a chunk and a device from which trees are grown by compiled code."""
+"""Chunks x devices from which the kernel is compiled."""
 
 SAMPLE = 128
-"""Members of a set that are asked how far they are from a root."""
+"""Members of a set whose distances from a possible root are looked at, at most."""
 
 BATCH = 64
-"""Trees between two questions whether to stop."""
+"""Trees between two calls of `stop`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
-    """rise, fall: int32[chunks, devices].
+class ChunkTrees:
+    """The trees of all chunks.
 
-    The link over which a device gives its part, and gets the result; -1 or -2 for none.
+    up, down: int32[chunks, devices], the link over which a device sends its part towards the root, and the one over
+    which it gets the result; -1 or -2 for none.
     """
 
-    rise: Int32Array
-    fall: Int32Array
+    up: Int32Array
+    down: Int32Array
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Links as one of the two directions of trees sees them, from the root on; lists, or arrays for compiled code."""
-
-    offsets: Sequence[int]
-    links: Sequence[int]
-    ends: Sequence[int]
-    begins: Sequence[int]
-
-    @staticmethod
-    def of(network: Network, compile_it: bool) -> _Side:
-        columns = [*network.out_links, network.target, network.source]
-        return _Side(*(column.astype(np.int64) if compile_it else column.tolist() for column in columns))  # pyright: ignore[reportArgumentType]
-
-
-class Forester:
+class TreeGrower:
     """Grows trees for the chunks of a demand over direct links."""
 
     def __init__(self, network: Network, demand: Demand, clock: Clock) -> None:
         self._network, self._table, self._clock = network, demand.chunks, clock
-        self._compiled = len(self._table) * network.device_count >= COMPILED
+        self._large = len(self._table) * network.device_count >= COMPILED
         self._cost: dict[int, Int64Array] = {}
         self._known: dict[tuple[int, int], Int32Array] = {}
-        self._up, self._down = (_Side.of(net, self._compiled) for net in (network.reversed(), network))
+        self._up, self._down = (self._links_from_root(net) for net in (network.reversed(), network))
 
-    def grow(self, chunks: Int32Array, weight: int, sweeps: int, stop: Callable[[], bool]) -> Trees | None:
-        """Trees for some chunks, whose links count as longer by `weight` times their load; None where stopped.
+    def _links_from_root(self, network: Network) -> LinksFromRoot:
+        from collc.kernels.overlapped_trees import LinksFromRoot
 
-        sweeps: how often each is grown, after the first time in place of what it was.
-        Raises SourceError where links do not lead from each to each.
+        return LinksFromRoot(*map(self._numbers, (*network.out_links, network.target, network.source)))
+
+    def grow(self, chunks: Int32Array, weight: int, rounds: int, stop: Callable[[], bool]) -> ChunkTrees | None:
+        """Trees for some chunks, or None if stopped.
+
+        weight: a link counts as longer by this many times its load. rounds: how often each tree is grown; from the
+        second time on it replaces the one before. Raises SourceError if links do not lead to all who take part.
         """
         from collc.kernels.overlapped_trees import grow
 
-        if self._compiled:
+        if self._large:
             grow = compiled(grow)
         devices, links = self._network.device_count, self._network.link_count
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))
         costs = {size: self._numbers(self._costs(size)) for size in np.unique(self._clock.size_of).tolist()}
-        for number, chunk in enumerate(np.tile(chunks, sweeps).tolist()):
+        for number, chunk in enumerate(np.tile(chunks, rounds).tolist()):
             if number % BATCH == 0 and stop():
                 return None
             seeds, members = self._ends(chunk)
@@ -87,26 +82,24 @@ class Forester:
                     continue
                 flags = np.zeros(devices, np.int64)
                 flags[wanting] = 1
-                wanted, via = self._numbers(flags), self._numbers(found[chunk].astype(np.int64))
-                if grow(
-                    seeds, wanted, side.offsets, side.links, side.ends, side.begins, cost, load, weight, via, order
-                ):
-                    raise _apart(self._network)
+                wanted, via = self._numbers(flags), self._numbers(found[chunk])
+                if grow(side, seeds, wanted, cost, load, weight, via, order):
+                    raise _not_connected(self._network)
                 found[chunk] = via
-        return Trees(rows[0], rows[1])
+        return ChunkTrees(rows[0], rows[1])
 
-    def _numbers(self, values: Int64Array) -> MutableSequence[int]:
-        """Values as the code that grows trees takes them."""
-        return values if self._compiled else values.tolist()  # pyright: ignore[reportReturnType]
+    def _numbers(self, values: Int32Array | Int64Array) -> MutableSequence[int]:
+        """Values as the kernel takes them, a copy."""
+        return numbers(values.astype(np.int64), self._large)
 
     def _costs(self, size: int) -> Int64Array:
-        """int64[links]: what it takes to send a chunk of a size."""
+        """int64[links]: the picoseconds until a chunk of a size (column of the clock) has arrived."""
         if size not in self._cost:
             self._cost[size] = np.maximum(1, self._clock.total[self._network.kind, size])
         return self._cost[size]
 
-    def _ends(self, chunk: int) -> tuple[Sequence[int], tuple[Int32Array, Int32Array]]:
-        """Where the tree of a chunk begins, and who gives to it and gets from it."""
+    def _ends(self, chunk: int) -> tuple[MutableSequence[int], tuple[Int32Array, Int32Array]]:
+        """(seeds, (giving, getting)): where the trees of a chunk start, who contributes to it, and who gets it."""
         table = self._table
         pre, post = int(table.pre[chunk]), int(table.post[chunk])
         holders, getting = table.sets[pre], table.sets[post]
@@ -118,35 +111,35 @@ class Forester:
             roots = self._roots(pre, post, int(self._clock.size_of[chunk]))
             at = chunk % len(roots)
             seeds, giving = roots[at : at + 1], holders
-        return self._numbers(seeds.astype(np.int64)), (giving, getting)
+        return self._numbers(seeds), (giving, getting)
 
     def _roots(self, pre: int, post: int, size: int) -> Int32Array:
-        """The NPUs over which contributors and holders are nearest to each other."""
+        """The NPUs with the least sum of the distances from the farthest contributor and to the farthest receiver."""
         if (pre, post) not in self._known:
             sets, network, cost = self._table.sets, self._network, self._costs(size)
             graph = Digraph.of(network)
             to = distances_to(graph.reversed(), cost, _sampled(sets[pre])).max(axis=0)
             back = distances_to(graph, cost, _sampled(sets[post])).max(axis=0)
-            ways = (to + back)[network.npus]
-            self._known[pre, post] = network.npus[ways == ways.min()]
+            both = (to + back)[network.npus]
+            self._known[pre, post] = network.npus[both == both.min()]
         return self._known[pre, post]
 
 
-def in_turns(demand: Demand, chunks: Int32Array) -> Int32Array:
-    """Chunks in an order in which all runs get on alike."""
+def interleaved(demand: Demand, chunks: Int32Array) -> Int32Array:
+    """The chunks in an order in which all runs progress at the same rate."""
     run = np.searchsorted(demand.first_chunk, chunks, "right") - 1
     first, count = demand.first_chunk[run], np.diff(demand.first_chunk)[run]
     return chunks[np.lexsort((chunks, (chunks - first) / count))]
 
 
 def _sampled(members: Int32Array) -> Int32Array:
-    """Some members of a set, the first and the last among them."""
+    """At most SAMPLE members of a set, evenly spread, with the first and the last."""
     if len(members) <= SAMPLE:
         return members
     return members[np.linspace(0, len(members) - 1, SAMPLE).astype(np.int64)]
 
 
-def _apart(network: Network) -> SourceError:
+def _not_connected(network: Network) -> SourceError:
     return SourceError(
         Diagnostic(
             "S0103",
@@ -156,32 +149,37 @@ def _apart(network: Network) -> SourceError:
     )
 
 
-def tasks_of(network: Network, clock: Clock, trees: Trees, order: Int32Array) -> tuple[Tasks, Int32Array, BoolArray]:
-    """The transfers of trees, the chunk of each, and whether it is reduced, by chunks in some order."""
+def tasks_of(
+    network: Network, clock: Clock, trees: ChunkTrees, order: Int32Array
+) -> tuple[Tasks, Int32Array, BoolArray]:
+    """(tasks, int32 chunk of each, bool whether it is reduced): the transfers of trees, numbered by chunk in `order`.
+
+    A chunk with both trees has a task without a link between them: the root has all contributions.
+    """
     devices = network.device_count
-    up_chunk, up_from = np.nonzero(trees.rise >= 0)
-    down_chunk, down_to = np.nonzero(trees.fall >= 0)
-    joints = np.intersect1d(up_chunk, down_chunk)
-    chunk = np.concatenate([up_chunk, joints, down_chunk])
+    up_chunk, up_from = np.nonzero(trees.up >= 0)
+    down_chunk, down_to = np.nonzero(trees.down >= 0)
+    roots = np.intersect1d(up_chunk, down_chunk)
+    chunk = np.concatenate([up_chunk, roots, down_chunk])
     number = np.empty(len(chunk), np.int64)
-    place = np.zeros(len(trees.rise), np.int64)
-    place[order] = np.arange(len(order))
-    number[np.argsort(place[chunk], kind="stable")] = np.arange(len(chunk))
-    up, joint, down = np.split(number, [len(up_chunk), len(up_chunk) + len(joints)])
-    joint_of = np.full(len(trees.rise), -1, np.int64)
-    joint_of[joints] = joint
-    up_of, down_of = np.full((2, trees.rise.size), -1, np.int64)
+    turn = np.zeros(len(trees.up), np.int64)
+    turn[order] = np.arange(len(order))
+    number[np.argsort(turn[chunk], kind="stable")] = np.arange(len(chunk))
+    up, root, down = np.split(number, [len(up_chunk), len(up_chunk) + len(roots)])
+    root_of = np.full(len(trees.up), -1, np.int64)
+    root_of[roots] = root
+    up_of, down_of = np.full((2, trees.up.size), -1, np.int64)
     up_of[up_chunk * devices + up_from] = up
     down_of[down_chunk * devices + down_to] = down
-    rising, falling = trees.rise[up_chunk, up_from], trees.fall[down_chunk, down_to]
-    onward = up_of[up_chunk * devices + network.target[rising]]
-    onward = np.where(onward >= 0, onward, joint_of[up_chunk])
-    behind = down_of[down_chunk * devices + network.source[falling]]
-    behind = np.where(behind >= 0, behind, joint_of[down_chunk])
-    before, after = np.append(up, behind), np.append(onward, down)
+    up_link, down_link = trees.up[up_chunk, up_from], trees.down[down_chunk, down_to]
+    next_up = up_of[up_chunk * devices + network.target[up_link]]
+    next_up = np.where(next_up >= 0, next_up, root_of[up_chunk])
+    previous_down = down_of[down_chunk * devices + network.source[down_link]]
+    previous_down = np.where(previous_down >= 0, previous_down, root_of[down_chunk])
+    before, after = np.append(up, previous_down), np.append(next_up, down)
     real = (before >= 0) & (after >= 0)
     link = np.full(len(chunk), -1, np.int32)
-    link[up], link[down] = rising, falling
+    link[up], link[down] = up_link, down_link
     of = np.empty(len(chunk), np.int32)
     of[number] = chunk
     kind, size = network.kind[link], clock.size_of[of]
