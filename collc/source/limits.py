@@ -14,6 +14,7 @@ MAX_ITERATIONS: Final = 20_000_000
 MAX_ITEMS: Final = 20_000_000
 MAX_CHARACTERS: Final = 1_000_000
 MAX_DEPTH: Final = 64
+MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
 
@@ -36,5 +37,11 @@ def check_count(what: str, count: int, span: Span) -> None:
 
 
 def too_deep(what: str, span: Span) -> SourceError:
-    """The error for nesting beyond MAX_DEPTH."""
+    """The error for templates or files that use one another more than MAX_DEPTH levels deep."""
     return fail("E0806", f"{what} goes deeper than {MAX_DEPTH} levels", span, hint="does it use itself without an end?")
+
+
+def check_loop_depth(depth: int, span: Span) -> None:
+    """Raise SourceError where more than MAX_LOOP_DEPTH loop variables and bodies are inside one another."""
+    if depth > MAX_LOOP_DEPTH:
+        raise fail("E0806", f"this loop goes deeper than {MAX_LOOP_DEPTH} levels", span)

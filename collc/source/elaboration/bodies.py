@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.source import limits
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.parsing.syntax import For, If, Let, Statement
@@ -53,8 +52,6 @@ def _statement(statement: Statement, frame: Frame, evaluator: Evaluator, handle:
             return None
         case For():
             inner = evaluator.loop(statement.clauses, statement.condition, frame)
-            if frame.depth > 4 * limits.MAX_DEPTH:
-                raise limits.too_deep("this loop", statement.span)
             made = execute_body(statement.body, inner.inner(), evaluator, handle)
             return _lifted(made, inner, frame)
         case If():

@@ -151,8 +151,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             if item_type(iterable.type) is None:
                 raise fail("E0213", f"a for can't count through {iterable.type}", clause.iterable.span)
             frame = loop_frame(frame, clause.name.name, iterable, clause.span)
-            if frame.depth > 4 * limits.MAX_DEPTH:
-                raise limits.too_deep("this loop", clause.span)
+            limits.check_loop_depth(frame.depth, clause.span)
         return self.guarded(condition, frame)
 
     def guarded(self, condition: Expr | None, frame: Frame) -> Frame:
@@ -375,7 +374,8 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if bad.any():
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
-            raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span)
+            note = None if isinstance(found, IndexSlice) else frame_note(frame, row)
+            raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span, note)
         value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
         return self._present(value, node)
 
