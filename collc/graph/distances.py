@@ -54,6 +54,33 @@ def distances_from(graph: Digraph, length: Int64Array, start: Int64Array) -> Int
     return found
 
 
+def two_nearest(graph: Digraph, length: Int64Array, sources: Int32Array) -> tuple[Int64Array, Int64Array]:
+    """int64[vertices], twice: the distance from the nearest source, and from the nearest of all other sources."""
+    start = np.full(graph.vertex_count, UNREACHABLE, np.int64)
+    start[sources] = 0
+    first = distances_from(graph, length, start)
+    label = _nearest_source(graph, length, sources, first)
+    # The path from the second nearest source crosses, once, from a vertex that is nearer to that source.
+    crossing = label[graph.source] != label[graph.target]
+    second = np.full(graph.vertex_count, UNREACHABLE, np.int64)
+    np.minimum.at(second, graph.target[crossing], first[graph.source[crossing]] + length[crossing])
+    return first, distances_from(graph.with_edges(~crossing), length[~crossing], second)
+
+
+def _nearest_source(graph: Digraph, length: Int64Array, sources: Int32Array, distance: Int64Array) -> Int32Array:
+    """int32[vertices]: a source that is nearest to each vertex; -1 where none leads there."""
+    label = np.full(graph.vertex_count, -1, np.int32)
+    label[sources] = sources
+    ends = distance[graph.target]
+    tight = (distance[graph.source] + length == ends) & (distance[graph.source] < UNREACHABLE) & (ends > 0)
+    source, target = graph.source[tight], graph.target[tight]
+    while True:
+        open_ = (label[target] < 0) & (label[source] >= 0)
+        if not bool(open_.any()):
+            return label
+        label[target[open_]] = label[source[open_]]
+
+
 def hop_counts(graph: Digraph) -> Int32Array:
     """int32[vertices, vertices]: the fewest edges of a path to the row from the column; -1 where there is none."""
     hops = distances_to(graph, np.ones(graph.edge_count, np.int64), np.arange(graph.vertex_count, dtype=np.int32))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collc.graph import distances as module
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts
+from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts, two_nearest
 from collc.ten.arrays import Int64Array
 from tests.graph.graphs import as_networkx, digraphs, weighted_digraphs
 
@@ -52,6 +52,16 @@ def test_distances_from_are_the_least_over_all_starts(case: tuple[Digraph, Int64
     to = expected(graph, length)
     least = [min(UNREACHABLE, *(start[u] + to[v][u] for u in range(count))) for v in range(count)]
     assert distances_from(graph, length, np.array(start, np.int64)).tolist() == least
+
+
+@given(weighted_digraphs(), st.data())
+def test_the_two_nearest_are_those_of_all_sources(case: tuple[Digraph, Int64Array], data: st.DataObject) -> None:
+    graph, length = case
+    vertex = st.integers(0, graph.vertex_count - 1)
+    sources = sorted(data.draw(st.sets(vertex, min_size=1)))
+    first, second = two_nearest(graph, length, np.array(sources, np.int32))
+    for found, row in zip(zip(first, second, strict=True), expected(graph, length), strict=True):
+        assert found == tuple(sorted([*(row[u] for u in sources), UNREACHABLE])[:2])
 
 
 @given(digraphs())

@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.bounds.flow import DEVICES, flow_cuts
-from collc.synthesis.bounds.timing import UNREACHABLE, Timing, Windows, farthest
+from collc.synthesis.bounds.flow import MOST_DEVICES, flow_cuts
+from collc.synthesis.bounds.timing import Delays, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
@@ -69,7 +70,7 @@ def test_flows_find_the_narrowest_cut_of_all(make, seed: int) -> None:
     net = random_network(seed, 9)
     demand = make(list(range(9)), 10**6, 1)
     sizes, traffic = traffic_of(demand, None)
-    busy = Timing.of(net, sizes, STORE).busy[:, -1]
+    busy = TransferTimes.of(net, sizes, STORE).busy[:, -1]
     single = [np.arange(9) == npu for npu in range(9)]
     found = [cut.inside for cut in flow_cuts(net, traffic, busy)]
     best = max(ratio(net, inside, demand, busy) for inside in all_cuts(9))
@@ -77,7 +78,7 @@ def test_flows_find_the_narrowest_cut_of_all(make, seed: int) -> None:
 
 
 @pytest.mark.parametrize("make", [all_gather, all_to_all, reduce_scatter, all_reduce])
-def test_a_narrow_place_that_nothing_hints_at(make) -> None:
+def test_a_narrow_cut_that_no_name_or_cost_suggests(make) -> None:
     """Two fully connected halves of NPUs in mixed order, joined by one link each way."""
     left, right = [0, 3, 4, 7, 8], [1, 2, 5, 6, 9]
     links = [(a, b) for half in (left, right) for a, b in itertools.permutations(half, 2)]
@@ -92,13 +93,13 @@ def test_a_narrow_place_that_nothing_hints_at(make) -> None:
 def test_large_networks_take_no_flows() -> None:
     net = grid(6, 6)
     sizes, traffic = traffic_of(all_gather(list(range(36))), None)
-    assert int(net.present.sum()) > DEVICES
-    assert list(flow_cuts(net, traffic, Timing.of(net, sizes, STORE).busy[:, -1])) == []
+    assert int(net.present.sum()) > MOST_DEVICES
+    assert list(flow_cuts(net, traffic, TransferTimes.of(net, sizes, STORE).busy[:, -1])) == []
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
-    """By trying all ways to each device: Floyd and Warshall."""
+    """Against all shortest paths (Floyd and Warshall)."""
     net = random_network(seed, 8)
     chance = random.Random(seed)
     holders = np.array(sorted(chance.sample(range(8), chance.randrange(1, 5))), np.int32)
@@ -110,16 +111,16 @@ def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
         far[a, b] = min(far[a, b], cost[kind])
     for middle in range(8):
         far = np.minimum(far, far[:, middle : middle + 1] + far[middle : middle + 1])
-    windows = Windows.of(net, cost, holders, wanting)
+    delays = Delays.of(net, cost, holders, wanting)
     for device in range(8):
         near = sorted([*far[holders, device].tolist(), UNREACHABLE])
-        assert windows.head[device] == near[0]
+        assert delays.head[device] == near[0]
         behind = sorted([*far[device, wanting].tolist(), UNREACHABLE])
-        assert (windows.tail[device], windows.forked[device]) == (behind[0], behind[1])
+        assert (delays.tail[device], delays.fork_tail[device]) == (behind[0], behind[1])
     two = [sorted([*far[holders, device].tolist(), UNREACHABLE])[1] for device in range(8)]
     merged = [min(min(two[npu] + far[npu, device], UNREACHABLE) for npu in range(8)) for device in range(8)]
-    assert windows.merged.tolist() == merged
-    assert farthest(net, cost) >= far.max()
+    assert delays.sum_head.tolist() == merged
+    assert diameter_limit(net, cost) >= far.max()
 
 
 def test_links_count_only_while_they_are_of_use() -> None:
@@ -149,8 +150,7 @@ def test_two_nodes_of_eight() -> None:
     assert bound.name == "cut into the 9 devices round npu[0, 0] that cheaper links join"
 
 
-def test_enough() -> None:
-    """No more bounds are looked for than the time of a schedule needs."""
+def test_the_search_for_bounds_ends_at_a_known_time() -> None:
     net = grid(3, 3)
     demand = demand_of([(MiB, [0], [8], Op.COPY), (MiB, [0], [1], Op.COPY)])
     whole = lower_bound(net, demand, STORE)

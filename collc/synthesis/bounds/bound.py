@@ -1,61 +1,64 @@
-"""Lower bounds on the time of a demand: what no schedule can beat, for both link models.
+"""Lower bounds on the time of a demand: times that no schedule can beat, for both link models.
 
-Each bound asks how soon some links together can bring what must go over them: the links into or out
-of an NPU, those across a cut, or all. Chunks and links are counted whole, and a link counts only from when a
-chunk can be at its source to when it can still get on from its target (collc/synthesis/bounds/timing.py, Windows).
+Each bound asks how soon a set of links can deliver all chunks that must cross it: the links into or out of an NPU,
+those across a cut, or all links. Chunks are not divided among links, and a link counts only from when a chunk can be at
+its source until a chunk can still get on from its target in time (`collc/synthesis/bounds/timing.py`, Delays).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
-from collc.synthesis.bounds.cuts import Cut, cuts_of, distances, hop_counts, tries_all
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
+from collc.synthesis.bounds.cuts import Cut, cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
-from collc.synthesis.bounds.timing import Classes, Timing, Windows, farthest
+from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
-from collc.ten.arrays import BoolArray, Int32Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.module import Bound
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-HOPS = 2048
-"""Devices up to which all shortest paths are counted, and delays before and behind links."""
+DETAILED_DEVICES: Final = 2048
+"""Devices up to which hops between all devices are counted, and delays before and behind links."""
 
-WORK = 5_000_000
-"""Link visits that the search for the longest path may take."""
+PATH_WORK: Final = 1_000_000
+"""Sources x links that the search for the longest path may visit."""
 
-CLASSES = 256
-"""Kinds of links with their delays up to which these are counted at every NPU."""
+MOST_LINK_CLASSES: Final = 256
+"""Classes of links with equal delays up to which delays count in the bounds of single NPUs."""
 
-CORNERS = 8
-"""NPUs whose links are also looked at as cuts."""
+NPU_CUTS: Final = 8
+"""NPUs with the largest bounds that are also tried as cuts."""
 
 
-def lower_bound(network: Network, demand: Demand, model: LinkModel, enough: int | None = None) -> Bound:
+def lower_bound(network: Network, demand: Demand, model: LinkModel, known_time: int | None = None) -> Bound:
     """The largest bound found on the time of a demand, in picoseconds, with its name.
 
-    enough: the time of a schedule that is there; no better bound than that is looked for. A reduced chunk counts once
-    per cut and direction. Raises ValueError where links have no bandwidth.
+    known_time: the time of a schedule of the demand; the search ends where a bound reaches it. A reduced chunk counts
+    once per cut and direction. Raises ValueError where links have no bandwidth.
     """
-    return _largest(_bounds(network, demand, None, model, flows=True), enough)
+    return _largest(_bounds(network, demand, None, model, flows=True), known_time)
 
 
 def task_bound(task: Task) -> Bound:
-    """The bound of the chunks of a task, all of them copied, as if nothing were reserved."""
+    """The bound of the chunks of a task, all taken as copies, on a network where nothing is reserved."""
     return _largest(_bounds(task.network, task.demand, task.chunks, task.model), None)
 
 
-def _largest(bounds: Iterator[Bound], enough: int | None) -> Bound:
+def _largest(bounds: Iterator[Bound], known_time: int | None) -> Bound:
     best = Bound(0, "nothing moves")
     for bound in bounds:
         if bound.time > best.time:
             best = bound
-        if enough is not None and best.time >= enough:
+        if known_time is not None and best.time >= known_time:
             break
     return best
 
@@ -63,78 +66,80 @@ def _largest(bounds: Iterator[Bound], enough: int | None) -> Bound:
 def _bounds(
     network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel, flows: bool = False
 ) -> Iterator[Bound]:
+    """All bounds, the quick ones first. chunks: as in `traffic_of`. flows: whether to search cuts by maximum flow."""
     sizes, traffic = traffic_of(demand, chunks)
     if not len(sizes) or not network.link_count:
         return
-    problem = _Problem.of(network, traffic, Timing.of(network, sizes, model))
+    problem = _BoundProblem.of(network, traffic, TransferTimes.of(network, sizes, model))
     degrees = [_degree_bounds(problem, received) for received in (True, False)]
-    for early, _ in degrees:
-        yield from early
-    yield from _path_bound(problem, max((bound.time for early, _ in degrees for bound in early), default=0))
-    for _, late in degrees:
-        yield from late
+    for simple, _ in degrees:
+        yield from simple
+    yield from _path_bounds(problem, max((bound.time for simple, _ in degrees for bound in simple), default=0))
+    for _, delayed in degrees:
+        yield from delayed
     yield from _load_bound(problem)
-    for cut in cuts_of(network, problem.timing.total[:, -1]):
+    for cut in cuts_of(network, problem.times.total[:, -1]):
         yield from _cut_bounds(problem, cut)
-    if flows and not tries_all(network):
-        for cut in flow_cuts(network, traffic, problem.timing.busy[:, -1]):
+    if flows and not tries_all_cuts(network):
+        for cut in flow_cuts(network, traffic, problem.times.busy[:, -1]):
             yield from _cut_bounds(problem, cut)
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """What must move, how long that takes, and from when until when links are of use."""
+class _BoundProblem:
+    """What must move, how long transfers take, and when links are of use."""
 
     network: Network
     traffic: list[Traffic]
-    timing: Timing
-    windows: Windows
-    _classes: dict[tuple[bool, bool], Classes] = field(default_factory=dict[tuple[bool, bool], Classes])
+    times: TransferTimes
+    delays: Delays
+    _link_classes: dict[tuple[bool, bool], LinkClasses] = field(default_factory=dict[tuple[bool, bool], LinkClasses])
 
     @staticmethod
-    def of(network: Network, traffic: list[Traffic], timing: Timing) -> _Problem:
-        """Without windows where the network is large."""
-        if network.device_count > HOPS:
-            return _Problem(network, traffic, timing, Windows.none(network))
-        ends = [part.ends() for part in traffic]
+    def of(network: Network, traffic: list[Traffic], times: TransferTimes) -> _BoundProblem:
+        """Without delays where the network is large."""
+        if network.device_count > DETAILED_DEVICES:
+            return _BoundProblem(network, traffic, times, Delays.none(network))
+        ends = [part.holders_and_wanting() for part in traffic]
         holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
-        return _Problem(network, traffic, timing, Windows.of(network, timing.total[:, 0], holders, wanting))
+        return _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], holders, wanting))
 
-    def classes(self, merged: bool = False, forked: bool = False) -> Classes:
-        """See Windows."""
-        if (merged, forked) not in self._classes:
-            self._classes[merged, forked] = self.windows.classes(self.network, merged, forked)
-        return self._classes[merged, forked]
+    def link_classes(self, summed: bool = False, forked: bool = False) -> LinkClasses:
+        """See `Delays.link_classes`."""
+        if (summed, forked) not in self._link_classes:
+            self._link_classes[summed, forked] = self.delays.link_classes(self.network, summed, forked)
+        return self._link_classes[summed, forked]
 
 
-def _degree_bounds(problem: _Problem, received: bool) -> tuple[list[Bound], list[Bound]]:
+def _degree_bounds(problem: _BoundProblem, received: bool) -> tuple[list[Bound], list[Bound]]:
     """What each NPU must receive over its incoming links, or send over its outgoing ones.
 
-    First the bounds that come from the number of links alone, then those of links that are of use for a while only.
+    (bounds of NPUs all of whose links are of use all the time; those of the others, and those of NPUs as cuts).
     """
-    network, timing = problem.network, problem.timing
+    network, times = problem.network, problem.times
     name, ends = ("in-degree", network.target) if received else ("out-degree", network.source)
-    chunks = np.zeros((len(timing.sizes), network.device_count), np.int64)
+    chunks = np.zeros((len(times.sizes), network.device_count), np.int64)
     for part in problem.traffic:
         counts = part.received() if received else part.sent()
         chunks[:, : counts.shape[1]] += counts
-    classes = problem.classes()
-    if len(classes.alike) > CLASSES:
-        classes = Windows.none(network).classes(network)
-    degrees = np.zeros((network.device_count, len(classes.alike)), np.int64)
+    classes = problem.link_classes()
+    if len(classes.keys) > MOST_LINK_CLASSES:
+        classes = Delays.none(network).link_classes(network)
+    degrees = np.zeros((network.device_count, len(classes.keys)), np.int64)
     np.add.at(degrees, (ends, classes.number), 1)
-    rows = np.flatnonzero(chunks.any(axis=0))
-    alike, first = np.unique(np.concatenate([degrees, chunks.T], axis=1)[rows], axis=0, return_index=True)
-    plain: list[tuple[Bound, int]] = []
+    active = np.flatnonzero(chunks.any(axis=0))
+    unique, first = np.unique(np.concatenate([degrees, chunks.T], axis=1)[active], axis=0, return_index=True)
+    simple: list[tuple[Bound, int]] = []
     delayed: list[tuple[Bound, int]] = []
-    for row, at in zip(alike.tolist(), rows[first].tolist(), strict=True):
-        links = classes.counted(row[: len(classes.alike)])
-        bound = Bound(timing.least(links, row[len(classes.alike) :]), f"{name} of {network.device_name(at)}")
-        (delayed if any(lag for _, lag, _, _ in links) else plain).append((bound, at))
-    corners = sorted((*plain, *delayed), key=_longest_first)[:CORNERS] if network.device_count <= HOPS else []
-    return [bound for bound, _ in plain], [
+    for row, npu in zip(unique.tolist(), active[first].tolist(), strict=True):
+        links = classes.counted(row[: len(classes.keys)])
+        bound = Bound(times.delivery(links, row[len(classes.keys) :]), f"{name} of {network.device_name(npu)}")
+        (delayed if any(link.lag for link in links) else simple).append((bound, npu))
+    largest = sorted((*simple, *delayed), key=_longest_first)[:NPU_CUTS]
+    as_cuts = largest if network.device_count <= DETAILED_DEVICES else []
+    return [bound for bound, _ in simple], [
         *(bound for bound, _ in delayed),
-        *(replace(bound, time=_corner_time(problem, npu, received)) for bound, npu in corners),
+        *(replace(bound, time=_npu_cut_time(problem, npu, received)) for bound, npu in as_cuts),
     ]
 
 
@@ -142,67 +147,86 @@ def _longest_first(found: tuple[Bound, int]) -> int:
     return -found[0].time
 
 
-def _corner_time(problem: _Problem, npu: int, received: bool) -> int:
-    """As a cut: also what is combined before it comes, or spreads after it has gone."""
+def _npu_cut_time(problem: _BoundProblem, npu: int, received: bool) -> int:
+    """The bound of an NPU as a cut, which also counts what is added up before it, or forks behind it."""
     inside = np.zeros(problem.network.device_count, np.bool_)
     inside[npu] = True
     return _crossing_time(problem, inside if received else ~inside)
 
 
-def _load_bound(problem: _Problem) -> Iterator[Bound]:
-    """All transfers that there must be, over all links."""
+def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
+    """The least number of transfers, over all links."""
     network, traffic = problem.network, problem.traffic
-    hops = hop_counts(network) if network.device_count <= HOPS and any(part.pairwise for part in traffic) else None
+    detailed = network.device_count <= DETAILED_DEVICES and any(part.pairwise for part in traffic)
+    hops = hop_counts(Digraph.of(network)) if detailed else None
     counts = np.sum([part.transfers(hops) for part in traffic], axis=0).tolist()
-    links = problem.classes().of(np.ones(network.link_count, np.bool_))
-    yield Bound(problem.timing.least(links, counts), "total load")
+    links = problem.link_classes().of(np.ones(network.link_count, np.bool_))
+    yield Bound(problem.times.delivery(links, counts), "total load")
 
 
-def _path_bound(problem: _Problem, known: int) -> Iterator[Bound]:
-    """The longest way that a chunk must go, where it can be longer than what is known already."""
-    network, timing = problem.network, problem.timing
-    if farthest(network, timing.total[:, -1]) <= known:
+def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
+    """The longest shortest path of a chunk, where it can be longer than a bound that is known already."""
+    network, times = problem.network, problem.times
+    if diameter_limit(network, times.total[:, -1]) <= known:
         return
-    for size in sorted({0, len(timing.sizes) - 1}):
-        sources, found = distances(network, timing.total[:, size], WORK)
+    for size in sorted({0, len(times.sizes) - 1}):
+        sources, distance = _distances(network, times.total[:, size])
         for part in problem.traffic:
-            time, start, end = part.longest(found, sources, size)
-            if 0 < time < 1 << 60:
+            time, start, end = part.longest(distance, sources, size)
+            if 0 < time < UNREACHABLE:
                 yield Bound(time, f"path from {network.device_name(start)} to {network.device_name(end)}")
 
 
-def _cut_bounds(problem: _Problem, cut: Cut) -> Iterator[Bound]:
-    """What must cross a cut, each way."""
+def _distances(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
+    """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs or as many as PATH_WORK allows.
+
+    cost: int64[kinds], picoseconds.
+    """
+    npus, length = network.npus, cost[network.kind]
+    backward = Digraph.of(network).reversed()
+    most = max(1, PATH_WORK // max(1, network.link_count))
+    if most < len(npus):
+        first = distances_to(backward, length, npus[:1])[0, : network.npu_count]
+        farthest = int(np.where(first < UNREACHABLE, first, -1).argmax())
+        even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]
+        npus = np.unique(np.append(even, farthest)).astype(np.int32)
+    return npus, distances_to(backward, length, npus)
+
+
+def _cut_bounds(problem: _BoundProblem, cut: Cut) -> Iterator[Bound]:
+    """What must cross a cut, in each direction."""
     yield Bound(_crossing_time(problem, cut.inside), f"cut into {cut.name}")
     yield Bound(_crossing_time(problem, ~cut.inside), f"cut out of {cut.name}")
 
 
-def _crossing_time(problem: _Problem, inside: BoolArray) -> int:
-    """When all that must enter a set of devices can have done so.
+def _crossing_time(problem: _BoundProblem, inside: BoolArray) -> int:
+    """The earliest time at which all chunks that must enter a set of devices can have done so.
 
-    What several in the set want enters once, early enough to get on from the first of them to the next, or once for
-    each of them; likewise backwards in time for what several outside contribute to.
+    A chunk that several devices of the set want enters either early enough to get on from the first of them to the
+    next, or once for each of them. Likewise a chunk to which several devices outside contribute leaves either late
+    enough for their contributions to have been added up, or once for each of them.
     """
-    network, timing = problem.network, problem.timing
+    network, times = problem.network, problem.times
     crossing = _crossing(problem.traffic, inside)
     counts = crossing.counts.tolist()
     chunks = sum(counts)
     if not chunks:
         return 0
-    over = ~inside[network.source] & inside[network.target]
-    time = timing.least(problem.classes().of(over), counts)
+    entering = ~inside[network.source] & inside[network.target]
+    time = times.delivery(problem.link_classes().of(entering), counts)
     size = next(number for number, count in enumerate(counts) if count)
-    merged, forked = crossing.gather > 1, crossing.spread > 1
+    summed, forked = crossing.gather > 1, crossing.spread > 1
     both = min(crossing.gather, crossing.spread)
-    ways = [(merged, False, crossing.gather), (False, forked, crossing.spread), (merged, forked, both)]
-    for merges, forks, wanted in ways:
-        if wanted > 1:
-            links = problem.classes(merges, forks).of(over)
-            time = max(time, timing.search(links, size, chunks, wanted))
+    cases = [(summed, False, crossing.gather), (False, forked, crossing.spread), (summed, forked, both)]
+    for sums, forks, copies in cases:
+        if copies > 1:
+            links = problem.link_classes(sums, forks).of(entering)
+            time = max(time, times.delivery_of(links, size, chunks, copies))
     return time
 
 
 def _crossing(traffic: list[Traffic], inside: BoolArray) -> Crossing:
+    """What all runs together must bring into a set of devices."""
     parts = [part.crossing(inside) for part in traffic]
     moving = [part for part in parts if part.counts.any()]
     counts = np.sum([part.counts for part in parts], axis=0)

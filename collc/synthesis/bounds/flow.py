@@ -1,48 +1,52 @@
-"""Narrowest cuts of small networks, by maximum flow.
+"""The narrowest cuts of small networks, by maximum flow.
 
-For each NPU that wants something, the set round it whose links in have the most to bring for their capacity: chunks
-that nobody in the set has at the start, over what its links carry (for All-Gather the bottleneck of ForestColl, Zhao et
-al., 2024). Each round asks for a set that is worse than the last one (Dinkelbach); the minimum cut of a flow from all
-chunks to the NPU answers.
+For each NPU that wants something, the set of devices around it with the largest ratio of volume to capacity: bytes of
+the chunks that no device of the set has at the start, over what the links into the set carry. For All-Gather that is
+the bottleneck of ForestColl (Zhao et al., 2024). The ratio is maximized by Dinkelbach's method: each round asks for a
+set with a larger ratio than the last one, and a minimum cut between all chunks and the NPU answers.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from collc.graph.flow import minimum_cut
 from collc.synthesis.bounds.cuts import Cut
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
 
-DEVICES: Final = 32
+MOST_DEVICES: Final = 32
 """Devices up to which flows are computed: they take milliseconds each."""
 
 ROUNDS: Final = 8
 """Rounds for each NPU; few need more than three."""
 
 _SCALE: Final = 1 << 40
+"""Capacities are _SCALE / picoseconds, as integers, so that flows are exact."""
+
+Volumes = dict[tuple[int, ...], int]
+"""Bytes that one NPU wants, by the NPUs that hold them at the start."""
 
 
 def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Iterator[Cut]:
-    """The narrowest cuts found, each once. busy: int64[kinds], picoseconds that a chunk takes a link."""
-    if int(network.present.sum()) > DEVICES:
+    """The narrowest cuts found, each once. busy: int64[kinds], picoseconds that a chunk occupies a link."""
+    if int(network.present.sum()) > MOST_DEVICES:
         return
     seen: set[bytes] = set()
     capacity: list[int] = [_SCALE // max(1, int(time)) + 1 for time in busy[network.kind].tolist()]
     for backward in (False, True):
-        wanted: dict[int, dict[tuple[int, ...], int]] = {}
+        wanted: dict[int, Volumes] = {}
         for part in traffic:
             for stream in part.streams(backward):
-                classes = wanted.setdefault(stream.target, {})
-                classes[stream.sources] = classes.get(stream.sources, 0) + stream.volume
-        turned = network.reversed() if backward else network
-        for target, classes in sorted(wanted.items()):
-            for inside in _narrower(turned, capacity, target, classes):
+                volumes = wanted.setdefault(stream.target, {})
+                volumes[stream.sources] = volumes.get(stream.sources, 0) + stream.volume
+        directed = network.reversed() if backward else network
+        for target, volumes in sorted(wanted.items()):
+            for inside in _narrower_sets(directed, capacity, target, volumes):
                 key = inside.tobytes()
                 if key not in seen:
                     seen.add(key)
@@ -51,53 +55,48 @@ def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Ite
 
 def _name(network: Network, inside: BoolArray) -> str:
     """All devices of the smaller side, by name."""
-    few = inside if 2 * int(inside.sum()) <= int(network.present.sum()) else ~inside & network.present
-    names = ", ".join(network.device_name(device) for device in np.flatnonzero(few).tolist())
-    return "{" + names + "}" if few is inside else "all but {" + names + "}"
+    smaller = inside if 2 * int(inside.sum()) <= int(network.present.sum()) else ~inside & network.present
+    names = ", ".join(network.device_name(device) for device in np.flatnonzero(smaller).tolist())
+    return "{" + names + "}" if smaller is inside else "all but {" + names + "}"
 
 
-def _narrower(
-    network: Network, capacity: list[int], target: int, classes: dict[tuple[int, ...], int]
-) -> Iterator[BoolArray]:
-    """Sets with the target, each with more to bring for its capacity than the one before, which is the target alone."""
+def _narrower_sets(network: Network, capacity: list[int], target: int, volumes: Volumes) -> Iterator[BoolArray]:
+    """Sets around a target, each with a larger ratio of volume to capacity than the last; the first beats the target
+    alone.
+    """
     inside = np.zeros(network.device_count, np.bool_)
     inside[target] = True
     for _ in range(ROUNDS):
         entering = np.flatnonzero(~inside[network.source] & inside[network.target])
         width = sum(capacity[link] for link in entering.tolist())
-        volume = sum(v for sources, v in classes.items() if not inside[list(sources)].any())
-        found = _minimum(network, capacity, target, classes, (width, volume))
+        volume = sum(bytes_ for holders, bytes_ in volumes.items() if not inside[list(holders)].any())
+        found = _better_set(network, capacity, target, volumes, (width, volume))
         if found is None:
             return
         inside = found
         yield inside
 
 
-def _minimum(
-    network: Network,
-    capacity: list[int],
-    target: int,
-    classes: dict[tuple[int, ...], int],
-    known: tuple[int, int],
+def _better_set(
+    network: Network, capacity: list[int], target: int, volumes: Volumes, known: tuple[int, int]
 ) -> BoolArray | None:
-    """The set with the target for which width x known volume - volume x known width is least; None if not below 0."""
-    nx: Any = importlib.import_module("networkx")  # networkx has no types to check
+    """The set around a target that minimizes its width * known volume - its volume * known width; None if that is
+    not negative.
+
+    known: the width (capacity of the entering links) and the volume of the last set.
+    """
     width, volume = known
-    graph: Any = nx.DiGraph()
-    graph.add_nodes_from(range(network.device_count))
-    for link, (a, b) in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
-        more = capacity[link] * volume
-        if graph.has_edge(a, b):
-            graph[a][b]["capacity"] += more
-        else:
-            graph.add_edge(a, b, capacity=more)
-    for number, (sources, bytes_) in enumerate(sorted(classes.items())):
-        graph.add_edge("all", -1 - number, capacity=bytes_ * width)
-        for source in sources:
-            graph.add_edge(-1 - number, source)
-    least, (_, side) = nx.minimum_cut(graph, "all", target)
-    if least >= width * sum(classes.values()):
+    start = network.device_count
+    edges: list[tuple[int, int, int | None]] = [
+        (source, end, capacity[link] * volume)
+        for link, (source, end) in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True))
+    ]
+    for vertex, (holders, bytes_) in enumerate(sorted(volumes.items()), start + 1):
+        edges.append((start, vertex, bytes_ * width))
+        edges += [(vertex, holder, None) for holder in holders]
+    least, side = minimum_cut(edges, start, target)
+    if least >= width * sum(volumes.values()):
         return None
     inside = np.zeros(network.device_count, np.bool_)
-    inside[sorted(node for node in side if isinstance(node, int) and node >= 0)] = True
+    inside[sorted(vertex for vertex in side if vertex < network.device_count)] = True
     return inside

@@ -1,4 +1,4 @@
-"""What must cross from one part of a network into the other: the chunks of a demand, counted."""
+"""The chunks of a demand that must be received, sent, or moved across a cut, counted by size."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, Op
 
-PAIRS = 16
-"""Members from which an All-to-All is counted by its pattern, not chunk by chunk."""
+PATTERN_MEMBERS = 16
+"""Members of a group from which an All-to-All is counted by its pattern, not chunk by chunk."""
 
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Chunks that must enter a set of devices: counts int64[sizes].
+    """Chunks that must enter a set of devices.
 
-    spread: the least number of devices in the set that want such a chunk. gather: the least number
-    of devices outside it that contribute to such a chunk.
+    counts: int64[sizes]. spread: the least number of devices in the set that want such a chunk. gather: the least
+    number of devices outside the set that contribute to such a chunk.
     """
 
     counts: Int64Array
@@ -31,7 +31,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """So many bytes that an NPU must get from one of some NPUs, or, backwards, that one of these gets from it."""
+    """Bytes that an NPU must get from one of some NPUs, or, backward, that one of these must get from it."""
 
     sources: tuple[int, ...]
     target: int
@@ -39,23 +39,23 @@ class Stream:
 
 
 class Traffic(Protocol):
-    """Chunks of one run; the sizes of all traffic are numbered, ascending."""
+    """The chunks of one run. Sizes are numbers in the ascending list of the sizes of all runs."""
 
     @property
     def pairwise(self) -> bool:
-        """Whether chunks go from one device to one other, so that the length of the way counts."""
+        """Whether some chunk has one holder and one NPU that wants it, so that the length of its path counts."""
         ...
 
     def crossing(self, inside: BoolArray) -> Crossing:
-        """What must enter the devices where `inside` is true; a reduced chunk counts once."""
+        """What must enter a set of devices, bool[devices]; a reduced chunk counts once."""
         ...
 
-    def ends(self) -> tuple[Int32Array, Int32Array]:
-        """Device numbers, in any order: who holds something at the start, and who wants something."""
+    def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
+        """Device numbers, in any order: those that hold something at the start, and those that want something."""
         ...
 
     def streams(self, backward: bool) -> Iterator[Stream]:
-        """What each NPU must get, or, backward, what each contributor to a reduction must get rid of."""
+        """What each NPU must get, or, backward, what each contributor to a reduction must send."""
         ...
 
     def received(self) -> Int64Array:
@@ -67,41 +67,49 @@ class Traffic(Protocol):
         ...
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:
-        """int64[sizes]: the least number of transfers. hops: int32[devices, devices], to the row from the column."""
+        """int64[sizes]: the least number of transfers.
+
+        hops: int32[devices, devices], to the row from the column; -1 where no path leads.
+        """
         ...
 
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
-        """The largest distance that a chunk of size number `size` or more must go, with its ends.
+        """(the largest distance that a chunk of size number `size` or more must travel, its source, its target).
 
-        distance: int64[sources, devices]. (0, -1, -1) where there is none.
+        distance: int64[sources, devices]. (0, -1, -1) where there is no such chunk.
         """
         ...
 
 
 def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, list[Traffic]]:
-    """(sizes int64, ascending, and the traffic of each run) of a demand, or of some of its chunks as copies."""
+    """(sizes int64, ascending; the traffic of each run) of a demand, or of some of its chunks taken as copies."""
     sizes: set[int] = set()
-    kept: list[tuple[int, Int32Array | None]] = []
+    rows_of_runs: list[tuple[int, Int32Array | None]] = []
     for run, entry in enumerate(demand.runs):
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
         rows = None
         if chunks is not None:
             rows = (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
-            if _whole(demand, run, rows):
+            if _is_whole_all_to_all(demand, run, rows):
                 rows = None
         standard = entry.standard
-        if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
+        if (
+            standard is not None
+            and standard.kind == "all_to_all"
+            and rows is None
+            and len(entry.group) >= PATTERN_MEMBERS
+        ):
             sizes.add(standard.size // (len(entry.group) * standard.chunks))
         else:
             table = demand.tables[run]
             sizes.update(np.unique(table.size if rows is None else table.size[rows]).tolist())
-        kept.append((run, rows))
-    known = np.array(sorted(sizes), np.int64)
-    return known, [_traffic(demand, run, rows, known, chunks is not None) for run, rows in kept]
+        rows_of_runs.append((run, rows))
+    ordered = np.array(sorted(sizes), np.int64)
+    return ordered, [_traffic(demand, run, rows, ordered, chunks is not None) for run, rows in rows_of_runs]
 
 
-def _whole(demand: Demand, run: int, rows: Int32Array) -> bool:
-    """Whether chunks are all of an All-to-All that move."""
+def _is_whole_all_to_all(demand: Demand, run: int, rows: Int32Array) -> bool:
+    """Whether some chunks of a run are all of the run, or all of an All-to-All but those that stay where they are."""
     entry = demand.runs[run]
     if entry.standard is None or entry.standard.kind != "all_to_all":
         return len(rows) == len(entry.pattern)
@@ -112,32 +120,35 @@ def _whole(demand: Demand, run: int, rows: Int32Array) -> bool:
 def _traffic(demand: Demand, run: int, rows: Int32Array | None, sizes: Int64Array, copies: bool) -> Traffic:
     entry = demand.runs[run]
     standard = entry.standard
-    if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PAIRS:
+    if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PATTERN_MEMBERS:
         size = standard.size // (len(entry.group) * standard.chunks)
-        return _Pairs(entry.group, standard.chunks, size, int(np.searchsorted(sizes, size)), len(sizes))
+        return _AllToAllTraffic(entry.group, standard.chunks, size, int(np.searchsorted(sizes, size)), len(sizes))
     table = demand.tables[run]
-    return _Table(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
+    return _TableTraffic(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
-    """An All-to-All: `chunks` chunks of some bytes from each member to each other; size: their number among sizes."""
+class _AllToAllTraffic:
+    """An All-to-All: `chunks` chunks from each member of the group to each other one.
+
+    chunk_bytes: of each chunk. size: its number among all sizes. size_count: how many sizes there are.
+    """
 
     group: Int32Array
     chunks: int
-    bytes: int
+    chunk_bytes: int
     size: int
-    sizes: int
+    size_count: int
     pairwise: bool = True
 
     def crossing(self, inside: BoolArray) -> Crossing:
         """See Traffic."""
         within = int(np.count_nonzero(inside[self.group]))
-        counts = np.zeros(self.sizes, np.int64)
+        counts = np.zeros(self.size_count, np.int64)
         counts[self.size] = within * (len(self.group) - within) * self.chunks
         return Crossing(counts, 1, 1)
 
-    def ends(self) -> tuple[Int32Array, Int32Array]:
+    def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
         return self.group, self.group
 
@@ -147,11 +158,11 @@ class _Pairs:
         for target in group if not backward else ():
             for source in group:
                 if source != target:
-                    yield Stream((source,), target, self.chunks * self.bytes)
+                    yield Stream((source,), target, self.chunks * self.chunk_bytes)
 
     def received(self) -> Int64Array:
         """See Traffic."""
-        found = np.zeros((self.sizes, int(self.group.max()) + 1), np.int64)
+        found = np.zeros((self.size_count, int(self.group.max()) + 1), np.int64)
         found[self.size, self.group] = (len(self.group) - 1) * self.chunks
         return found
 
@@ -161,9 +172,11 @@ class _Pairs:
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:
         """See Traffic."""
-        counts = np.zeros(self.sizes, np.int64)
+        counts = np.zeros(self.size_count, np.int64)
         members = len(self.group)
-        pairs = members * (members - 1) if hops is None else int(hops[np.ix_(self.group, self.group)].sum())
+        pairs = members * (members - 1)
+        if hops is not None:
+            pairs = int(np.maximum(hops[np.ix_(self.group, self.group)], 0).sum())
         counts[self.size] = pairs * self.chunks
         return counts
 
@@ -177,23 +190,23 @@ class _Pairs:
         return int(found[row, column]), int(sources[rows[row]]), int(self.group[column])
 
 
-class _Table:
-    """Chunks of a table; alike ones are counted together."""
+class _TableTraffic:
+    """Chunks of a table. Those with equal conditions, operation and size are one row with a count."""
 
     def __init__(self, table: ChunkTable, rows: Int32Array, sizes: Int64Array, copies: bool) -> None:
         reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
         size = np.searchsorted(sizes, table.size[rows])
         keys = np.stack([table.pre[rows], table.post[rows], reduced.astype(np.int64), size], axis=1).astype(np.int64)
-        kinds, counts = np.unique(keys, axis=0, return_counts=True)
+        unique, counts = np.unique(keys, axis=0, return_counts=True)
         self._sets = table.sets
-        self._pre, self._post, self._size = kinds[:, 0], kinds[:, 1], kinds[:, 3]
-        self._reduced = kinds[:, 2] == 1
+        self._pre, self._post, self._size = unique[:, 0], unique[:, 1], unique[:, 3]
+        self._reduced = unique[:, 2] == 1
         self._counts = counts.astype(np.int64)
-        self._sizes, self._bytes = len(sizes), sizes
+        self._size_count, self._bytes = len(sizes), sizes
         self._devices = int(table.sets.members.max(initial=-1)) + 1
         self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
 
-    def _within(self, inside: BoolArray) -> Int64Array:
+    def _members_inside(self, inside: BoolArray) -> Int64Array:
         """int64[sets]: members of each set that are inside."""
         sets = self._sets
         total = np.zeros(len(sets.members) + 1, np.int64)
@@ -202,62 +215,63 @@ class _Table:
 
     def crossing(self, inside: BoolArray) -> Crossing:
         """See Traffic."""
-        within = self._within(inside)
-        pre, post = within[self._pre], within[self._post]
+        count = self._members_inside(inside)
+        pre, post = count[self._pre], count[self._post]
         outside = self._sets.sizes[self._pre] - pre
         crosses = (post > 0) & np.where(self._reduced, outside > 0, pre == 0)
-        counts = np.bincount(self._size[crosses], self._counts[crosses], self._sizes).astype(np.int64)
+        counts = np.bincount(self._size[crosses], self._counts[crosses], self._size_count).astype(np.int64)
         spread = int(post[crosses].min(initial=1 << 60))
         gather = int(np.where(self._reduced, outside, 1)[crosses].min(initial=1 << 60))
         return Crossing(counts, spread, gather)
 
-    def ends(self) -> tuple[Int32Array, Int32Array]:
+    def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
-        return self._union(self._pre), self._union(self._post)
+        return self._all_members(self._pre), self._all_members(self._post)
 
     def streams(self, backward: bool) -> Iterator[Stream]:
-        """See Traffic; of several that would do for a reduced chunk, the first."""
+        """See Traffic. Of the contributors to a reduced chunk, the first that is not the target is the source."""
         for row, reduced in enumerate(self._reduced.tolist()):
             pre: list[int] = self._sets[int(self._pre[row])].tolist()
             post: list[int] = self._sets[int(self._post[row])].tolist()
             volume = int(self._counts[row]) * int(self._bytes[self._size[row]])
-            here, there = (post, pre) if backward else (pre, post)
-            if not here or (backward and not reduced):
+            sources, targets = (post, pre) if backward else (pre, post)
+            if not sources or (backward and not reduced):
                 continue
-            for target in there:
-                if not reduced and target not in here:
-                    yield Stream(tuple(here), target, volume)
-                elif reduced and here != [target]:
-                    yield Stream((next(npu for npu in here if npu != target),), target, volume)
+            for target in targets:
+                if not reduced and target not in sources:
+                    yield Stream(tuple(sources), target, volume)
+                elif reduced and sources != [target]:
+                    yield Stream((next(npu for npu in sources if npu != target),), target, volume)
 
-    def _union(self, column: Int64Array) -> Int32Array:
+    def _all_members(self, column: Int64Array) -> Int32Array:
+        """int32: the members of all sets of a column, each once."""
         used = np.zeros(len(self._sets), np.bool_)
         used[column] = True
         return np.unique(self._sets.members[np.repeat(used, self._sets.sizes)]).astype(np.int32)
 
     @cached_property
     def _keys(self) -> Int64Array:
-        """Set and member as one ascending number each."""
+        """int64[members of sets]: set * devices + member, ascending."""
         sets = self._sets
         return np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * self._devices + sets.members
 
-    def _has(self, number: Int64Array, device: Int64Array) -> BoolArray:
-        """Whether each set has each device."""
+    def _contains(self, number: Int64Array, device: Int64Array) -> BoolArray:
+        """Whether the set number[k] contains device[k], for each k."""
         asked = number * self._devices + device
-        place = np.minimum(np.searchsorted(self._keys, asked), max(0, len(self._keys) - 1))
-        return self._keys[place] == asked if len(self._keys) else np.zeros(len(asked), np.bool_)
+        position = np.minimum(np.searchsorted(self._keys, asked), max(0, len(self._keys) - 1))
+        return self._keys[position] == asked if len(self._keys) else np.zeros(len(asked), np.bool_)
 
     def _members(self, rows: Int64Array, column: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """(row, device) for each member of the set that each row has in a column."""
+        """(row, device): one entry for each member of the set in a column of each row."""
         sizes = self._sets.sizes[column[rows]]
         row = np.repeat(rows, sizes)
         first = np.repeat(self._sets.offsets[column[rows]] - (np.cumsum(sizes) - sizes), sizes)
         return row, self._sets.members[first + np.arange(len(row))].astype(np.int64)
 
-    def _by_set(self, rows: Int64Array, column: Int64Array) -> Int64Array:
-        """int64[sizes, devices]: for each device the chunks of rows whose set has it."""
-        found = np.zeros((self._sizes, self._devices), np.int64)
-        for size in range(self._sizes):
+    def _count_by_device(self, rows: Int64Array, column: Int64Array) -> Int64Array:
+        """int64[sizes, devices]: for each device the chunks of some rows whose set in a column contains it."""
+        found = np.zeros((self._size_count, self._devices), np.int64)
+        for size in range(self._size_count):
             of_size = rows[self._size[rows] == size]
             weight = np.bincount(column[of_size], self._counts[of_size], len(self._sets))
             each = np.repeat(weight, self._sets.sizes)
@@ -265,26 +279,30 @@ class _Table:
         return found
 
     def received(self) -> Int64Array:
-        """See Traffic: a copy by each who wants it and has it not; a reduced chunk by each who wants it."""
+        """See Traffic. A copy is received by each NPU that wants it and does not hold it, a reduced chunk by each that
+        wants it.
+        """
         copied = np.flatnonzero(~self._reduced)
-        found = self._by_set(copied, self._post)
+        found = self._count_by_device(copied, self._post)
         row, device = self._members(copied, self._pre)
-        held = self._has(self._post[row], device)
+        held = self._contains(self._post[row], device)
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
-        return found + self._by_set(np.flatnonzero(self._reduced), self._post)
+        return found + self._count_by_device(np.flatnonzero(self._reduced), self._post)
 
     def sent(self) -> Int64Array:
-        """See Traffic: a copy by its only holder; a reduced chunk by each contributor but the only one to want it."""
+        """See Traffic. A copy is sent by its holder if there is only one, a reduced chunk by each contributor, except
+        by an NPU that is the only one to want it.
+        """
         alone = ~self._reduced & (self._sets.sizes[self._pre] == 1)
         row, device = self._members(np.flatnonzero(alone), self._pre)
-        others = self._sets.sizes[self._post[row]] - self._has(self._post[row], device)
-        found = np.zeros((self._sizes, self._devices), np.int64)
+        others = self._sets.sizes[self._post[row]] - self._contains(self._post[row], device)
+        found = np.zeros((self._size_count, self._devices), np.int64)
         row, device = row[others > 0], device[others > 0]
         np.add.at(found, (self._size[row], device), self._counts[row])
-        found += self._by_set(np.flatnonzero(self._reduced), self._pre)
+        found += self._count_by_device(np.flatnonzero(self._reduced), self._pre)
         single = np.flatnonzero(self._reduced & (self._sets.sizes[self._post] == 1))
         row, device = self._members(single, self._post)
-        held = self._has(self._pre[row], device)
+        held = self._contains(self._pre[row], device)
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found
 
@@ -292,7 +310,7 @@ class _Table:
         """See Traffic."""
         rows = np.arange(len(self._counts))
         row, device = self._members(rows, self._pre)
-        both = np.bincount(row, self._has(self._post[row], device), len(rows)).astype(np.int64)
+        both = np.bincount(row, self._contains(self._post[row], device), len(rows)).astype(np.int64)
         pre, post = self._sets.sizes[self._pre], self._sets.sizes[self._post]
         reduces = np.where(post > 0, pre - (both > 0) + post - 1, 0)
         least = np.where(self._reduced, reduces, post - both)
@@ -300,16 +318,16 @@ class _Table:
             single = np.flatnonzero((pre == 1) & (post == 1))
             first = self._sets.members[self._sets.offsets[self._pre[single]]]
             last = self._sets.members[self._sets.offsets[self._post[single]]]
-            least[single] = np.maximum(least[single], hops[last, first])
-        return np.bincount(self._size, least * self._counts, self._sizes).astype(np.int64)
+            least[single] = np.maximum(least[single], hops[last, first])  # -1 where no path leads
+        return np.bincount(self._size, least * self._counts, self._size_count).astype(np.int64)
 
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """See Traffic."""
-        at = {int(device): row for row, device in enumerate(sources.tolist())}
+        row_of = {int(device): row for row, device in enumerate(sources.tolist())}
         best = (0, -1, -1)
         for row in np.flatnonzero(self._size >= size).tolist():
             pre, post = self._sets[int(self._pre[row])], self._sets[int(self._post[row])]
-            rows = [at[device] for device in pre.tolist() if device in at]
+            rows = [row_of[device] for device in pre.tolist() if device in row_of]
             if not len(post) or not rows or (not self._reduced[row] and len(rows) < len(pre)):
                 continue
             found = distance[np.array(rows)][:, post]
