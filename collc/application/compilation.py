@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collc.application.compile_report import CompileReport, ScheduleReport
-from collc.application.output_files import WRITERS, unknown_kind
+from collc.application.output_files import WRITERS, file_names, unknown_kind
 from collc.application.schedule_build import Build
 from collc.application.settings import Settings
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
@@ -15,7 +15,7 @@ from collc.base.wording import listed
 from collc.passes.pipeline import make_pass, parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
-from collc.source.program import Program, ScheduleRequest
+from collc.source.program import EmitRequest, Program, ScheduleRequest
 
 
 def compile_file(
@@ -83,11 +83,10 @@ def _check_files(requests: Sequence[ScheduleRequest], settings: Settings, progra
     """Raise SourceError where two files would have one name, or one that of the program, before any work is done."""
     taken: dict[Path, Span] = {}
     for request in requests:
-        named = [(emit.path or f"{request.name}.{emit.kind}", emit.span) for emit in request.emits]
         kinds = {emit.kind for emit in request.emits}
-        named += [
-            (f"{request.name}.{kind}", request.span) for kind in dict.fromkeys(settings.emit) if kind not in kinds
-        ]
+        added = [kind for kind in dict.fromkeys(settings.emit) if kind not in kinds]
+        emits = [*request.emits, *(EmitRequest(kind, None, {}, request.span) for kind in added)]
+        named = [(name, emit.span) for emit in emits for name in file_names(emit, request.name)]
         for name, span in named:
             path = (settings.output / name).resolve()
             hint = "give one of them another name"

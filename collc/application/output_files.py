@@ -24,57 +24,102 @@ class Output:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def _ten(module: Module, _request: EmitRequest, path: Path) -> Output:
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the files of one request go: under temporary names until all checks have passed.
+
+    path: the final name. finals: the final name of each temporary one.
+    """
+
+    path: Path
+    draft: Draft
+    finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
+
+    def new(self, variant: str = "") -> Path:
+        """The temporary name of one file. variant: of several, the part of its name before the suffix."""
+        final = self.path.with_name(variant_name(self.path.name, variant))
+        temporary = self.draft.new(final)
+        self.finals[temporary] = final
+        return temporary
+
+
+def variant_name(name: str, variant: str) -> str:
+    """The name of one of several files of a request: `a.xml` and "in" give `a.in.xml`; "" leaves the name."""
+    path = Path(name)
+    return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
+
+
+def _ten(module: Module, _request: EmitRequest, destination: Destination) -> Output:
     from collc.ten.text.write import write_module
 
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with destination.new().open("w", encoding="utf-8", newline="\n") as file:
         write_module(module, file)
     return Output()
 
 
-def _msccl(module: Module, request: EmitRequest, path: Path) -> Output:
+def _msccl(module: Module, request: EmitRequest, destination: Destination) -> Output:
     from collc.emit.msccl import write_xml
     from collc.msccl.check import check_file, expected_of
-    from collc.msccl.lowering.lower import lower
+    from collc.msccl.lowering.files import never_selected, program_files
     from collc.msccl.lowering.quality import quality, slowdown_note
     from collc.msccl.options import options_of
 
     options = options_of(request.options)
-    program = lower(module, options)
-    with path.open("wb") as file:
-        write_xml(program, file)
     collective, root = _asked(module)
-    custom = program.collective.kind == "custom"
-    verdict = check_file(
-        path,
-        collective=None if custom else collective,
-        root=None if custom else root,
-        profile=options.profile.value,
-        expected=expected_of(module.network, module.demand, options.instances) if custom else None,
-    )
-    measured = quality(program, module)
-    slower = slowdown_note(program, measured)
-    notes = (*program.notes, f"MSCCL: {measured}", *([slower] if slower else ()))
-    return Output({**verdict.checks}, notes, verdict.diagnostics)
+    found: list[Output] = []
+    files = program_files(module, options)
+    for variant, program in files:
+        path = destination.new(variant)
+        with path.open("wb") as file:
+            write_xml(program, file)
+        custom = program.collective.kind == "custom"
+        verdict = check_file(
+            path,
+            collective=None if custom else collective,
+            root=None if custom else root,
+            profile=options.profile.value,
+            expected=expected_of(module.network, module.demand, options.instances) if custom else None,
+        )
+        measured = quality(program, module)
+        notes = [*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured)]
+        if len(files) > 1:
+            name = destination.finals[path].name
+            placement = "in place" if program.placement.in_place else "out of place"
+            notes = [f"{name} is for calls {placement}", *(f"{name}: {note}" for note in notes if note)]
+        warning = never_selected(program, request.span)
+        warnings = (warning,) if warning else ()
+        found.append(Output({**verdict.checks}, tuple(filter(None, notes)), (*verdict.diagnostics, *warnings)))
+    return _summed(found)
 
 
-def _msccl_stages(module: Module, request: EmitRequest, path: Path) -> Output:
+def _summed(outputs: Sequence[Output]) -> Output:
+    """What came of several files together; of each check the worst outcome."""
+    checks: dict[str, Outcome] = {}
+    for name, outcome in (item for output in outputs for item in output.checks.items()):
+        found = (outcome, checks.get(name, outcome))
+        checks[name] = next(worst for worst in WORST_FIRST if worst in found)
+    notes = tuple(note for output in outputs for note in output.notes)
+    return Output(checks, notes, tuple(message for output in outputs for message in output.diagnostics))
+
+
+def _msccl_stages(module: Module, request: EmitRequest, destination: Destination) -> Output:
     from collc.msccl.lowering.stages import stages_of, stages_text
     from collc.msccl.options import options_of
 
     stages = stages_of(module, options_of(request.options))
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with destination.new().open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(stages_text(stages))
     return Output()
 
 
-def _mscclpp(module: Module, request: EmitRequest, path: Path) -> Output:
+def _mscclpp(module: Module, request: EmitRequest, destination: Destination) -> Output:
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
     from collc.msccl.options import plan_options_of
 
     options = plan_options_of(request.options)
+    path = destination.new()
     with path.open("wb") as file:
         custom, notes = write_plan(module, options, file)
     collective, root = _asked(module)
@@ -100,7 +145,7 @@ CHECKED: Final = ("msccl", "mscclpp")
 FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages")
 """Kinds whose runtimes send from NPU to NPU: a switch passes each message on once."""
 
-WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
+WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Destination], Output]]] = {
     "ten": _ten,
     "msccl": _msccl,
     "msccl_stages": _msccl_stages,
@@ -112,15 +157,34 @@ WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Path], Output]]] = {
 def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
     """Raise SourceError for a file that no schedule of the request fits into, before one is sought."""
     for emit in emits:
-        if emit.kind not in ("msccl", "msccl_stages"):
-            continue
-        from collc.msccl.lowering.precheck import precheck
-        from collc.msccl.options import options_of
-
         try:
-            precheck(request.network, request.demand, options_of(emit.options))
+            if emit.kind in ("msccl", "msccl_stages"):
+                from collc.msccl.lowering.precheck import precheck
+                from collc.msccl.options import options_of
+
+                precheck(request.network, request.demand, options_of(emit.options))
+            elif emit.kind == "mscclpp":
+                from collc.msccl.options import plan_options_of
+                from collc.msccl.plans.precheck import precheck_plan
+
+                precheck_plan(request.network, request.demand, plan_options_of(emit.options))
         except SourceError as error:
             raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
+
+
+def file_names(emit: EmitRequest, schedule: str) -> list[str]:
+    """The names of all files that a request may write, relative to the output folder."""
+    name = emit.path or f"{schedule}.{emit.kind}"
+    if emit.kind != "msccl":
+        return [name]
+    from collc.msccl.lowering.files import VARIANTS, may_be_two_files
+    from collc.msccl.options import options_of
+
+    try:
+        two = may_be_two_files(options_of(emit.options))
+    except SourceError:
+        return [name]  # reported when the file is written
+    return [name, *(variant_name(name, variant) for variant in VARIANTS)] if two else [name]
 
 
 WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
@@ -132,39 +196,36 @@ def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path,
 
     Raises CollcError where one cannot be written.
     """
-    checks: dict[str, Outcome] = {}
-    notes: list[str] = []
-    diagnostics: list[Diagnostic] = []
+    found: list[Output] = []
     for request in requests:
-        path = inside(folder, request.path or f"{module.name}.{request.kind}", request.span)
-        temporary = draft.new(path)
+        destination = Destination(inside(folder, request.path or f"{module.name}.{request.kind}", request.span), draft)
         try:
-            written = WRITERS[request.kind](module, request, temporary)
+            written = WRITERS[request.kind](module, request, destination)
         except CollcError as error:
-            named = [_of_final(told, temporary, path) for told in error.diagnostics]
+            named = [_of_final(message, destination) for message in error.diagnostics]
             raise type(error)(*(d if d.span else replace(d, span=request.span) for d in named)) from error
-        for name, outcome in written.checks.items():
-            found = (outcome, checks.get(name, outcome))
-            checks[name] = next(worst for worst in WORST_FIRST if worst in found)
-        notes += written.notes
-        found_there = [_of_final(told, temporary, path) for told in written.diagnostics]
+        messages = [_of_final(message, destination) for message in written.diagnostics]
         if "failed" in written.checks.values():
-            found_there = [_unwritten(found_there[0], path), *found_there[1:]] if found_there else []
-        diagnostics += found_there
-    return Output(checks, tuple(notes), tuple(diagnostics))
+            messages = [_unwritten(messages[0], destination.path), *messages[1:]] if messages else []
+        found.append(replace(written, diagnostics=tuple(messages)))
+    return _summed(found)
 
 
-def _of_final(told: Diagnostic, temporary: Path, path: Path) -> Diagnostic:
+def _of_final(message: Diagnostic, destination: Destination) -> Diagnostic:
     """A message about a file under the name that it was to get."""
 
     def words(text: str) -> str:
-        return text.replace(str(temporary), str(path))
+        for temporary, final in destination.finals.items():
+            text = text.replace(str(temporary), str(final))
+        return text
 
     def place(span: Span | None) -> Span | None:
         return span and replace(span, file=replace(span.file, name=words(span.file.name)))
 
-    notes = tuple(Note(words(note.message), place(note.span)) for note in told.notes)
-    return replace(told, message=words(told.message), span=place(told.span), notes=notes, hint=words(told.hint))
+    notes = tuple(Note(words(note.message), place(note.span)) for note in message.notes)
+    return replace(
+        message, message=words(message.message), span=place(message.span), notes=notes, hint=words(message.hint)
+    )
 
 
 def _unwritten(told: Diagnostic, path: Path) -> Diagnostic:

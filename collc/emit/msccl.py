@@ -1,20 +1,24 @@
-"""MSCCL XML, as msccl-executor-nccl and microsoft/msccl read it (docs/msccl.md).
+"""MSCCL XML for msccl-executor-nccl and microsoft/msccl.
 
-The runtimes read it with a small scanner: one element a line, double quotes, one space between
-attributes, no declaration.
+The runtimes read a strict subset of XML (docs/msccl-contract.md, section 1): one element a line, double quotes, one
+space between attributes, no declaration. The lines are put together as text: lxml's incremental writer gives the same
+bytes in 5 times the time (docs/architecture.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from collc.msccl.options import Profile
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
 from collc.ten.demand import Op as Reduction
 
 _NO_LIMIT: Final = 1 << 62
-"""What stands for any size in the old runtime, which takes 128 MiB where nothing is said."""
+"""`maxBytes` of a file of the old runtime without a limit; the runtime's default is 128 MiB."""
+
+_NO_SLOT: Final = Slot("i", -1)
+"""Source and destination of a `nop`."""
 
 
 def write_xml(program: Program, out: BinaryIO) -> None:
@@ -23,11 +27,34 @@ def write_xml(program: Program, out: BinaryIO) -> None:
 
 
 def xml_lines(program: Program) -> Iterator[str]:
-    """The lines of the file, with their ends."""
+    """The lines of the file, with line ends."""
+    ends = _message_slots(program)
     yield _algo(program)
     for gpu in program.gpus:
-        yield from _gpu(gpu)
+        yield from _gpu(gpu, ends)
     yield "</algo>\n"
+
+
+class _MessageSlots(NamedTuple):
+    """By number of the message, the slot that its sender reads and the slot where its receiver keeps it.
+
+    A receiver that only passes a sum on (`rrs`) keeps nothing; then it is the slot of its local operand.
+    """
+
+    source: dict[int, Slot]
+    target: dict[int, Slot]
+
+
+def _message_slots(program: Program) -> _MessageSlots:
+    slots = _MessageSlots({}, {})
+    for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
+        if step.send >= 0:
+            # A step that also receives sends what it has just stored, or added to its operand.
+            sent = step.src if step.receive < 0 else step.dst or step.src
+            slots.source[step.send] = sent or _NO_SLOT
+        if step.receive >= 0:
+            slots.target[step.receive] = step.dst or step.src or _NO_SLOT
+    return slots
 
 
 def _algo(program: Program) -> str:
@@ -53,7 +80,7 @@ def _algo(program: Program) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without what the runtimes' scanner could trip over."""
+    """A name with only letters, digits, `_`, `-` and `.`, which need no escapes."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)
 
 
@@ -61,25 +88,32 @@ def _attributes(values: dict[str, object]) -> str:
     return " ".join(f'{name}="{value}"' for name, value in values.items())
 
 
-def _gpu(gpu: Gpu) -> Iterator[str]:
+def _gpu(gpu: Gpu, ends: _MessageSlots) -> Iterator[str]:
     sizes = f'i_chunks="{gpu.input_chunks}" o_chunks="{gpu.output_chunks}" s_chunks="{gpu.scratch_chunks}"'
     yield f'  <gpu id="{gpu.rank}" {sizes}>\n'
     for number, tb in enumerate(gpu.threadblocks):
-        yield from _threadblock(number, tb)
+        yield from _threadblock(number, tb, ends)
     yield "  </gpu>\n"
 
 
-def _threadblock(number: int, tb: Threadblock) -> Iterator[str]:
+def _threadblock(number: int, tb: Threadblock, ends: _MessageSlots) -> Iterator[str]:
     yield f'    <tb id="{number}" send="{tb.send}" recv="{tb.receive}" chan="{tb.channel}">\n'
     for position, step in enumerate(tb.steps):
-        yield _step(position, step)
+        yield _step(position, step, ends)
     yield "    </tb>\n"
 
 
-def _step(position: int, step: Step) -> str:
-    """One step. A side that the operation does not use repeats the other, so that it is always in range."""
-    nowhere = Slot("i", -1)
-    src, dst = step.src or step.dst or nowhere, step.dst or step.src or nowhere
+def _step(position: int, step: Step, ends: _MessageSlots) -> str:
+    """One step.
+
+    The runtimes ignore the destination of `s` and the source of `r`: there it names the slot at the other end of the
+    message, as msccl-tools does. Where another operation does not use a side, it repeats the other one.
+    """
+    src, dst = step.src or step.dst or _NO_SLOT, step.dst or step.src or _NO_SLOT
+    if step.op is Op.SEND:
+        dst = ends.target.get(step.send, dst)
+    elif step.op is Op.RECEIVE:
+        src = ends.source.get(step.receive, src)
     count = 0 if step.op is Op.NOP else step.count
     depid, deps = step.waits[0] if step.waits else (-1, -1)
     return (

@@ -75,7 +75,7 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BufferLayout:
     """The slots of the chunks: by rank, chunk number -> slot, in order of declaration."""
 
     inputs: tuple[dict[int, int], ...]
@@ -93,7 +93,7 @@ def ranks_of_sets(network: Network, chunks: ChunkTable) -> list[list[int]]:
     return found
 
 
-def layout_of(network: Network, demand: Demand) -> Layout:
+def layout_of(network: Network, demand: Demand) -> BufferLayout:
     """Input slots for the chunks of each NPU's preconditions, output slots for those of its postconditions."""
     chunks = demand.chunks
     members = ranks_of_sets(network, chunks)
@@ -103,7 +103,7 @@ def layout_of(network: Network, demand: Demand) -> Layout:
         for chunk, number in enumerate(sets):
             for rank in members[int(number)]:
                 slots[rank][chunk] = len(slots[rank])
-    return Layout(tuple(inputs), tuple(outputs))
+    return BufferLayout(tuple(inputs), tuple(outputs))
 
 
 def chunk_bytes(demand: Demand) -> int:
@@ -119,7 +119,7 @@ def chunk_bytes(demand: Demand) -> int:
     return int(sizes[0]) if len(sizes) else 0
 
 
-def collective_of(network: Network, demand: Demand, layout: Layout, profile: Profile) -> Collective:
+def collective_of(network: Network, demand: Demand, layout: BufferLayout, profile: Profile) -> Collective:
     """What the demand is to MSCCL.
 
     Raises SourceError M0105 where it has no name there, M0106 where the ranks are not all NPUs in order.

@@ -8,6 +8,7 @@ from typing import BinaryIO
 import pytest
 
 import collc
+from collc.base.diagnostics import SourceError
 from collc.base.rendering import render
 from collc.emit import msccl
 from collc.msccl.program import Program
@@ -69,3 +70,63 @@ def test_limits_are_told_before_a_schedule_is_sought(tmp_path: Path) -> None:
     assert told.span is not None
     assert told.span.file.text[told.span.start : told.span.end] == "emit msccl"
     assert report.algorithm is None
+
+
+ALL_REDUCE = PAIR + "schedule s on t {{ run all_reduce(t.npus, size: 4MiB) synthesize tacos {} }}"
+
+
+def test_the_old_runtime_gets_a_file_for_each_placement(tmp_path: Path) -> None:
+    """It reads `inplace` alone, so that one file never serves calls in place and out of place."""
+    (report,) = build(tmp_path, ALL_REDUCE.format('emit msccl("sub/a.xml", profile: "old")'))
+    assert [path.relative_to(tmp_path).as_posix() for path in report.files] == ["sub/a.out.xml", "sub/a.in.xml"]
+    assert [b'inplace="1"' in path.read_bytes() for path in report.files] == [False, True]
+    assert {"a.out.xml is for calls out of place", "a.in.xml is for calls in place"} <= {*report.notes}
+    assert {note.split(":")[0] for note in report.notes if "MSCCL:" in note} == {"a.out.xml", "a.in.xml"}
+    assert {report.checks[name] for name in ("contract", "result", "deadlock", "race")} == {"ok"}
+    for placement, flag in (("in", True), ("out", False)):
+        (report,) = build(tmp_path, ALL_REDUCE.format(f'emit msccl(profile: "old", placement: "{placement}")'))
+        (path,) = report.files
+        assert path.name == "s.msccl"
+        assert (b' inplace="1"' in path.read_bytes()) is flag
+
+
+def test_a_failed_check_removes_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = msccl.xml_lines
+
+    def wrong_in_place(program: Program, out: BinaryIO) -> None:
+        bad = "x" if program.placement.in_place else "r"
+        out.writelines(line.replace('type="r"', f'type="{bad}"').encode() for line in right(program))
+
+    monkeypatch.setattr(msccl, "write_xml", wrong_in_place)
+    (tmp_path / "p.coll").write_text(ALL_REDUCE.format('emit msccl("a.xml", profile: "old")'))
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    assert report.checks["contract"] == "failed"
+    assert f"{tmp_path / 'a.in.xml'}:" in render(report.diagnostics)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.coll"]
+
+
+@pytest.mark.parametrize("name", ["a.xml", "a.in.xml", "a.out.xml", "./a.in.xml"])
+def test_names_of_two_files_are_taken(tmp_path: Path, name: str) -> None:
+    (tmp_path / "p.coll").write_text(ALL_REDUCE.format(f'emit msccl("a.xml", profile: "old") emit ten("{name}")'))
+    with pytest.raises(SourceError) as caught:
+        collc.compile(tmp_path / "p.coll", output=tmp_path)
+    (message,) = caught.value.diagnostics
+    assert (message.code, message.message) == ("U0204", f"two files are called {name}")
+
+
+def test_a_gather_for_the_executor_is_warned_about(tmp_path: Path) -> None:
+    text = PAIR + "schedule s on t {{ run {}(t.npus, size: 4MiB) synthesize tacos emit msccl }}"
+    for collective in ("gather", "scatter", "broadcast"):
+        (report,) = build(tmp_path, text.format(collective))
+        found = [(message.code, message.warning) for message in report.diagnostics]
+        assert found == ([] if collective == "broadcast" else [("M0113", True)])
+
+
+def test_a_plan_for_large_buffers_only_is_refused_before_a_schedule_is_sought(tmp_path: Path) -> None:
+    (tmp_path / "p.coll").write_text(ALL_REDUCE.format("emit mscclpp(sizes: 2GiB .. 3GiB)"))
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    (message,) = report.diagnostics
+    assert message.code == "M0114"
+    assert message.span is not None
+    assert message.span.file.text[message.span.start :].startswith("emit mscclpp")
+    assert report.time is None

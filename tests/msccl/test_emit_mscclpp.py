@@ -137,8 +137,10 @@ def test_offsets_have_32_bits():
     narrowed = MscclOptions(sizes=(0, 1 << 40))
     assert plan_of(module, narrowed)["max_message_size"] == plan["max_message_size"]
     assert "offsets have 32 bits" in remarks_of(plan_of(module, narrowed), narrowed)[-1]
+    summed = scheduled(support.fully_connected(5), support.reduce([*range(5)]))  # 3 scratch chunks for 1 of the input
+    assert plan_of(summed)["max_message_size"] == (2**32 - 1) // 3
     with pytest.raises(SourceError, match="bytes in its longest buffer"):
-        plan_of(module, MscclOptions(sizes=(1 << 40, None)))
+        plan_of(summed, MscclOptions(sizes=(2**31 - 1, None)))
 
 
 def test_buffers_are_as_long_as_the_call_says_on_every_rank():

@@ -285,7 +285,7 @@ def test_root_is_in_the_name_and_in_the_report():
     module = scheduled(support.ring(4), support.broadcast([0, 1, 2, 3], root=2))
     program = lower(module)
     assert b'name="ring4_root_2"' in xml_of(program)
-    assert program.notes == ("for root 2 alone: the runtime takes the file for any root",)
+    assert program.notes == ("for root 2 alone: the runtime uses the file for any root",)
 
 
 def test_stages_can_be_watched():
@@ -311,7 +311,7 @@ def test_more_instances_than_channels():
 def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypatch):
     """Only one way to run the stages is left: 8 chunks at once, safe while 4 of them fit in a message."""
     attempt = LoweringAttempt(Policy(), MOST_CHUNKS)
-    monkeypatch.setattr(lowering, "_ways", lambda _stages, _module: iter([attempt]))
+    monkeypatch.setattr(lowering, "_attempts", lambda _stages, _module: iter([attempt]))
     program = lower(direct_all_to_all(2, 8))
     assert program.sizes == (0, (2 << 20) // 4 * 16)
     assert any("8388608 bytes only" in note for note in program.notes)

@@ -1,7 +1,8 @@
-"""Whether a program always terminates: connections hold few messages, so an order of steps can block for ever.
+"""Freedom from deadlock: a connection holds few messages, so an order of steps can block for ever.
 
-Waits are monotone (what can replay later can replay now), so one replay of the program decides for all timings.
-How many messages a step with cnt k is depends on the size of a chunk: ceil(k / M).
+A step with `cnt` k is ceil(k / M) messages, where M depends on the bytes of a chunk, so on the size of the buffer
+(docs/msccl-contract.md, section 5). Waits are monotone: what can run now can still run later. So one simulation with
+any timing decides for all timings.
 """
 
 from __future__ import annotations
@@ -15,122 +16,138 @@ from collc.msccl.options import Protocol
 from collc.msccl.program import Op, Point, Program, Step, Threadblock
 
 MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
-"""Messages that a connection holds before its sender waits."""
+"""Messages that a connection holds; then its sender blocks."""
 
 _MESSAGE_BYTES: Final = {Protocol.SIMPLE: 2 << 20, Protocol.LL: 32 << 10, Protocol.LL128: 576_000}
-"""Bytes of a message at most."""
+"""Most bytes of a message."""
+
+_REDUCE_BROADCAST_BYTES: Final = 512 << 10
+"""Most bytes of a message of `reduce` and `broadcast` with Simple: their chunkSteps is 1, that of others 4."""
 
 _Connection = tuple[int, int, int]
+"""Sender, receiver and channel."""
+
+_BlockName = tuple[int, int]
+"""A threadblock: rank and number."""
 
 
-@dataclass(slots=True)
-class _ProgressReplay:
-    """A replay of the program. left: messages still to come of each threadblock's current step."""
-
-    program: Program
-    per_message: int
-    sent: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
-    received: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
-    position: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    left: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    sleeping: dict[object, list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict[object, "list[tuple[int, int]]"](list)
-    )
-
-    def messages(self, step: Step) -> int:
-        """Messages that a step is."""
-        return -(-step.count // self.per_message) if step.send >= 0 or step.receive >= 0 else 0
+def message_bytes(program: Program) -> int:
+    """Most bytes of one message of a program."""
+    if program.protocol is Protocol.SIMPLE and program.collective.coll in {"reduce", "broadcast"}:
+        return _REDUCE_BROADCAST_BYTES
+    return _MESSAGE_BYTES[program.protocol]
 
 
 def chunks_per_message(program: Program, size: int | None) -> int:
-    """M for a buffer of `size` bytes (None: as large as can be)."""
+    """How many chunks of a step one message carries (M), for a buffer of `size` bytes; None: arbitrarily large."""
     if size is None:
         return 1
     chunk = max(1, size // program.chunks_per_loop)
-    return min(MOST_CHUNKS, max(1, _MESSAGE_BYTES[program.protocol] // chunk))
+    return min(MOST_CHUNKS, max(1, message_bytes(program) // chunk))
 
 
 def largest_size(program: Program, per_message: int) -> int:
     """The largest buffer in bytes whose messages carry at least `per_message` chunks."""
-    return _MESSAGE_BYTES[program.protocol] // per_message * program.chunks_per_loop
+    return message_bytes(program) // per_message * program.chunks_per_loop
 
 
 def deadlocking_message_sizes(program: Program) -> list[int]:
-    """The numbers of chunks per message, within the program's sizes, with which it blocks for ever; ascending."""
+    """The chunks per message, among those of the program's range of sizes, at which it deadlocks; ascending."""
     counts = sorted({s.count for g in program.gpus for tb in g.threadblocks for s in tb.steps if s.op is not Op.COPY})
     low = chunks_per_message(program, program.sizes[1])
     high = chunks_per_message(program, program.sizes[0])
     known: dict[tuple[int, ...], bool] = {}
     found: list[int] = []
     for per_message in range(low, high + 1):
-        shape = tuple(-(-count // per_message) for count in counts)
-        if shape not in known:
-            known[shape] = terminates(program, per_message)
-        if not known[shape]:
+        messages_of_counts = tuple(-(-count // per_message) for count in counts)
+        if messages_of_counts not in known:
+            known[messages_of_counts] = terminates(program, per_message)
+        if not known[messages_of_counts]:
             found.append(per_message)
     return found
 
 
 def terminates(program: Program, per_message: int) -> bool:
-    """Whether the program terminates where a message carries at most `per_message` chunks."""
-    replay = _ProgressReplay(program, per_message)
-    ready: deque[tuple[int, int]] = deque()
+    """Whether the program comes to its end where a message carries at most `per_message` chunks."""
+    simulation = _Simulation(program, per_message)
+    ready: deque[_BlockName] = deque()
     for gpu in program.gpus:
         for number, tb in enumerate(gpu.threadblocks):
             name = (gpu.rank, number)
-            replay.position[name] = 0
-            replay.left[name] = replay.messages(tb.steps[0]) if tb.steps else 0
+            simulation.position[name] = 0
+            simulation.left[name] = simulation.messages(tb.steps[0]) if tb.steps else 0
             ready.append(name)
     while ready:
         name = ready.popleft()
         tb = program.gpus[name[0]].threadblocks[name[1]]
-        while replay.position[name] < len(tb.steps) and _advance(replay, name, tb, ready):
+        while simulation.position[name] < len(tb.steps) and _advance(simulation, name, tb, ready):
             pass
-    return all(replay.position[g.rank, k] == len(tb.steps) for g in program.gpus for k, tb in enumerate(g.threadblocks))
+    position = simulation.position
+    return all(position[g.rank, k] == len(tb.steps) for g in program.gpus for k, tb in enumerate(g.threadblocks))
 
 
-def _advance(replay: _ProgressReplay, name: tuple[int, int], tb: Threadblock, ready: deque[tuple[int, int]]) -> bool:
-    """Run as much of a threadblock's step as can replay; False, and asleep, where that is not all."""
-    at = replay.position[name]
+@dataclass(slots=True)
+class _Simulation:
+    """A run of the program without times.
+
+    position: the current step of each threadblock. left: messages of that step that have not moved yet. sent,
+    received: messages so far on each connection. sleeping: threadblocks by what they wait for.
+    """
+
+    program: Program
+    per_message: int
+    sent: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
+    received: dict[_Connection, int] = field(default_factory=lambda: defaultdict[_Connection, int](int))
+    position: dict[_BlockName, int] = field(default_factory=dict[_BlockName, int])
+    left: dict[_BlockName, int] = field(default_factory=dict[_BlockName, int])
+    sleeping: dict[object, list[_BlockName]] = field(
+        default_factory=lambda: defaultdict[object, "list[_BlockName]"](list)
+    )
+
+    def messages(self, step: Step) -> int:
+        """How many messages a step consists of."""
+        return -(-step.count // self.per_message) if step.send >= 0 or step.receive >= 0 else 0
+
+
+def _advance(simulation: _Simulation, name: _BlockName, tb: Threadblock, ready: deque[_BlockName]) -> bool:
+    """Run as much of a threadblock's current step as can run; False, and put to sleep, if that is not all of it."""
+    at = simulation.position[name]
     step = tb.steps[at]
     for point in step.waits:
-        if replay.position[name[0], point.threadblock] <= point.step:
-            replay.sleeping[name[0], Point(*point)].append(name)
+        if simulation.position[name[0], point.threadblock] <= point.step:
+            simulation.sleeping[name[0], Point(*point)].append(name)
             return False
-    if replay.left[name] and not _move(replay, name, tb, step, ready):
+    if simulation.left[name] and not _transfer(simulation, name, tb, step, ready):
         return False
-    replay.position[name] = at + 1
+    simulation.position[name] = at + 1
     if at + 1 < len(tb.steps):
-        replay.left[name] = replay.messages(tb.steps[at + 1])
+        simulation.left[name] = simulation.messages(tb.steps[at + 1])
     if step.awaited:
-        ready.extend(replay.sleeping.pop((name[0], Point(name[1], at)), ()))
+        ready.extend(simulation.sleeping.pop((name[0], Point(name[1], at)), ()))
     return True
 
 
-def _move(
-    replay: _ProgressReplay, name: tuple[int, int], tb: Threadblock, step: Step, ready: deque[tuple[int, int]]
-) -> bool:
-    """Pass on the messages of a step that can move; whether all have."""
+def _transfer(simulation: _Simulation, name: _BlockName, tb: Threadblock, step: Step, ready: deque[_BlockName]) -> bool:
+    """Receive and send as many messages of a step as are there and as there is room for; whether that is all."""
     ingoing, outgoing = (tb.receive, name[0], tb.channel), (name[0], tb.send, tb.channel)
-    count = replay.left[name]
+    count = simulation.left[name]
     if step.receive >= 0:
-        count = min(count, replay.sent[ingoing] - replay.received[ingoing])
+        count = min(count, simulation.sent[ingoing] - simulation.received[ingoing])
     if step.send >= 0:
-        count = min(
-            count, MESSAGES_IN_FLIGHT[replay.program.protocol] - replay.sent[outgoing] + replay.received[outgoing]
-        )
+        in_flight = simulation.sent[outgoing] - simulation.received[outgoing]
+        count = min(count, MESSAGES_IN_FLIGHT[simulation.program.protocol] - in_flight)
     if count:
-        replay.left[name] -= count
+        simulation.left[name] -= count
         if step.receive >= 0:
-            replay.received[ingoing] += count
-            ready.extend(replay.sleeping.pop(("space", ingoing), ()))
+            simulation.received[ingoing] += count
+            ready.extend(simulation.sleeping.pop(("room", ingoing), ()))
         if step.send >= 0:
-            replay.sent[outgoing] += count
-            ready.extend(replay.sleeping.pop(("data", outgoing), ()))
-    if not replay.left[name]:
+            simulation.sent[outgoing] += count
+            ready.extend(simulation.sleeping.pop(("message", outgoing), ()))
+    if not simulation.left[name]:
         return True
-    if step.receive >= 0 and replay.sent[ingoing] == replay.received[ingoing]:
-        replay.sleeping["data", ingoing].append(name)
+    if step.receive >= 0 and simulation.sent[ingoing] == simulation.received[ingoing]:
+        simulation.sleeping["message", ingoing].append(name)
     else:
-        replay.sleeping["space", outgoing].append(name)
+        simulation.sleeping["room", outgoing].append(name)
     return False

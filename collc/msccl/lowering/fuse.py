@@ -120,7 +120,7 @@ def fuse_steps(steps: list[Step], pairs: list[FusablePair]) -> list[Step]:
     return sorted([*rest, *fused], key=lambda step: step.when)
 
 
-def relays(program: Program) -> int:
+def unfused_relays(program: Program) -> int:
     """Sends of received chunks that are steps of their own, though a fused step could do both."""
     steps = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
     return sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)

@@ -1,10 +1,9 @@
-"""From a scheduled module to an MSCCL program that fits its runtime and always ends.
+"""From a scheduled module to an MSCCL program that keeps the limits of its runtime and cannot deadlock.
 
-    messages -> select -> merge -> assign (with fusion) -> place -> repeat -> depend
+    messages -> select -> merge -> assign (with fusion) -> allocate -> repeat -> depend
 
-Each stage is a function from program to program. If what comes out breaks a limit or could block, or
-takes much longer than its schedule, the stages run again with chunks split over more channels, or with
-less merged, shared and fused.
+Each stage is a function from program to program. A program that exceeds a limit, could deadlock or takes much longer
+than its schedule is made again: with its chunks divided among more channels, or with less merged, shared and fused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import chain, islice
 from typing import Final
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.msccl.collectives import Layout, chunk_bytes, collective_of, layout_of
+from collc.msccl.collectives import BufferLayout, chunk_bytes, collective_of, layout_of
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,
@@ -29,13 +28,14 @@ from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.attempts import LoweringAttempt, attempts, wider
 from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.fuse import relays
+from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
 from collc.msccl.lowering.precheck import channels_per_instance, precheck
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
+from collc.msccl.lowering.scratch_memory import bounded_scratch
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement
@@ -44,31 +44,30 @@ from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
 StageObserver = Callable[[str, Program], None]
-"""Is told the name of each stage and the program after it."""
+"""Called with the name of each stage and the program after it."""
 
+_MOST_BLOCK_CHANNELS: Final = 8
+"""Most chunks of a block for which a channel each is tried."""
 
-_MOST_SHARES: Final = 8
-"""Channels that it may take to keep the chunks of a block apart."""
+_MEASURED_MESSAGES: Final = 20_000
+"""Most messages of a program whose time is measured, so that it can be made again for speed alone."""
 
-_SMALL: Final = 20_000
-"""Messages up to which another way to share threadblocks is tried for its own sake."""
+_RETRIED_MESSAGES: Final = 60_000
+"""Most messages in all attempts together that are made for speed alone; counted for one instance."""
 
-_TRIED: Final = 60_000
-"""Messages of one instance that may be lowered in all, in one way after another, for a program that is slow."""
+_GOOD_SLOWDOWN: Final = Fraction(103, 100)
+"""Time of a program, over the time that no program undercuts, at which no further attempt is made."""
 
-_GOOD: Final = Fraction(103, 100)
-"""A program's time over its schedule's with which to be content."""
-
-_GAIN: Final = Fraction(97, 100)
-"""What another way must reach of the time of the best before it is taken."""
+_WORTHWHILE_GAIN: Final = Fraction(97, 100)
+"""Time of a further attempt, over the best so far, below which it replaces the best."""
 
 
 def lower(module: Module, options: MscclOptions | None = None, observe: StageObserver | None = None) -> Program:
     """The MSCCL program of a module's schedule.
 
-    Raises SourceError M0104 .. M0106 where MSCCL cannot say the collective, M0107 where a switch
-    multicasts or reduces, M0109 where the placement that was asked for is impossible, M0110 and M0111
-    where a limit is broken; CheckFailed M0112 where every order of the steps could block.
+    Raises SourceError M0104 to M0106 if MSCCL cannot express the collective, M0107 if a switch multicasts or
+    reduces, M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112
+    if every order of the steps that was tried could deadlock.
     """
     options = options or MscclOptions()
     observe = observe or (lambda _stage, _program: None)
@@ -77,9 +76,9 @@ def lower(module: Module, options: MscclOptions | None = None, observe: StageObs
     stages = _StageRunner(start, options, observe)
     check_merged_limits(stages.merge(MOST_CHUNKS), channels_per_instance(options))
     problem: SourceError | None = None
-    blocked: Program | None = None
+    restricted: Program | None = None
     best: tuple[Fraction, Program] | None = None
-    for attempt in _ways(stages, module):
+    for attempt in _attempts(stages, module):
         if attempt.policy.shares > 1 and best is not None and best[0] <= TOLERATED_SLOWDOWN:
             break
         try:
@@ -87,34 +86,36 @@ def lower(module: Module, options: MscclOptions | None = None, observe: StageObs
         except SourceError as error:
             problem = problem or error
             continue
-        sizes = deadlocking_message_sizes(program)
-        if sizes:
-            blocked = blocked or _narrowed(program, sizes[-1])
+        message_sizes = deadlocking_message_sizes(program)
+        if message_sizes:
+            restricted = restricted or _without_deadlock(program, message_sizes[-1])
             continue
-        slowness, content = _slowness(program, module)
-        if best is None or slowness < best[0] * _GAIN or slowness <= TOLERATED_SLOWDOWN < best[0]:
-            best = (slowness, program)
-        if content:
+        slowdown, final = _slowdown(program, module)
+        if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
+            best = (slowdown, program)
+        if final:
             break
-    found = best[1] if best is not None else blocked
+    found = best[1] if best is not None else restricted
     if found is None:
-        raise problem or _blocks()
+        raise problem or _deadlocks()
+    found = bounded_scratch(found, sizes_given=options.sizes[1] is not None)
     most = max((len(gpu.threadblocks) for gpu in found.gpus), default=0)
     return replace(found, notes=(*found.notes, *residency_notes(most)))
 
 
-def _ways(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
-    """The ways to run the stages, without those that differ in nothing.
+def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
+    """The attempts in order, without those that would give the same program as an earlier one.
 
-    Where a link is taken for its latency too, instances wait for links, and no connections help them.
+    With instances and the link model `store`, each instance pays the latency of a link; more connections then do not
+    help, so only the attempts against deadlock are made.
     """
-    ways, start, options = attempts(stages.options), stages.start, stages.options
+    found, start, options = attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
     if options.instances == 1 or model is not LinkModel.STORE:
-        most = _TRIED // max(1, len(start.messages))
-        ways = chain(ways, islice(wider(options, channels_per_instance(options)), most))
+        most = _RETRIED_MESSAGES // max(1, len(start.messages))
+        found = chain(found, islice(wider(options, channels_per_instance(options)), most))
     seen: set[LoweringAttempt] = set()
-    for attempt in ways:
+    for attempt in found:
         same = replace(attempt, merged=len(stages.merge(attempt.merged).messages))
         if same not in seen:
             seen.add(same)
@@ -122,16 +123,16 @@ def _ways(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
 
 
 def selected(module: Module, options: MscclOptions) -> Program:
-    """The program after `select`: steps that belong to no threadblock yet.
+    """The program after `select`: its steps belong to no threadblock yet.
 
-    Raises SourceError as `lower` does, but for limits.
+    Raises SourceError as `lower` does, except for limits.
     """
     precheck(module.network, module.demand, options)
     layout = layout_of(module.network, module.demand)
     collective = collective_of(module.network, module.demand, layout, options.profile)
-    messages, again = messages_of(module)
-    empty = Program(
-        name=module.name,
+    messages, resent = messages_of(module)
+    program = Program(
+        name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
         collective=collective,
         profile=options.profile,
         protocol=options.protocol,
@@ -143,20 +144,21 @@ def selected(module: Module, options: MscclOptions) -> Program:
         messages=tuple(messages),
         gpus=(),
     )
-    if collective.root >= 0:
-        empty = replace(empty, name=f"{module.name} root {collective.root}")
-    placement, note = _placement(empty, layout, options)
+    placement, note = _placement(program, layout, options)
     notes = [note] if note else []
     if collective.root >= 0:
-        notes.append(f"for root {collective.root} alone: the runtime takes the file for any root")
-    if again:
-        notes.append(f"{again} messages are sent again by GPUs where a switch passes a chunk on more than once")
-    return select(replace(empty, placement=placement, notes=tuple(notes)), layout)
+        notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
+    if resent:
+        notes.append(f"{resent} messages are sent again by GPUs where a switch passes a chunk on more than once")
+    return select(replace(program, placement=placement, notes=tuple(notes)), layout)
 
 
-def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple[Placement, str]:
-    """Where the program is right: what was asked for, or else as much as can be, and why not more."""
-    obstacle = _obstacle(program, layout)
+def _placement(program: Program, layout: BufferLayout, options: MscclOptions) -> tuple[Placement, str]:
+    """The placement that was requested, or else every one in which the program is right; and a note on what is not.
+
+    Raises SourceError M0109 if the requested placement is impossible.
+    """
+    obstacle = _in_place_obstacle(program, layout)
     if options.placement is None:
         return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
     if obstacle and options.placement.in_place:
@@ -165,8 +167,11 @@ def _placement(program: Program, layout: Layout, options: MscclOptions) -> tuple
     return options.placement, ""
 
 
-def _obstacle(program: Program, layout: Layout) -> str:
-    """Why the program cannot run in place, or "": a result lands where another chunk still waits to leave."""
+def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
+    """Why the program cannot run in place, or "".
+
+    In an All-to-All in place, a block that a rank receives replaces one that it sends, which must have left before.
+    """
     collective = program.collective
     if not collective.has_in_place:
         return "a custom collective has no in-place form"
@@ -186,7 +191,7 @@ def _obstacle(program: Program, layout: Layout) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _StageRunner:
-    """The stages after `select`, to be run in several ways. merged: by the most chunks of a step."""
+    """Runs the stages after `select`. merged: programs after `merge`, by the most chunks of a step."""
 
     start: Program
     options: MscclOptions
@@ -194,28 +199,32 @@ class _StageRunner:
     merged: dict[int, Program] = field(default_factory=dict[int, Program])
 
     def merge(self, most: int) -> Program:
-        """The program with at most so many chunks in a step."""
+        """The program with at most `most` chunks in a step."""
         if most not in self.merged:
             self.merged[most] = merge(self.start, most)
         return self.merged[most]
 
     def leanest(self, attempt: LoweringAttempt) -> Program:
-        """The program on few channels, or with a channel for each chunk of a block where that fuses much more."""
+        """The program on as few channels as possible, or with a channel for each chunk of a block if that fuses more.
+
+        The latter must halve the relays that are not fused, at least.
+        """
         program = self.fitted(attempt)
         block, messages = self.start.collective.block, len(self.start.messages)
-        if attempt.merged > 1 or attempt.policy.shares > 1 or not 1 < block <= _MOST_SHARES or messages > _SMALL:
+        one_share = attempt.merged == 1 and attempt.policy.shares == 1
+        if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _MEASURED_MESSAGES:
             return program
         apart = replace(attempt, policy=replace(attempt.policy, shares=block))
         try:
             spread = self.fitted(apart)
         except SourceError:
             return program
-        return spread if 2 * relays(spread) < relays(program) else program
+        return spread if 2 * unfused_relays(spread) < unfused_relays(program) else program
 
     def fitted(self, attempt: LoweringAttempt) -> Program:
-        """The program with its chunks spread over as few flows as its limits allow.
+        """The program with its chunks divided into as few shares as its limits allow.
 
-        Raises SourceError M0110, M0111 where no number of them keeps to the limits.
+        Raises SourceError M0110, M0111 if no number of shares keeps the limits.
         """
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         merged = self.merge(attempt.merged)
@@ -231,9 +240,9 @@ class _StageRunner:
             if steps <= limits.steps or shares >= limits.channels:
                 break
             shares = min(limits.channels, max(shares + 1, -(-shares * steps // limits.steps)))
-        broken = exceeded_limits(program)
-        if broken:
-            raise broken[0].error()
+        exceeded = exceeded_limits(program)
+        if exceeded:
+            raise exceeded[0].error()
         return program
 
     def finished(self, program: Program, attempt: LoweringAttempt) -> Program:
@@ -248,26 +257,33 @@ class _StageRunner:
         return program
 
 
-def _slowness(program: Program, module: Module) -> tuple[Fraction, bool]:
-    """The program's own time over its schedule's, and whether no other way could do much better."""
-    if module.schedule is None or len(program.messages) > _SMALL:
+def _slowdown(program: Program, module: Module) -> tuple[Fraction, bool]:
+    """The program's own time over its schedule's, and whether no other attempt could do much better.
+
+    Large programs are not measured: 1 and True.
+    """
+    if module.schedule is None or len(program.messages) > _MEASURED_MESSAGES:
         return Fraction(1), True
     model = module.schedule.model
     schedule = max(1, module.schedule.collective_time(module.network, module.demand))
     time = replay_time(program, module.network, model)
     least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
-    return Fraction(time, schedule), time <= _GOOD * least
+    return Fraction(time, schedule), time <= _GOOD_SLOWDOWN * least
 
 
-def _narrowed(program: Program, blocks_at: int) -> Program | None:
-    """The program for sizes at which it always ends, if there are any."""
-    largest = largest_size(program, blocks_at + 1)
-    if blocks_at >= MOST_CHUNKS or largest < max(1, program.sizes[0]):
+def _without_deadlock(program: Program, most_deadlocking: int) -> Program | None:
+    """The program for the sizes at which it cannot deadlock, or None if there are none.
+
+    most_deadlocking: the most chunks per message at which it deadlocks; with more, that is for smaller buffers, it
+    does not.
+    """
+    largest = largest_size(program, most_deadlocking + 1)
+    if most_deadlocking >= MOST_CHUNKS or largest < max(1, program.sizes[0]):
         return None
     note = f"for buffers up to {largest} bytes only: above, its threadblocks could wait for one another for ever"
     return replace(program, sizes=(program.sizes[0], largest), notes=(*program.notes, note))
 
 
-def _blocks() -> CheckFailed:
+def _deadlocks() -> CheckFailed:
     message = "the program's threadblocks could wait for one another for ever"
     return CheckFailed(Diagnostic("M0112", message, hint="use another schedule, or one chunk per block"))

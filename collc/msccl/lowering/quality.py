@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.units import decimal, format_time
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
-from collc.msccl.lowering.fuse import relays
+from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Point, Program
@@ -100,7 +100,7 @@ def quality(program: Program, module: Module) -> Quality:
         channels=program.channels,
         scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
         scratch_saved=program.scratch_needed * program.instances - used,
-        fused=1000 * fused // max(1, fused + relays(program)),
+        fused=1000 * fused // max(1, fused + unfused_relays(program)),
         chain=longest_chain(program),
         replay=replay_time(program, module.network, module.schedule.model),
         schedule=module.schedule.collective_time(module.network, module.demand),

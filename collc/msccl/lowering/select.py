@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from collc.msccl.collectives import Layout
+from collc.msccl.collectives import BufferLayout
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Moment, Op, Program, Slot, Step
 
@@ -36,7 +36,7 @@ class _GpuSelection:
         return Slot("s", self.scratch - 1)
 
 
-def select(program: Program, layout: Layout) -> Program:
+def select(program: Program, layout: BufferLayout) -> Program:
     """The program with the steps of each GPU, from its messages and the layout of its buffers."""
     selections = [
         _GpuSelection(rank, inputs, outputs, {chunk: Slot("i", slot) for chunk, slot in inputs.items()})

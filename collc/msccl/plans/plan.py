@@ -25,6 +25,7 @@ from collc.msccl.lowering.repeat import repeat
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.operations import Json, gpu_plans
+from collc.msccl.plans.precheck import smallest_message
 from collc.msccl.program import Program
 from collc.ten.module import Module
 
@@ -35,6 +36,9 @@ _CHANNELS: Final = 16
 _BUFFERS: Final = 16
 _OFFSETS: Final = 2**32 - 1
 """Bytes that an offset in a buffer can say."""
+
+_SELECTED: Final = ("allreduce", "allgather", "reducescatter", "broadcast")
+"""Collectives for which the NCCL interface of MSCCL++ selects plans (docs/msccl-contract.md, section 6)."""
 
 _PER_STEP: Final = Fraction(5, 2)
 """Operations of a step, on average (of All-Reduce and All-to-All on meshes)."""
@@ -95,6 +99,11 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
         f"{_longest(plan)} operations in a threadblock"
     ]
     notes += residency_notes(most)
+    if plan["collective"] not in _SELECTED:
+        notes.append(
+            f"only the Executor of MSCCL++ runs a plan for {plan['collective']}: "
+            "its NCCL interface selects plans for " + ", ".join(_SELECTED)
+        )
     if plan["max_message_size"] != (options.sizes[1] or 0) and options.sizes[1] is not None:
         notes.append(f"for buffers up to {plan['max_message_size']} bytes only: the runtime's offsets have 32 bits")
     return notes
@@ -210,17 +219,17 @@ def _plan(program: Program, options: MscclOptions) -> Json:
 
 
 def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[int, int]:
-    """Bytes of the buffer that the runtime looks at: of the input, or the output of an All-Gather.
+    """Smallest and largest size in bytes of the buffer that the runtime compares: the input, or an All-Gather's output.
 
-    Offsets have 32 bits; so the longest buffer must be shorter than 4 GiB.
+    chunks: of input, output and the scratch of each GPU. Offsets have 32 bits, so the longest buffer must be shorter
+    than 4 GiB. Raises SourceError M0111 if no size is left, M0114 if the smallest is 2 GiB or more.
     """
-    kind = program.collective.kind
-    times = len(program.gpus) if kind == "scatter" else 1
-    low, high = options.sizes
+    kind, ranks = program.collective.kind, len(program.gpus)
+    low = smallest_message(kind, ranks, options)
+    high = None if options.sizes[1] is None else options.sizes[1] * (ranks if kind == "scatter" else 1)
     counted = max(1, chunks[1] if kind == "all_gather" else chunks[0])
     largest = _OFFSETS * counted // max(1, *chunks)
-    if low * times > largest:
+    if low > largest:
         hint = "use fewer chunks, smaller 'sizes', or emit msccl"
-        longest = low * times * max(chunks) // counted
-        raise LimitUse("bytes in its longest buffer", longest, _OFFSETS, hint).error(_NAME)
-    return low * times, largest if high is None else min(high * times, largest)
+        raise LimitUse("bytes in its longest buffer", low * max(chunks) // counted, _OFFSETS, hint).error(_NAME)
+    return low, largest if high is None else min(high, largest)

@@ -1,0 +1,55 @@
+"""The files that a schedule is written to: for some requests two, and files that their runtime never selects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from collc.base.diagnostics import Diagnostic, Span
+from collc.msccl.lowering.lower import lower, selected
+from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.program import Program
+from collc.ten.module import Module
+
+VARIANTS: Final = ("out", "in")
+"""Parts of the names of two files for the old runtime: `NAME.out.xml` and `NAME.in.xml`."""
+
+
+class ProgramFile(NamedTuple):
+    """A program and the part that its file's name has before the suffix: one of `VARIANTS`, or "" for none."""
+
+    variant: str
+    program: Program
+
+
+def may_be_two_files(options: MscclOptions) -> bool:
+    """Whether a schedule may need a file for each placement.
+
+    The old runtime uses a file with `inplace="1"` for calls in place and any other for calls out of place; it ignores
+    `outofplace` (docs/msccl-contract.md, section 2). The executor reads both attributes.
+    """
+    return options.profile is Profile.OLD and options.placement in {None, Placement.BOTH}
+
+
+def program_files(module: Module, options: MscclOptions) -> list[ProgramFile]:
+    """The programs of a module's schedule, one for each file. Raises what `lower` raises."""
+    if not may_be_two_files(options) or not selected(module, options).placement.in_place:
+        return [ProgramFile("", lower(module, options))]
+    placements = (Placement.OUT, Placement.IN)
+    return [
+        ProgramFile(variant, lower(module, replace(options, placement=placement)))
+        for variant, placement in zip(VARIANTS, placements, strict=True)
+    ]
+
+
+def never_selected(program: Program, span: Span | None) -> Diagnostic | None:
+    """A warning (M0113) for a file that its runtime loads and never selects; None for others.
+
+    span: of the request for the file.
+    """
+    collective = program.collective.coll
+    if program.profile is not Profile.EXECUTOR or collective not in {"gather", "scatter"}:
+        return None
+    message = f"the executor loads a {collective} file and never selects it: no call of it is a {collective}"
+    hint = "write 'emit mscclpp', and run the plan with the Executor of MSCCL++"
+    return Diagnostic("M0113", message, span, hint=hint, warning=True)
