@@ -35,11 +35,10 @@ def compile(path: str | PathLike[str], **settings: object) -> CompileReport:  # 
 
 
 def load(path: str | PathLike[str]) -> Module:
-    """Read a `.ten` file: a network, a demand and, where there is one, a schedule.
+    """Read a `.ten` file, text or binary: a network, a demand and, where there is one, a schedule.
 
-    Raises SourceError where the file is no module, with line and column.
+    Raises SourceError where the file is no module, with line and column where it is text.
     """
-    from collc.base.reading import read_text
-    from collc.ten.text.read import parse_module
+    from collc.ten.files import read_module
 
-    return parse_module(read_text(Path(path)))
+    return read_module(Path(path))

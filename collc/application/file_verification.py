@@ -11,7 +11,6 @@ from collc.application.limit_checks import steps_of
 from collc.application.named_collectives import check_named, known_collective
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.base.outcome import Outcome
-from collc.base.reading import read_text
 from collc.base.units import format_time
 from collc.base.wording import listed, plural
 from collc.msccl.file_kinds import FileKind, kind_of
@@ -140,7 +139,7 @@ def verify_file(path: Path, against: Against) -> FileReport:
 
 def _kind(path: Path) -> FileKind:
     try:
-        return "ten" if path.is_dir() else kind_of(path) or "ten"
+        return kind_of(path) or "ten"
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
@@ -163,12 +162,11 @@ def _with_reasons(report: FileReport) -> FileReport:
 
 
 def _verify_ten(path: Path, against: Against) -> FileReport:
-    from collc.ten.binary import load_module
-    from collc.ten.text.read import parse_module
+    from collc.ten.files import read_module
     from collc.verification import CHECKS, verify_schedule
 
     try:
-        module = load_module(path) if path.is_dir() else parse_module(read_text(path))
+        module = read_module(path)
     except SourceError as error:
         return FileReport(path, "ten", dict.fromkeys(CHECKS, "skipped"), {}, error.diagnostics, refused=True)
     if against.program is not None:

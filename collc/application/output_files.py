@@ -49,9 +49,18 @@ def variant_name(name: str, variant: str) -> str:
     return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
 
 
-def _ten(module: Module, _request: EmitRequest, destination: Destination) -> Output:
+def _ten(module: Module, request: EmitRequest, destination: Destination) -> Output:
+    from collc.ten.binary import save_module
+    from collc.ten.text.limits import too_large_for_text
     from collc.ten.text.write import write_module
 
+    binary = request.options.get("binary")
+    if binary is not None and binary.value:
+        save_module(module, destination.new())
+        return Output()
+    if module.schedule is not None and (why := too_large_for_text(module.schedule)):
+        hint = "write it in the binary form: emit ten(binary: true)"
+        raise SourceError(Diagnostic("T0108", why, request.span, hint=hint))
     with destination.new().open("w", encoding="utf-8", newline="\n") as file:
         write_module(module, file)
     return Output()

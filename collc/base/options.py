@@ -13,8 +13,8 @@ from collc.base.diagnostics import Span
 class Option:
     """An option that can be given.
 
-    type: "int", "time", "string" or "range" (of bytes), as docs/language.md names the types. meaning: one line, for the
-    documents and for `--help`. default: the value of an option that is not given; None where there is none.
+    type: "int", "bool", "time", "string" or "range" (of bytes), as docs/language.md names the types. meaning: one line,
+    for the documents and for `--help`. default: the value of an option that is not given; None where there is none.
     least: the smallest number allowed. choices: the strings allowed; () for any.
     """
 

@@ -22,6 +22,7 @@ _BEGINNINGS: Final[tuple[tuple[re.Pattern[bytes], FileKind], ...]] = (
     (re.compile(rb"\s*<"), "msccl"),
     (re.compile(rb"\s*[{\[]"), "mscclpp"),
     (re.compile(rb"(\s|#[^\n]*\n)*ten\b"), "ten"),
+    (re.compile(rb"PK\x03\x04"), "ten"),
 )
 
 

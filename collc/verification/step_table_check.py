@@ -55,7 +55,7 @@ def check_step_table(module: Module, schedule: StepSchedule, delay: int, finding
     low = 0
     # `delay` empty steps at the end let the last chunks arrive.
     for block in (*(slice(k, k + size) for k in range(0, len(grid), size)), None):
-        part = np.ascontiguousarray(grid[block]) if block is not None else nothing
+        part = np.array(grid[block], order="C") if block is not None else nothing
         count = run_steps(held, part, low, before, network.source, network.target, schedule.none, chunks, legal, wrong)
         _tell_causality(module, schedule, wrong[:count].tolist(), findings)
         low += len(part)

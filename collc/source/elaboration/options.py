@@ -16,9 +16,9 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Interval, Value
 from collc.source.parsing.expressions import Argument
 from collc.source.problems import fail
-from collc.source.types import BYTES, INT, RANGE, STRING, TIME, Kind, Type
+from collc.source.types import BOOL, BYTES, INT, RANGE, STRING, TIME, Kind, Type
 
-TYPES: Final = {"int": INT, "string": STRING, "time": TIME, "range": RANGE}
+TYPES: Final = {"int": INT, "bool": BOOL, "string": STRING, "time": TIME, "range": RANGE}
 """The types of options by name."""
 
 
@@ -40,7 +40,7 @@ MSCCL: Final[Options] = {
 }
 
 KINDS: Final[dict[str, Options]] = {
-    "ten": {},
+    "ten": {"binary": Option("bool")},
     "msccl": MSCCL,
     "msccl_stages": MSCCL,
     "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement")},

@@ -12,11 +12,9 @@ from collc.base.units import UNITS, Dimension
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import Network
 from collc.ten.text.cursor import LARGEST, Cursor
+from collc.ten.text.limits import MOST_CHUNKS, MOST_MEMBERS
 from collc.ten.text.names import unique, word
 
-MOST_CHUNKS: Final = 10_000_000
-MOST_MEMBERS: Final = 100_000_000
-"""Members of all holder sets of a run together."""
 MOST_INDICES: Final = 64
 _INT32: Final = 2**31 - 1
 _OPS: Final = ("sum", "max", "min", "prod")

@@ -13,11 +13,10 @@ from collc.base.diagnostics import Span
 from collc.base.units import Dimension
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import Cursor
+from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
 from collc.ten.text.names import device_labels, indexed
 from collc.ten.text.write import row_major
 
-MOST_DEVICES: Final = 10_000_000
-MOST_LINKS: Final = 10_000_000
 _FEW: Final = 100_000
 """Devices that any file may have, joined or not."""
 _INT32: Final = 2**31 - 1

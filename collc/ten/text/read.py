@@ -20,17 +20,16 @@ from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.cursor import LARGEST, Cursor
-from collc.ten.text.demand import MOST_CHUNKS, read_demand
+from collc.ten.text.demand import read_demand
+from collc.ten.text.limits import MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_TRANSFERS
 from collc.ten.text.names import chunk_labels, indexed, network_link_labels
-from collc.ten.text.network import MOST_LINKS, device_label, read_network
+from collc.ten.text.network import device_label, read_network
 from collc.ten.text.write import VERSION
 
-MOST_TRANSFERS: Final = 200_000_000
-MOST_CELLS: Final = 1 << 28
-"""Steps x links of a grid in text; larger ones have the binary form."""
 MOST_PHASES: Final = 8
 """How deep phases may be nested."""
 
+_BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n)")
 
@@ -126,7 +125,7 @@ class _TransferReader:
 
     def _add(self, chunk: int, link: int, reduce: bool) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
-            self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint="use the binary form")
+            self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint=_BINARY)
         self.chunk.append(chunk)
         self.link.append(link)
         self.reduce.append(reduce)
@@ -217,7 +216,8 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
     span = cursor.span
     steps = cursor.integer(0, _INT32, "number of steps")
     if steps * max(1, network.link_count) > MOST_CELLS:
-        cursor.fail("T0108", f"{steps} steps of {network.link_count} links are too many for the text form", span)
+        message = f"{steps} steps of {network.link_count} links are too many for the text form"
+        cursor.fail("T0108", message, span, _BINARY)
     cursor.expect("of")
     step = cursor.whole(Dimension.TIME, 1, "a step")
     cursor.expect("as")
