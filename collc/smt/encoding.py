@@ -21,7 +21,7 @@ from collc.smt.context import EncodingContext
 from collc.smt.copies import CopyFormulas
 from collc.smt.problem import ChunkGoal, ScheduleProblem
 from collc.smt.reductions import ReductionFormulas
-from collc.smt.script import Script, Undecided
+from collc.smt.script import Script, Stopped
 from collc.smt.start_times import PossibleTransfer, StartTimes
 
 MOST_BYTES: Final = 30_000_000
@@ -62,11 +62,11 @@ class DeadlineEncoding:
     def build(self, stop: Callable[[], bool] = lambda: False) -> str:
         """The text of the question.
 
-        stop: asked after each chunk; raises Undecided where it returns True, and where the text would be too large.
+        stop: asked after each chunk. Raises Stopped where it returns True, Undecided where the text would be too large.
         """
         for chunk, goal in enumerate(self.problem.goals):
             if stop():
-                raise Undecided("the search was stopped")
+                raise Stopped
             transfers = self._possible_transfers(chunk, goal)
             if goal.reduced:
                 ReductionFormulas(self._context, chunk, goal, transfers).add()

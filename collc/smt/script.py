@@ -13,6 +13,13 @@ class Undecided(Exception):
     """A question that the solver does not answer, or cannot be asked; the message is the reason."""
 
 
+class Stopped(Undecided):
+    """A question that was given up while it was written, since it was asked to stop."""
+
+    def __init__(self) -> None:
+        super().__init__("the search was stopped")
+
+
 class Script:
     """An SMT-LIB script under construction. Every method that adds a line raises Undecided at `most` bytes."""
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 from collc.smt.encoding import DeadlineEncoding
 from collc.smt.problem import ChunkGoal, ScheduleProblem, edges_of
-from collc.smt.script import Undecided
+from collc.smt.script import Stopped, Undecided
 from collc.smt.solution import transfers_of
 from collc.smt.solver import Interrupted, SolverLimits, solve
 from collc.synthesis.conditions import Conditions
@@ -55,6 +55,8 @@ class StepSearch:
         try:
             encoding = DeadlineEncoding(self.problem, steps * self.step, rounds=rounds)
             text = encoding.build(self.effort.stop)
+        except Stopped as why:
+            raise _stopped(self.effort, end) from why
         except Undecided as why:
             raise Undecided(f"since {why}") from why
         true = answer(text, self.effort, end, work)
@@ -81,5 +83,9 @@ def answer(text: str, effort: Effort, end: float, work: int | None) -> frozenset
     except Interrupted:
         raise Undecided("before it was stopped") from None
     if certificate.answer == "unknown":
-        raise Undecided(f"within {allowed(effort):g} s" if monotonic() >= end else "before it was stopped")
+        raise _stopped(effort, end)
     return true if certificate.answer == "sat" else None
+
+
+def _stopped(effort: Effort, end: float) -> Undecided:
+    return Undecided(f"within {allowed(effort):g} s" if monotonic() >= end else "before it was stopped")

@@ -18,7 +18,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.smt.problem import edges_of
-from collc.smt.script import Script, Undecided, all_of, any_of
+from collc.smt.script import Script, Stopped, Undecided, all_of, any_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact.search import allowed, answer
 from collc.synthesis.reductions.compose import join
@@ -82,7 +82,7 @@ class TreeSumEncoding:
     """
 
     def __init__(self, module: Module, steps: int, stop: Callable[[], bool]) -> None:
-        """Raises Undecided where `stop`, which is asked after each chunk, returns True."""
+        """Raises Stopped where `stop`, which is asked after each chunk, returns True."""
         self._steps, self._devices = steps, range(module.network.device_count)
         self._edges = edges_of(module.network)
         self._sends: dict[str, tuple[int, int, int, bool]] = {}
@@ -92,7 +92,7 @@ class TreeSumEncoding:
         self._chunks: list[tuple[dict[int, str], list[int]]] = []
         for k in range(len(table)):
             if stop():
-                raise Undecided("the search was stopped")
+                raise Stopped
             pre: list[int] = table.sets[int(table.pre[k])].tolist()
             post: list[int] = table.sets[int(table.post[k])].tolist()
             reduced = bool(table.op[k] != Op.COPY) and len(pre) > 1 and bool(post)
