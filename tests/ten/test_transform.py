@@ -1,0 +1,178 @@
+"""Networks made of networks, against links worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
+from collc.ten.transform import npu_grid, product, unwound, without
+from tests.support import fully_connected, grid, network, ring, switched
+
+Kind = tuple[int | None, Fraction | int | None]
+
+
+def links(net: Network) -> list[tuple[int, int, Kind]]:
+    """Source, target, and (latency, bandwidth) of each link."""
+    kinds = [(kind.latency, kind.bandwidth) for kind in net.kinds]
+    ends = zip(net.source.tolist(), net.target.tolist(), net.kind.tolist(), strict=True)
+    return [(source, target, kinds[kind]) for source, target, kind in ends]
+
+
+def kind(latency: int | None, bandwidth: int | None) -> LinkKind:
+    return LinkKind(latency, None if bandwidth is None else Fraction(bandwidth))
+
+
+def test_each_npu_is_linked_to_the_next_ones() -> None:
+    net = unwound(switched(4, kind(5, 60)), 2)
+    expected = [(i, (i + d) % 4, (10, 30)) for i in range(4) for d in (1, 2)]
+    assert links(net) == expected
+    assert net.unwound
+    assert net.switch_count == 0
+    assert (len(net.present), [family.name for family in net.families]) == (4, ["npu"])
+    assert (len(net.buffers), len(net.multicast), len(net.reduces), len(net.link_axis)) == (0, 0, 0, 0)
+    assert len(unwound(switched(4, kind(5, 60)), 3).source) == 12
+
+
+def test_latencies_add_up_and_the_lower_bandwidth_counts() -> None:
+    up, down = kind(3, 100), kind(4, 40)
+    net = network(2, [(0, 2, up), (2, 0, down), (1, 2, down), (2, 1, up)], switches=1)
+    assert links(unwound(net)) == [(0, 1, (6, 100)), (1, 0, (8, 40))]
+    assert links(unwound(replace(net, source=net.target, target=net.source))) == [(0, 1, (8, 40)), (1, 0, (6, 100))]
+
+
+def test_parallel_links_are_paired_as_far_as_both_ends_have_them() -> None:
+    a, b, c = kind(1, 10), kind(2, 20), kind(3, 30)
+    net = network(2, [(0, 2, a), (0, 2, b), (2, 0, c), (1, 2, c), (2, 1, b), (2, 1, c), (2, 1, a)], switches=1)
+    assert links(unwound(net)) == [(0, 1, (3, 10)), (0, 1, (5, 20)), (1, 0, (6, 30))]
+
+
+def test_unknown_times_stay_unknown() -> None:
+    lines = [(0, 2, kind(None, 10)), (2, 0, kind(1, None)), (1, 2, kind(1, 10)), (2, 1, kind(1, 10))]
+    assert links(unwound(network(2, lines, switches=1))) == [(0, 1, (None, 10)), (1, 0, (2, None))]
+    lines = [(0, 2, kind(1, None)), (2, 0, kind(None, 10)), (1, 2, kind(1, 10)), (2, 1, kind(1, 10))]
+    assert links(unwound(network(2, lines, switches=1))) == [(0, 1, (2, None)), (1, 0, (None, 10))]
+
+
+def test_direct_links_come_first_then_those_of_each_switch() -> None:
+    plain, fast = kind(1, 10), kind(1, 99)
+    lines = [(0, 3, plain), (3, 0, plain), (1, 3, plain), (3, 1, plain), (0, 1, fast)]
+    lines += [(1, 4, fast), (4, 1, fast), (2, 4, fast), (4, 2, fast), (2, 0, plain)]
+    net = unwound(network(3, lines, switches=2))
+    expected = [(0, 1, (1, 99)), (2, 0, (1, 10)), (0, 1, (2, 10)), (1, 0, (2, 10)), (1, 2, (2, 99)), (2, 1, (2, 99))]
+    assert links(net) == expected
+
+
+def test_a_network_without_switches_is_returned() -> None:
+    net = ring(3)
+    assert unwound(net, 7) is net
+
+
+def test_a_switch_with_one_npu_leaves_nothing() -> None:
+    assert links(unwound(network(1, [(0, 1), (1, 0)], switches=1))) == []
+
+
+@pytest.mark.parametrize("degree", [0, 3, 4])
+def test_degrees_that_are_not_there(degree: int) -> None:
+    with pytest.raises(ValueError, match=rf"degree {degree} of switch\[0\], which joins 3 NPUs: it is 1 to 2"):
+        unwound(switched(3), degree)
+
+
+def test_what_cannot_be_unwound() -> None:
+    with pytest.raises(ValueError, match=r"link switch\[0\] -> switch\[1\] joins two switches"):
+        unwound(network(2, [(0, 2), (2, 0), (1, 3), (3, 1), (2, 3)], switches=2))
+    for lines in ([(0, 2), (2, 0), (1, 2)], [(0, 2), (2, 0), (2, 1)]):
+        with pytest.raises(ValueError, match=r"npu\[1\] is linked to switch\[0\] in one direction only"):
+            unwound(network(2, lines, switches=1))
+
+
+def test_axes_of_the_links_into_a_switch_stay() -> None:
+    net = product(ring(2), switched(2, kind(5, 60)), "p", ("ring", "switch"))
+    found = unwound(net)
+    assert found.link_axis.tolist() == [0] * 4 + [1] * 4
+    assert links(found)[4:] == [(0, 2, (10, 60)), (2, 0, (10, 60)), (1, 3, (10, 60)), (3, 1, (10, 60))]
+
+
+def test_without() -> None:
+    net = without(ring(4, kind(1, 10)), [2], np.array([0]))
+    assert links(net) == [(1, 0, (1, 10)), (3, 0, (1, 10)), (0, 3, (1, 10))]
+    assert net.present.tolist() == [True, True, False, True]
+    assert net.npus.tolist() == [0, 1, 3]
+    both = without(product(ring(2), ring(2), "p", ("ring", "ring")), [0], np.array([], np.int64))
+    assert len(both.link_axis) == both.link_count
+
+
+def test_product_of_two_rings() -> None:
+    left, right = ring(2, kind(1, 10)), ring(3, kind(2, 20), one_way=True)
+    net = product(left, right, "p", ("ring", "loop"))
+    expected = [(i + 2 * j, 1 - i + 2 * j, (1, 10)) for j in range(3) for i in (0, 1)] * (left.link_count // 2)
+    expected += [(i + 2 * j, i + 2 * ((j + 1) % 3), (2, 20)) for i in (0, 1) for j in range(3)]
+    assert sorted(links(net)) == sorted(expected)
+    assert [row[2] for row in links(net)] == [(1, 10)] * 6 + [(2, 20)] * 6
+    assert net.axes == (Axis("ring", 2), Axis("loop", 3))
+    assert net.families == (DeviceFamily("npu", (2, 3), 0, (1, 2)),)
+    assert (net.name, net.npu_count, net.unwound) == ("p", 6, False)
+    assert net.link_axis.tolist() == [0] * (left.link_count * 3) + [1] * (right.link_count * 2)
+
+
+def test_product_of_a_product_counts_its_axes() -> None:
+    first = product(ring(2), ring(3), "p", ("a", "b"))
+    assert product(first, ring(2), "q", ("x", "c")).axes == (Axis("a", 2), Axis("b", 3), Axis("c", 2))
+    assert set(product(first, ring(2), "q", ("x", "c")).link_axis.tolist()) == {0, 1, 2}
+    assert product(ring(2), first, "q", ("c", "x")).axes == (Axis("c", 2), Axis("a", 2), Axis("b", 3))
+    assert set(product(ring(2), first, "q", ("c", "x")).link_axis.tolist()) == {0, 1, 2}
+
+
+def test_switches_of_a_product() -> None:
+    left = replace(switched(2, buffer=3), multicast=np.array([True]))
+    right = replace(switched(3, buffer=5), reduces=np.array([True]))
+    net = product(left, right, "p", ("s", "s"))
+    assert (net.npu_count, net.switch_count) == (6, 3 + 2)
+    assert net.buffers.tolist() == [3, 3, 3, 5, 5]
+    assert net.multicast.tolist() == [True] * 3 + [False] * 2
+    assert net.reduces.tolist() == [False] * 3 + [True] * 2
+    assert [net.device_name(device) for device in range(6, 11)] == [
+        "dim1.switch[0, 0]", "dim1.switch[1, 0]", "dim1.switch[2, 0]", "dim2.switch[0, 0]", "dim2.switch[1, 0]"
+    ]  # fmt: skip
+    ends = [(source, target) for source, target, _ in links(net)]
+    assert {pair for pair in ends if 6 in pair} == {(0, 6), (6, 0), (1, 6), (6, 1)}
+    assert {pair for pair in ends if 8 in pair} == {(4, 8), (8, 4), (5, 8), (8, 5)}
+    assert {pair for pair in ends if 9 in pair} == {(0, 9), (9, 0), (2, 9), (9, 2), (4, 9), (9, 4)}
+    assert {pair for pair in ends if 10 in pair} == {(1, 10), (10, 1), (3, 10), (10, 3), (5, 10), (10, 5)}
+
+
+def test_names_of_switches_in_a_third_dimension() -> None:
+    net = product(product(switched(2), ring(2), "p", ("s", "r")), switched(2), "q", ("x", "s"))
+    names = [net.device_name(device) for device in range(net.npu_count, net.device_count)]
+    assert len(set(names)) == net.switch_count == 2 * 2 + 4
+    assert names[0].startswith("dim1.switch[0")
+    assert names[-1].startswith("dim3.switch[3")
+
+
+def test_switches_of_several_families() -> None:
+    two = replace(
+        network(2, [(0, 2), (2, 0), (1, 3), (3, 1)], switches=2),
+        families=(DeviceFamily("npu", (2,), 0, (1,)), DeviceFamily("a", (), 2, ()), DeviceFamily("b", (), 3, ())),
+    )
+    net = product(two, ring(2), "p", ("s", "r"))
+    names = [net.device_name(device) for device in range(net.npu_count, net.device_count)]
+    assert names == ["dim1[0].a", "dim1[0].b", "dim1[1].a", "dim1[1].b"]
+
+
+def test_equal_kinds_of_both_factors_are_one() -> None:
+    assert len(product(ring(2), fully_connected(3), "p", ("a", "b")).kinds) == 1
+
+
+def test_shape_of_the_npus() -> None:
+    assert npu_grid(grid(2, 3)) == ((2, 3), (3, 1))
+    two = replace(ring(4), families=(DeviceFamily("a", (2,), 0, (1,)), DeviceFamily("b", (2,), 2, (1,))))
+    assert npu_grid(two) == ((4,), (1,))
+    dotted = replace(ring(4), families=(DeviceFamily("a.b", (4,), 0, (1,)),))
+    assert npu_grid(dotted) == ((4,), (1,))
+    single = replace(ring(1), families=(DeviceFamily("a", (), 0, ()),))
+    assert npu_grid(single) == ((1,), (1,))
+    with_switch = switched(3)
+    assert npu_grid(with_switch) == ((3,), (1,))
