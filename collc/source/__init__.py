@@ -1,4 +1,4 @@
-"""From .coll text to a Program: parsing, names and types, elaboration."""
+"""Reads `.coll` programs: parsing, static checks of names and types, elaboration to networks and demands."""
 
 from collc.source.elaboration.elaborate import load_program
 

@@ -1,4 +1,4 @@
-"""Reading a file and everything that it imports."""
+"""Reads a program file and, recursively, the files that it imports."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ from collc.source.scopes import FileScope
 
 @dataclass(eq=False)
 class Loader:
-    """Reads files, each once, by real path."""
+    """Reads files, each once.
+
+    files: the files read so far, by resolved path. open: the files whose imports are being read, outermost first, as
+    (resolved path, name in messages), to detect import cycles.
+    """
 
     problems: Problems
     files: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
     open: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
     def load(self, path: Path, name: str, module: str | None = None, at: Span | None = None) -> FileScope:
-        """The file, its imports loaded too. Raises SourceError."""
+        """The file at a path, with its imports.
+
+        name: what messages call the file. module: "std.topologies" for one of the standard library. at: the import
+        statement. Raises SourceError where the file cannot be read or parsed.
+        """
         real = path.resolve()
         if real in self.files:
             return self.files[real]
@@ -51,23 +59,23 @@ class Loader:
         return file
 
     def follow(self, file: FileScope, node: Import) -> None:
-        """One import."""
+        """Load the file that an import statement names. Raises SourceError."""
         if len(self.open) > MAX_DEPTH:
             raise too_deep("importing", node.span)
-        path, name, module = self.place(file, node)
+        path, name, module = self.resolve(file, node)
         real = path.resolve()
         names = [n for p, n in self.open if p == real]
         if names:
             ring = [*[n for _, n in self.open[[p for p, _ in self.open].index(real) :]], names[0]]
-            raise fail("E0703", "files import each other in a circle", node.span, Note(" -> ".join(ring)))
+            raise fail("E0703", "these files import each other", node.span, Note(" -> ".join(ring)))
         found = self.load(path, name, module, node.span)
         if any(f is found for f, _ in file.imports):
             first = next(i for f, i in file.imports if f is found)
             raise fail("E0704", f"{name} is imported twice", node.span, Note("first here", first.span))
         file.imports.append((found, node))
 
-    def place(self, file: FileScope, node: Import) -> tuple[Path, str, str | None]:
-        """Path, name for messages and module of what is imported."""
+    def resolve(self, file: FileScope, node: Import) -> tuple[Path, str, str | None]:
+        """Path of the imported file, its name in messages, and its module. Raises SourceError."""
         if node.path is not None:
             if not node.path or "\0" in node.path:
                 raise fail("E0701", "an import names a file", node.span)
@@ -79,12 +87,12 @@ class Loader:
             hint = did_you_mean(
                 module, known, f'there are {", ".join(known)}; a file is imported as: import "pod.coll"'
             )
-            raise fail("E0702", f"no module is called '{module}'", node.span, hint=hint)
+            raise fail("E0702", f"unknown module '{module}'", node.span, hint=hint)
         path = library[module.removeprefix("std.")]
         return path, f"std/{path.name}", module
 
 
 def _named(importer: str, path: str) -> str:
-    """What an imported file is called in messages: its path from where the first file's path starts."""
+    """The name of an imported file in messages: its path relative to the folder from which the first file is named."""
     folder = posixpath.dirname(importer)
     return posixpath.normpath(posixpath.join(folder, path))

@@ -1,4 +1,4 @@
-"""How large things may get, checked before anything is allocated."""
+"""Upper limits of sizes and of nesting. They are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
 
 
 def check_count(what: str, count: int, span: Span) -> None:
-    """Raise SourceError where there are too many of something ("links", "chunks", ...)."""
+    """Raise SourceError where a count exceeds its limit; what: "links", "chunks" or another key of the table above."""
     code, limit = _CODES[what]
     if count > limit:
-        raise fail(code, f"{count:,} {what} are more than the {limit:,} that collc takes", span)
+        raise fail(code, f"{count:,} {what} exceed the limit of {limit:,}", span)
 
 
 def too_deep(what: str, span: Span) -> SourceError:

@@ -1,4 +1,4 @@
-"""Collecting the messages of a program."""
+"""Collects the messages about one program."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass, field, replace
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
 
 MAX_PROBLEMS = 200
-"""Messages kept of one program."""
+"""Messages that are kept of one program; more are dropped."""
 
 MAX_NOTES = 4
-"""Notes of one message before no more places are added to it."""
+"""A message with more notes than these gets no further note about where the failing code was used."""
 
 NO_SCHEDULE = frozenset({"E0412"})
 """Codes of requests that are written correctly, but that no schedule can meet: on this network there is no path."""
 
 
 class AlreadyReported(Exception):
-    """Something was already told to be wrong; what depends on it stays silent."""
+    """Raised by what depends on something whose error was already reported, so that there is no second message."""
 
 
 @dataclass(eq=False)
 class Problems:
-    """Messages found so far, each once."""
+    """The messages found so far, without duplicates."""
 
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def add(self, *diagnostics: Diagnostic) -> None:
-        """Keep messages, in order; what was already said about a place is not repeated."""
+        """Append messages that are new: no earlier one has the same code, place and text."""
         for new in diagnostics:
             seen = any(d.code == new.code and d.span == new.span and d.message == new.message for d in self.found)
             if not seen and len(self.found) < MAX_PROBLEMS:
@@ -37,7 +37,7 @@ class Problems:
 
     @contextmanager
     def collect(self) -> Generator[None]:
-        """Keep the messages of what stops inside."""
+        """Run a block; if it raises SourceError, keep its messages and go on after the block."""
         try:
             yield
         except SourceError as error:
@@ -47,7 +47,7 @@ class Problems:
 
     @property
     def errors(self) -> bool:
-        """Whether anything found is more than a warning."""
+        """Whether any message is an error, not a warning."""
         return any(not d.warning for d in self.found)
 
     def stop(self) -> None:
@@ -60,7 +60,7 @@ class Problems:
 def fail(
     code: str, message: str, span: Span | None, *notes: Note | None, hint: str = "", cause: Exception | None = None
 ) -> SourceError:
-    """An error with one message, to be raised."""
+    """A SourceError with one message; the caller raises it. Notes that are None are left out."""
     error = SourceError(Diagnostic(code, message, span, tuple(n for n in notes if n is not None), hint))
     error.__cause__ = cause
     return error

@@ -1,4 +1,4 @@
-"""What elaboration makes of a file: schedules to build, with their networks and demands."""
+"""The result of elaboration: the schedules that a program asks for, each with its network and its demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from collc.ten.training import Constraint, Workload
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """One run: its place; with `using`, the algorithm's name and its moves (chunk numbers of the whole demand)."""
+    """One `run` statement.
+
+    algorithm, moves: of a run with `using`, the name of the algorithm and its sends, with the chunk numbers of the
+    whole demand; else None.
+    """
 
     span: Span
     algorithm: str | None
@@ -39,7 +43,7 @@ class CheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class EmitRequest:
-    """One file to write: kind ("ten", "msccl", ...), name or None for the default, and options."""
+    """One file to write: its kind ("ten", "msccl", ...), its name or None for the default name, and its options."""
 
     kind: str
     path: str | None
@@ -66,7 +70,7 @@ class ScheduleRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrainedWorkload:
-    """A workload that a design is for, and how much it counts."""
+    """A workload that a design optimizes for, with its weight in the objective."""
 
     workload: Workload
     weight: Fraction
@@ -77,8 +81,8 @@ class TrainedWorkload:
 class DesignRequest:
     """A design to find: the bandwidth of each dimension of a network.
 
-    network: its `axes` are the dimensions; where it is no product, there is one, of `kind` ("ring", ...) over all
-    NPUs. objective: "time" or "time * cost". tiers: of the dimensions, () for the usual ones.
+    network: its `axes` are the dimensions. A network that is no product has one dimension of `kind` ("ring", ...)
+    over all NPUs. objective: "time" or "time * cost". tiers: the cost tier of each dimension, () for the defaults.
     """
 
     name: str
@@ -94,7 +98,7 @@ class DesignRequest:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A file, elaborated."""
+    """An elaborated program."""
 
     schedules: tuple[ScheduleRequest, ...]
     workloads: tuple[Workload, ...] = ()

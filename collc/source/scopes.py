@@ -1,4 +1,4 @@
-"""What a file declares and imports: names to declarations, in spaces of their own."""
+"""Name resolution: the declarations of a file and of its imports, one name space for each kind of declaration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TRANSFORMS = ("unwound", "reversed")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundDeclaration:
-    """A declaration with the file that it stands in."""
+    """A declaration and the file that contains it."""
 
     node: Declaration
     file: FileScope
@@ -73,10 +73,11 @@ class FoundDeclaration:
 
 @dataclass(eq=False)
 class FileScope:
-    """A file.
+    """The declarations of one file.
 
-    module: "std.topologies" for one of the standard library. names: space -> name -> declarations.
-    chosen: statements of the branches of `if`s at the top that hold.
+    module: "std.topologies" for a file of the standard library, else None. names: name space -> name ->
+    declarations. imports: the imported files. chosen: the statements of those branches of top-level `if`s whose
+    condition holds; elaboration fills it.
     """
 
     source: SourceFile
@@ -88,7 +89,7 @@ class FileScope:
     chosen: list[Statement] = field(default_factory=list[Statement])
 
     def declare(self, statements: Sequence[Statement], problems: Problems) -> None:
-        """Enter declarations; what is declared twice is told."""
+        """Add declarations; a second declaration of a name is reported to `problems`."""
         for node in statements:
             if isinstance(node, Declaration):
                 space = NAME_SPACES[type(node)]
@@ -102,7 +103,7 @@ class FileScope:
         return [node for nodes in self.names.get(space, {}).values() for node in nodes]
 
     def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
-        """Declarations of a name: those of the file, else those of its imports."""
+        """The declarations of a name in the file or, where it has none, in its imports."""
         own = self.names.get(space, {}).get(name, [])
         if own:
             return [FoundDeclaration(node, self) for node in own]
@@ -111,11 +112,11 @@ class FileScope:
         ]
 
     def known(self, space: str) -> set[str]:
-        """All names that can be used."""
+        """All names of a name space that the file can use."""
         return set(self.names.get(space, {})).union(*(f.names.get(space, {}) for f, _ in self.imports))
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
-        """The declaration of a name, None where there is none. Raises SourceError where two imports have it."""
+        """The declaration of a name, None where there is none. Raises SourceError where two imports declare it."""
         found = self.candidates(space, name)
         if len(found) > 1 and found[0].file is not found[1].file:
             notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in found[:2]]
@@ -124,20 +125,20 @@ class FileScope:
         return found[0] if found else None
 
     def get(self, space: str, name: Identifier) -> FoundDeclaration:
-        """The declaration of a name. Raises SourceError where there is none, or several are imported."""
+        """The declaration of a name. Raises SourceError where there is none, or two imports declare it."""
         found = self.find(space, name.name, name.span)
         if found is None:
             raise self.unknown(space, name.name, name.span)
         return found
 
     def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
-        """The error for a name that nothing declares."""
+        """The error for an undeclared name; more: further names that a hint may propose."""
         hint = did_you_mean(name, self.known(space) | set(more))
         module = STANDARD_MODULES.get(space)
         if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
-            hint = f"the standard library's are there after: import std.{module}"
+            hint = f"to use the standard library, add: import std.{module}"
         what = f"{space} or function" if more else space
-        return fail(UNKNOWN_NAME_CODES[space], f"no {what} is called '{name}'", span, hint=hint)
+        return fail(UNKNOWN_NAME_CODES[space], f"unknown {what} '{name}'", span, hint=hint)
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:

@@ -1,4 +1,4 @@
-"""The standard library as `collc std` shows it: what is there, one line each, and the source of one."""
+"""The standard library as `collc std` shows it: a list with one line a declaration, and the source of one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Declaration = TopologyTemplate | Collective | Algorithm
 class StandardEntry:
     """One declaration of the standard library.
 
-    module: "std.topologies". name: "ring". signature: how it is written where it is used. summary: the first line of
-    the comment above it. source: its text with that comment.
+    module: "std.topologies". name: "ring". signature: the name with its parameters, or `COLLECTIVE using NAME` for an
+    algorithm. summary: the first line of the comment above the declaration. source: its text with that comment.
     """
 
     module: str
@@ -29,7 +29,7 @@ class StandardEntry:
 
 
 def std_entries() -> list[StandardEntry]:
-    """Everything in the standard library, by module, in the order of the files."""
+    """All declarations of the standard library, by module, in the order of the files."""
     found: list[StandardEntry] = []
     for module, path in standard_library().items():
         file = SourceFile(path.name, path.read_text(encoding="utf-8"))
@@ -39,10 +39,10 @@ def std_entries() -> list[StandardEntry]:
 
 
 def std_source(name: str) -> str:
-    """The source of what a name stands for, with its comments: `ring`, `topologies.ring`, `std.topologies.ring`.
+    """The source, with comments, of the declarations that a name denotes.
 
-    Several declarations of one name follow one another; `std.topologies` stands for the whole module. Raises
-    UsageError where there is none.
+    name: `ring`, `topologies.ring` or `std.topologies.ring`, or a module such as `std.topologies`, whose whole text is
+    returned. All declarations of that name are returned. Raises UsageError where there is none.
     """
     whole = standard_library().get(name.removeprefix("std."))
     if whole is not None:
@@ -70,7 +70,7 @@ def _entry(module: str, statement: Declaration, file: SourceFile) -> StandardEnt
 
 
 def _comment_above(text: str, start: int) -> tuple[list[str], int]:
-    """The lines of the comment that ends just above a place, and where it begins."""
+    """The lines of the comment that ends just above a position, and the position at which the comment begins."""
     lines: list[str] = []
     while start > 0:
         above = text.rfind("\n", 0, start - 1) + 1

@@ -1,4 +1,4 @@
-"""Types of the language and what operators make of them; the static check and the evaluator both ask here."""
+"""The types of the language and the typing rules of operators, for the static check and the evaluator alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What a value is. ANY, NUMBER and DEVICES are known exactly only when evaluated."""
+    """The kind of a value. The static check uses ANY, NUMBER and DEVICES where only evaluation tells the exact kind."""
 
     ANY = "anything"
     NUMBER = "number"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; item: of a list or set."""
+    """A type. item: the type of the items of a list or set."""
 
     kind: Kind
     item: Type | None = None
@@ -90,7 +90,7 @@ def set_of(item: Type) -> Type:
 
 
 def item_type(container: Type) -> Type | None:
-    """What a `for` over it counts through, None where it can't."""
+    """The type of the loop variable of a `for` over a container, None where it cannot be iterated over."""
     match container.kind:
         case Kind.RANGE:
             return INT if container.item is None else None
@@ -105,14 +105,14 @@ def item_type(container: Type) -> Type | None:
 
 
 def holds(container: Kind, item: Type) -> bool:
-    """Whether lists, or sets, of something can be made: a set has no order, so its items are single things."""
+    """Whether a list or set can have items of a type; the items of a set cannot be collections themselves."""
     if item.kind in (Kind.LIST, Kind.SET, Kind.GROUP, Kind.DEVICES):
         return container is Kind.LIST
     return item.kind not in (Kind.RANGE, Kind.TOPOLOGY, Kind.FAMILY)
 
 
 def fits(given: Type, wanted: Type) -> bool:
-    """Whether a value of one type may stand where the other is wanted."""
+    """Whether a value of type `given` is accepted where `wanted` is required."""
     a, b = given.kind, wanted.kind
     if Kind.ANY in (a, b):
         return True
@@ -128,7 +128,7 @@ def fits(given: Type, wanted: Type) -> bool:
 
 
 def join(a: Type, b: Type) -> Type | None:
-    """The type of both, for items of a list or arguments of `max`; None where they do not go together."""
+    """The common type of two items of a list or arguments of `max`, None where there is none."""
     if a == b or b.kind is Kind.ANY:
         return a
     if a.kind is Kind.ANY:
@@ -138,8 +138,8 @@ def join(a: Type, b: Type) -> Type | None:
     if a.kind == b.kind and a.kind in (Kind.LIST, Kind.SET):
         item = join(a.item or ANY, b.item or ANY)
         return None if item is None else Type(a.kind, item)
-    places = (Kind.NPU, Kind.GROUP, Kind.DEVICES)
-    if a.kind in places and b.kind in places and Kind.DEVICES in (a.kind, b.kind):
+    device_kinds = (Kind.NPU, Kind.GROUP, Kind.DEVICES)
+    if a.kind in device_kinds and b.kind in device_kinds and Kind.DEVICES in (a.kind, b.kind):
         return DEVICES
     return None
 
@@ -208,7 +208,7 @@ def _bits(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def binary_type(operator: str, left: Type, right: Type) -> Type | None:
-    """The type of `left operator right`; None where the two do not go together."""
+    """The type of `left operator right`, None where the operator is not defined for the two types."""
     if operator in ("and", "or"):
         return BOOL if fits(left, BOOL) and fits(right, BOOL) else None
     if Kind.ANY in (left.kind, right.kind):
@@ -228,7 +228,7 @@ def binary_type(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def unary_type(operator: str, operand: Type) -> Type | None:
-    """The type of `operator operand`; None where it does not take it."""
+    """The type of `operator operand`, None where the operator is not defined for it."""
     if operator == "not":
         return BOOL if fits(operand, BOOL) else None
     if operand.kind is Kind.ANY:
@@ -239,7 +239,7 @@ def unary_type(operator: str, operand: Type) -> Type | None:
 
 
 def comparable(operator: str, left: Type, right: Type) -> bool:
-    """Whether a comparison of the two means something."""
+    """Whether a comparison operator is defined for two types."""
     if Kind.ANY in (left.kind, right.kind):
         return True
     if operator in ("in", "not in"):

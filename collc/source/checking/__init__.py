@@ -1,1 +1,1 @@
-"""The static check: names and types, before anything is evaluated."""
+"""The static check of names and types, before evaluation."""

@@ -1,4 +1,4 @@
-"""The static check of whole files: every declaration, templates, collectives and algorithms included."""
+"""The static check of files: every declaration, also templates, collectives and algorithms that are never used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, 
 
 
 class ProgramChecker:
-    """The static check of a program's files."""
+    """The checkers of all files of a program."""
 
     def __init__(self, problems: Problems, catalogue: Catalogue) -> None:
         self.problems = problems
@@ -44,22 +44,22 @@ class ProgramChecker:
 class FileChecker:
     """The static check of one file."""
 
-    def __init__(self, file: FileScope, checks: ProgramChecker) -> None:
+    def __init__(self, file: FileScope, program: ProgramChecker) -> None:
         self.file = file
-        self.checks = checks
-        self.problems = checks.problems
-        self.expressions = ExpressionChecker(file, checks.problems, self.global_type)
-        self.bodies = BodyChecker(file, self.expressions, checks.catalogue)
+        self.program = program
+        self.problems = program.problems
+        self.expressions = ExpressionChecker(file, program.problems, self.global_type)
+        self.bodies = BodyChecker(file, self.expressions, program.catalogue)
         self.types: dict[int, Type] = {}
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
         """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
         found = self.file.find("value", name, span)
-        return None if found is None else self.checks.of(found.file).declared_type(found)
+        return None if found is None else self.program.of(found.file).declared_type(found)
 
     def declared_type(self, found: FoundDeclaration) -> Type:
-        """The type of a declared value; ANY while it is being found."""
+        """The type of a declared value; ANY during its own computation, in a cycle of declarations."""
         node = found.node
         if id(node) not in self.types:
             self.types[id(node)] = ANY
@@ -83,7 +83,7 @@ class FileChecker:
                 return ANY
 
     def check(self) -> None:
-        """Check every declaration; mistakes go to the problems."""
+        """Check every declaration; errors go to `problems`."""
         for node in (*self.file.statements, *self.file.chosen):
             with self.problems.collect():
                 self.statement(node)
@@ -107,7 +107,7 @@ class FileChecker:
             case Algorithm():
                 self.algorithm(node)
             case ScheduleDeclaration():
-                self.expressions.expect(node.topology, self.top, TOPOLOGY, "a schedule")
+                self.expressions.expect(node.topology, self.top, TOPOLOGY, "the topology of a schedule")
                 self.bodies.schedule(node.body, TypeScope(self.top))
             case If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
@@ -126,14 +126,14 @@ class FileChecker:
             self.expressions.expect(node.default, self.top, wanted, f"'{node.name.name}'")
 
     def known_type(self, node: Parameter) -> None:
-        """Tell where a parameter's type does not exist."""
+        """Report an unknown type of a parameter."""
         if node.type is not None and node.type.name not in NAMED:
             hint = did_you_mean(node.type.name, NAMED, f"there are {', '.join(NAMED)}")
-            error = fail("E0208", f"no type is called '{node.type.name}'", node.type.span, hint=hint)
+            error = fail("E0208", f"unknown type '{node.type.name}'", node.type.span, hint=hint)
             self.problems.add(*error.diagnostics)
 
     def parameters(self, nodes: tuple[Parameter, ...]) -> TypeScope:
-        """The names of parameters; defaults see those before them."""
+        """A scope with the parameters; the default of each can use the ones before it."""
         env = TypeScope(self.top)
         for node in nodes:
             self.known_type(node)
@@ -160,7 +160,7 @@ class FileChecker:
 
 
 def check_files(files: list[FileScope], problems: Problems, catalogue: Catalogue) -> None:
-    """Check the names and types of files; mistakes go to the problems."""
+    """Check the names and types of files; errors go to `problems`."""
     checks = ProgramChecker(problems, catalogue)
     for file in files:
         checks.of(file).check()

@@ -49,7 +49,7 @@ class BodyChecker:
         self.catalogue = catalogue
 
     def body(self, nodes: Sequence[Statement], env: TypeScope, handle: StatementChecker) -> None:
-        """Statements one after another; each mistake is told, and the next statement looked at."""
+        """Check statements in order; an error in one does not stop the check of the next."""
         for node in nodes:
             with self.problems.collect():
                 match node:
@@ -69,7 +69,7 @@ class BodyChecker:
 
     def topology(self, nodes: Sequence[Statement], env: TypeScope) -> None:
         """The body of a template."""
-        places = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
+        devices = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
 
         def handle(node: Statement, inner: TypeScope) -> None:
             match node:
@@ -78,33 +78,33 @@ class BodyChecker:
                     known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
                     self.attributes(node.attributes, known, inner)
                 case LinkDeclaration():
-                    self.end(node.source, inner, places)
-                    self.end(node.target, inner, places)
+                    self.end(node.source, inner, devices)
+                    self.end(node.target, inner, devices)
                     self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case LinkMatrix():
-                    self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "links")
+                    self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
                     self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case Use():
                     self.ints(node.shape, inner, "a size")
-                    self.expressions.expect(node.topology, inner, TOPOLOGY, "use")
+                    self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
                 case _:
-                    raise fail("E0302", "this does not stand in a topology", node.span)
+                    raise fail("E0302", "this statement is not allowed in a topology", node.span)
 
         self.body(nodes, TypeScope(env), handle)
 
     def ints(self, nodes: Sequence[Expr], env: TypeScope, what: str) -> None:
-        """Whole numbers."""
+        """Check that expressions are of type int."""
         for node in nodes:
             self.expressions.expect(node, env, INT, what)
 
     def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
-        """`(bandwidth: 50GiB/s, latency: 0.5us)`."""
+        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
         seen: dict[str, Argument] = {}
         for argument in arguments:
             name = "" if argument.name is None else argument.name.name
             if name not in known:
                 hint = did_you_mean(name, known, f"there are {listed(known)}")
-                message = f"no attribute '{name}' here" if name else "an attribute has a name"
+                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
                 self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
                 continue
             if name in seen:
@@ -113,28 +113,28 @@ class BodyChecker:
             seen[name] = argument
             self.expressions.expect(argument.value, env, known[name], f"'{name}'")
 
-    def end(self, node: Expr, env: TypeScope, places: Mapping[str, DeviceDeclaration | Use]) -> None:
-        """The end of a link: a device of the body."""
+    def end(self, node: Expr, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
+        """Check one end of a link: a device that the body declares."""
         root, indices = node, 0
         if isinstance(node, Index):
             self.expressions.indices(node.indices, env)
             root, indices = node.base, len(node.indices)
         if isinstance(root, Member | Index):
-            self.expressions.place_indices(root, env)
+            self.expressions.device_indices(root, env)
             while isinstance(root, Member | Index):
                 root = root.base
             indices = -1
         if not isinstance(root, Name):
-            raise fail("E0301", "an end of a link is a device", node.span)
-        place = places.get(root.name)
-        if place is None:
-            hint = did_you_mean(root.name, places)
-            raise fail("E0309", f"no NPU, switch or copy is called '{root.name}'", root.span, hint=hint)
-        rank = len(place.shape)
-        if isinstance(place, DeviceDeclaration) and indices not in (-1, rank):
-            has = f"takes {_indices(rank)}" if rank else "takes no index"
+            raise fail("E0301", "the end of a link must be a device", node.span)
+        device = devices.get(root.name)
+        if device is None:
+            hint = did_you_mean(root.name, devices)
+            raise fail("E0309", f"unknown device or copy '{root.name}'", root.span, hint=hint)
+        rank = len(device.shape)
+        if isinstance(device, DeviceDeclaration) and indices not in (-1, rank):
+            has = f"takes {_index_count(rank)}" if rank else "takes no index"
             raise fail(
-                "E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", place.name.span)
+                "E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", device.name.span)
             )
 
     # Collectives and algorithms
@@ -154,33 +154,33 @@ class BodyChecker:
                     if isinstance(node, Postcondition) and node.reduction is not None:
                         self.reduction(node.reduction, inner)
                 case _:
-                    raise fail("E0405", "this does not stand in a collective", node.span)
+                    raise fail("E0405", "this statement is not allowed in a collective", node.span)
 
         self.body(nodes, TypeScope(env), handle)
 
     def reduction(self, node: Expr, env: TypeScope) -> None:
-        """`sum`, or the op of reduce(x, op)."""
+        """Check a reduction: `sum`, or the op of `reduce(x, op)`."""
         self.expressions.expect(node, env, STRING, "a reduction")
         if isinstance(node, StringLiteral) and node.value not in OPS:
             hint = did_you_mean(node.value, OPS, f"there are {listed(OPS)}")
-            raise fail("E0409", f"no reduction is called '{node.value}'", node.span, hint=hint)
+            raise fail("E0409", f"unknown reduction '{node.value}'", node.span, hint=hint)
 
     def place(self, node: Expr, env: TypeScope) -> None:
-        """Where a chunk is."""
+        """Check the NPUs at which a condition holds."""
         given = self.expressions.type_of(node, env)
         if not fits(given, DEVICES) and not fits(given, GROUP):
-            message = f"a chunk is at an npu, a group or a set of NPUs, this is {given}"
+            message = f"a chunk is at an npu, a group or a set of NPUs, not at {given}"
             raise fail("E0211", message, node.span)
 
     def chunk(self, node: ChunkReference, env: TypeScope, families: ChunkFamilies) -> None:
-        """A chunk that is named."""
+        """Check a reference to a chunk."""
         self.ints(node.indices, env, "an index")
         known = families.get(node.name.name)
         if known is None:
             hint = did_you_mean(node.name.name, families)
-            raise fail("E0415", f"no chunk is called '{node.name.name}'", node.name.span, hint=hint)
+            raise fail("E0415", f"unknown chunk '{node.name.name}'", node.name.span, hint=hint)
         if len(known.indices) != len(node.indices):
-            takes = _indices(len(known.indices))
+            takes = _index_count(len(known.indices))
             message = f"chunk '{node.name.name}' has {takes}, not {len(node.indices)}"
             raise fail("E0406", message, node.span, Note("declared here", known.span))
 
@@ -190,9 +190,9 @@ class BodyChecker:
 
         def handle(node: Statement, inner: TypeScope) -> None:
             if not isinstance(node, TransferStatement):
-                raise fail("E0501", "this does not stand in an algorithm", node.span)
-            self.expressions.expect(node.source, inner, NPU, "from")
-            self.expressions.expect(node.target, inner, NPU, "to")
+                raise fail("E0501", "this statement is not allowed in an algorithm", node.span)
+            self.expressions.expect(node.source, inner, NPU, "'from'")
+            self.expressions.expect(node.target, inner, NPU, "'to'")
             if node.step is not None:
                 self.expressions.expect(node.step, inner, INT, "a step")
             self.chunk(node.chunk, inner, families)
@@ -222,7 +222,7 @@ class BodyChecker:
                 pass
 
     def run(self, node: RunStatement, env: TypeScope) -> None:
-        """`run all_reduce(dp, size: 1GiB) using ring`."""
+        """Check a run, as in `run all_reduce(dp, size: 1GiB) using ring`."""
         call = node.collective
         found = self.file.get("collective", call.function)
         if isinstance(found.node, Collective):
@@ -234,7 +234,7 @@ class BodyChecker:
             self.expressions.type_of(argument.value, env)
 
     def options(self, arguments: Sequence[Argument], known: Options | None, env: TypeScope) -> None:
-        """Types of options; their names are looked at when the schedule is made."""
+        """Check the types of options; elaboration checks their names."""
         for argument in arguments:
             option = known.get(argument.name.name) if known is not None and argument.name is not None else None
             if option is None:
@@ -243,7 +243,7 @@ class BodyChecker:
                 given = self.expressions.type_of(argument.value, env)
                 if given.kind is not Kind.RANGE or given.item != BYTES:
                     hint = f"write {argument.name.name if argument.name else ''}: 64MiB .. 4GiB"
-                    error = fail("E0605", f"this wants a range of bytes, not {given}", argument.value.span, hint=hint)
+                    error = fail("E0605", f"a range of bytes is required, not {given}", argument.value.span, hint=hint)
                     self.problems.add(*error.diagnostics)
             else:
                 given = self.expressions.type_of(argument.value, env)
@@ -252,15 +252,15 @@ class BodyChecker:
                     self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
 
     def other(self, node: Statement, env: TypeScope) -> None:
-        """A statement at the top that is no declaration."""
+        """Check a top-level statement that is no declaration."""
         if isinstance(node, For):
             hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
-            raise fail("E0225", "declarations do not stand in a loop", node.span, hint=hint)
+            raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
         del env
 
 
 def chunk_families(nodes: Sequence[Statement]) -> dict[str, ChunkReference]:
-    """The chunks that a body declares, each name with its first declaration."""
+    """The chunk families that a body declares: name -> first declaration."""
     found: dict[str, ChunkReference] = {}
     for node in _chunks(nodes):
         found.setdefault(node.chunk.name.name, node.chunk)
@@ -271,5 +271,5 @@ def _chunks(nodes: Sequence[Statement]) -> Iterator[ChunkDeclaration]:
     return (n for n in statements(tuple(nodes)) if isinstance(n, ChunkDeclaration))
 
 
-def _indices(count: int) -> str:
+def _index_count(count: int) -> str:
     return "1 index" if count == 1 else plural(count, "indice")

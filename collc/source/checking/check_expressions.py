@@ -1,4 +1,4 @@
-"""The static check of expressions: names and types, before anything is evaluated."""
+"""The static check of expressions: resolves names and infers types, without evaluation."""
 
 from __future__ import annotations
 
@@ -71,24 +71,24 @@ OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": 
 
 @dataclass(eq=False)
 class TypeScope:
-    """Types of the names that a body declares, innermost first."""
+    """The types of the names that a body declares. outer: the scope around it. places: the span of each declaration."""
 
     outer: TypeScope | None = None
     types: dict[str, Type] = field(default_factory=dict[str, Type])
     places: dict[str, Span] = field(default_factory=dict[str, Span])
 
     def find(self, name: str) -> Type | None:
-        """The type of a name, None where no body declares it."""
+        """The type of a name, None where no scope declares it."""
         if name in self.types:
             return self.types[name]
         return self.outer.find(name) if self.outer is not None else None
 
     def known(self) -> set[str]:
-        """All names."""
+        """All names of this scope and of those around it."""
         return set(self.types) | (self.outer.known() if self.outer is not None else set())
 
     def declare(self, name: Identifier, kind: Type) -> None:
-        """Enter a name. Raises SourceError where this body declares it already."""
+        """Add a name. Raises SourceError where this scope has it already."""
         if name.name in self.places:
             first = Note("first here", self.places[name.name])
             raise fail("E0205", f"'{name.name}' is declared twice", name.span, first)
@@ -97,7 +97,11 @@ class TypeScope:
 
 
 class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
-    """Finds the type of expressions of one file; mistakes go to `problems`, and the type is then ANY."""
+    """Infers the types of the expressions of one file.
+
+    Errors go to `problems`; the type of the expression is then ANY, which fits everywhere. global_type: the type of a
+    top-level value by its name.
+    """
 
     def __init__(self, file: FileScope, problems: Problems, global_type: Callable[[str, Span], Type | None]) -> None:
         self.file = file
@@ -113,7 +117,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             return ANY
 
     def expect(self, node: Expr, env: TypeScope, wanted: Type, what: str) -> None:
-        """Tell where an expression is not of the type that is wanted."""
+        """Report an expression whose type does not fit; what: its role, for the message."""
         given = self.type_of(node, env)
         if not fits(given, wanted):
             self.problems.add(*wrong_type(given, wanted, what, node).diagnostics)
@@ -133,7 +137,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             case BoolLiteral():
                 return BOOL
             case _:
-                raise fail("E0211", "'*' stands only in indices", node.span)
+                raise fail("E0211", "'*' is only allowed as an index", node.span)
 
     def _collection(self, node: Collection, env: TypeScope) -> Type:
         return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
@@ -143,10 +147,10 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
 
     def _without(self, node: Without, env: TypeScope) -> Type:
-        self.expect(node.base, env, TOPOLOGY, "without")
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
         for part in node.parts:
             for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
-                self.place_indices(end, env)
+                self.device_indices(end, env)
         return TOPOLOGY
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
@@ -169,13 +173,13 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         if topology is not None:
             if isinstance(topology.node, TopologyTemplate) and topology.node.parameters is not None:
                 hint = f"write {node.name}(...)"
-                raise fail("E0313", f"topology '{node.name}' wants its arguments", node.span, hint=hint)
+                raise fail("E0313", f"topology '{node.name}' needs arguments", node.span, hint=hint)
             return TOPOLOGY
         known = env.known() | self.file.known("value") | self.file.known("topology")
         hint = did_you_mean(node.name, known)
         if node.name in BUILTINS:
             hint = f"'{node.name}' is a function: write {node.name}(...)"
-        raise fail("E0201", f"nothing is called '{node.name}' here", node.span, hint=hint)
+        raise fail("E0201", f"unknown value '{node.name}'", node.span, hint=hint)
 
     def _binary(self, node: Binary, env: TypeScope) -> Type:
         left, right = self.type_of(node.left, env), self.type_of(node.right, env)
@@ -221,12 +225,12 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         base = self._base(node.base, env)
         copies = isinstance(node.base, Index) and self._base(node.base.base, env).kind is Kind.DEVICES
         if not copies and base.kind not in (Kind.TOPOLOGY, Kind.DEVICES, Kind.ANY):
-            hint = "its NPUs are there as g[0], g[1], ..." if base == GROUP else ""
+            hint = "the NPUs of a group are g[0], g[1], ..." if base == GROUP else ""
             raise fail("E0215", f"{base} has no members", node.member.span, hint=hint)
         return GROUP if node.member.name == "npus" else DEVICES
 
     def _base(self, node: Expr, env: TypeScope) -> Type:
-        """What a member is taken of: a topology before a value of the same name."""
+        """The type of the base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, Name) and env.find(node.name) is None:
             found = self.file.find("topology", node.name, node.span)
             if found is not None and not (
@@ -256,7 +260,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 raise fail("E0214", f"{base} takes no index", node.span)
 
     def indices(self, nodes: Sequence[Expr], env: TypeScope) -> bool:
-        """Check indices; whether they choose several."""
+        """Check indices; returns whether one of them selects several items."""
         several = False
         for node in nodes:
             if isinstance(node, Star):
@@ -271,12 +275,12 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             several |= whole
         return several
 
-    def place_indices(self, node: Expr, env: TypeScope) -> None:
-        """Check the indices of a device that is named by the topology that it belongs to."""
+    def device_indices(self, node: Expr, env: TypeScope) -> None:
+        """Check the indices in the name of a device, as in `node[2].gpu[0]`."""
         if isinstance(node, Member):
-            self.place_indices(node.base, env)
+            self.device_indices(node.base, env)
         elif isinstance(node, Index):
-            self.place_indices(node.base, env)
+            self.device_indices(node.base, env)
             self.indices(node.indices, env)
 
     # Calls
@@ -287,7 +291,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             return self._builtin(node, env)
         if name in TRANSFORMS:
             topology, degree = transform_arguments(name, node)
-            self.expect(topology.value, env, TOPOLOGY, name)
+            self.expect(topology.value, env, TOPOLOGY, f"the argument of '{name}'")
             if degree is not None:
                 self.expect(degree.value, env, INT, "a degree")
             return TOPOLOGY
@@ -310,7 +314,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         env: TypeScope,
         shapes: bool = False,
     ) -> Mapping[str, Argument]:
-        """Check arguments against parameters; those that fit by name are returned."""
+        """Check arguments; returns them by the names of their parameters, {} where they do not match."""
         types = {p.name.name: parameter_type(p) for p in parameters}
         try:
             matched = match_arguments(parameters, arguments, what, span, shapes)
@@ -334,7 +338,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         wrong = [k for k, given in enumerate(found) if not _takes(name, k, given, len(found))]
         if wrong:
             argument = node.arguments[wrong[0]].value
-            raise fail("E0211", f"{name} wants {_WANTED[name]}, this is {found[wrong[0]]}", argument.span)
+            raise fail("E0211", f"{name} takes {_WANTED[name]}, not {found[wrong[0]]}", argument.span)
         return self._result(node, name, found)
 
     def _result(self, node: Call, name: str, found: list[Type]) -> Type:
@@ -352,19 +356,19 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 raise fail("E0210", f"{name} does not go with {kind} and {given}", node.span)
             kind = joint
         if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
-            raise fail("E0211", f"{name} wants numbers, these are {kind}", node.span)
+            raise fail("E0211", f"{name} takes numbers, not {kind}", node.span)
         return kind
 
     # Loops
 
     def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: TypeScope) -> TypeScope:
-        """The names of a loop nest."""
+        """Check the clauses of a loop nest; returns the scope with its loop variables."""
         for clause in clauses:
             given = self.type_of(clause.iterable, env)
             item = item_type(given)
             if item is None:
                 hint = f"write 0..{_text(clause.iterable)}" if given.kind in (Kind.INT, Kind.NUMBER) else ""
-                error = fail("E0213", f"a for can't count through {given}", clause.iterable.span, hint=hint)
+                error = fail("E0213", f"a for loop cannot iterate over {given}", clause.iterable.span, hint=hint)
                 self.problems.add(*error.diagnostics)
             env = TypeScope(env)
             with self.problems.collect():
@@ -387,7 +391,7 @@ _WANTED: Final = {
 
 
 def _takes(name: str, place: int, given: Type, count: int) -> bool:
-    """Whether a builtin takes a type at a place."""
+    """Whether a builtin function accepts a type as its argument number `place`, of `count` arguments."""
     if given.kind is Kind.ANY:
         return True
     match name:
@@ -410,18 +414,18 @@ def _text(node: Expr) -> str:
 def _unit_hint(left: Type, right: Type) -> str:
     kinds = {left.kind, right.kind}
     if kinds & NUMBERS and kinds & {Kind.BYTES}:
-        return "a size has a unit, as in 1MiB"
+        return "a size needs a unit, as in 1MiB"
     if kinds & NUMBERS and kinds & {Kind.TIME}:
-        return "a time has a unit, as in 0.5us"
-    return "a rate has a unit, as in 50GiB/s" if kinds & NUMBERS and kinds & {Kind.RATE} else ""
+        return "a time needs a unit, as in 0.5us"
+    return "a rate needs a unit, as in 50GiB/s" if kinds & NUMBERS and kinds & {Kind.RATE} else ""
 
 
 def wrong_type(given: Type, wanted: Type, what: str, node: Expr, *notes: Note) -> SourceError:
-    """The error for a value of another type than is wanted."""
+    """The error for a value whose type does not fit; what: its role."""
     hint = ""
     if wanted == INT and given == FLOAT:
         divided = isinstance(node, Binary) and node.operator == "/"
-        hint = "'//' divides whole numbers" if divided else "ceil(...) rounds up to a whole number"
+        hint = "'//' is the division that rounds down to an int" if divided else "ceil(...) rounds up to a whole number"
     elif wanted.kind in QUANTITIES and given.kind in NUMBERS:
         hint = _unit_hint(wanted, given)
     elif wanted == GROUP and given == NPU:
@@ -429,5 +433,5 @@ def wrong_type(given: Type, wanted: Type, what: str, node: Expr, *notes: Note) -
     elif wanted == NPU and given == GROUP:
         hint = "one NPU of a group is g[0]"
     elif wanted == GROUP and given == TOPOLOGY:
-        hint = f"all NPUs of it are {_text(node)}.npus"
-    return fail("E0211", f"{what} wants {wanted}, this is {given}", node.span, *notes, hint=hint)
+        hint = f"the group of all its NPUs is {_text(node)}.npus"
+    return fail("E0211", f"{what} must be of type {wanted}, not {given}", node.span, *notes, hint=hint)

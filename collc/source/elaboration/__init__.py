@@ -1,1 +1,1 @@
-"""Evaluation: from syntax trees to networks, demands and requests."""
+"""Elaboration: evaluates syntax trees to networks, demands and requests."""

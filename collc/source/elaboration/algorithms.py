@@ -1,4 +1,4 @@
-"""Elaboration of algorithms written by hand: the moves of a run."""
+"""Elaboration of algorithms written by hand: the sends of a run."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ class _SendBuilder:
         self.count = 0
 
     def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
-        """One statement in all iterations of a frame; columns are chunk, source, target, step, reduce."""
+        """A `send` or `reduce` in all iterations of a frame; the columns are chunk, source, target, step, reduce."""
         if not isinstance(statement, TransferStatement):
-            raise fail("E0501", "this does not stand in an algorithm", statement.span)
+            raise fail("E0501", "this statement is not allowed in an algorithm", statement.span)
         count = 1 if frame.rows is None else frame.rows
         self.count += count
         limits.check_count("iterations", self.count, statement.span)
         table = np.empty((count, 5), np.int64)
         table[:, 0] = self.chunks.find(statement.chunk, frame, self.evaluator)
-        table[:, 1] = self.evaluator.wanted(statement.source, frame, NPU, "from").data
-        table[:, 2] = self.evaluator.wanted(statement.target, frame, NPU, "to").data
+        table[:, 1] = self.evaluator.wanted(statement.source, frame, NPU, "'from'").data
+        table[:, 2] = self.evaluator.wanted(statement.target, frame, NPU, "'to'").data
         table[:, 3] = self.step(statement.step, frame)
         table[:, 4] = statement.kind == "reduce"
         same = table[:, 1] == table[:, 2]
         if same.any():
             row = int(np.argmax(same))
-            message = f"a {statement.kind} from an NPU to itself"
-            raise fail("E0502", message, statement.span, _note(frame, row), hint="leave it out with an if")
+            message = f"this is a {statement.kind} from an NPU to itself"
+            raise fail("E0502", message, statement.span, _note(frame, row), hint="exclude this case with an 'if'")
         return BodyRows(np.arange(count, dtype=np.int64), table)
 
     def step(self, node: Expr | None, frame: Frame) -> Data:
-        """The logical step, -1 where there is none."""
+        """The logical step of each iteration, -1 where the statement has none."""
         if node is None:
             return -1
         data = self.evaluator.wanted(node, frame, INT, "a step").data
@@ -74,7 +74,9 @@ class _SendBuilder:
         if wrong.any():
             row = int(np.argmax(wrong))
             step = data[row] if is_column(data) else data
-            raise fail("E0503", f"step {step}: steps count from 0", node.span, _note(frame, row))
+            raise fail(
+                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, _note(frame, row)
+            )
         return data
 
 

@@ -1,7 +1,7 @@
-"""Exact arithmetic on data of values: Python numbers, int64 arrays, arrays of Python numbers.
+"""Exact arithmetic on numbers and on arrays of numbers, with one item for each iteration of a loop nest.
 
-Integers that could leave 64 bits are computed as Python integers; division of integers and floats
-gives Fractions. Nothing overflows and nothing is rounded.
+Data are Python numbers, int64 arrays, or object arrays of Python numbers. Integers that may need more than 64 bits are
+computed as Python integers, and divisions yield Fractions: nothing overflows, and nothing is rounded.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def is_machine(data: Data) -> bool:
 
 
 def as_objects(data: Data) -> Data:
-    """Machine integers as Python integers."""
+    """int64 arrays as arrays of Python integers; other data unchanged."""
     return data.astype(object) if is_machine(data) else data
 
 
 def narrowed(data: Data) -> Data:
-    """Python integers as machine integers where all fit."""
+    """Arrays of Python integers as int64 arrays where all items fit; other data unchanged."""
     if is_column(data) and data.dtype == object and data.size and isinstance(data.flat[0], int):
         return data.astype(np.int64) if size_of(data) <= INT64 else data
     return data
 
 
-_BOUNDS: Final[dict[str, Callable[[int, int], int]]] = {
+_LARGEST: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,
     "-": operator.add,
     "*": operator.mul,
@@ -69,15 +69,15 @@ _fraction = np.frompyfunc(Fraction, 2, 1)
 def compute(name: str, left: Data, right: Data) -> Data:
     """The result of `left name right` for numbers.
 
-    The caller has looked at zero divisors and the size of powers and shifts.
+    The caller has excluded zero divisors, and powers and shifts that are too large.
     """
     function = _OPERATORS[name]
     machine = is_machine(left) or is_machine(right)
     if not machine:
         result = function(left, right)
         return narrowed(result)
-    if name in _BOUNDS and not (_fractional(left) or _fractional(right)):
-        if _BOUNDS[name](size_of(left), size_of(right)) <= INT64:
+    if name in _LARGEST and not (_fractional(left) or _fractional(right)):
+        if _LARGEST[name](size_of(left), size_of(right)) <= INT64:
             return function(left, right)
     elif name in ("==", "!=", "<", "<=", ">", ">=") and not (_large(left) or _large(right)):
         return function(left, right)
@@ -95,33 +95,33 @@ def _large(data: Data) -> bool:
 
 
 def ratio(left: Data, right: Data) -> Data:
-    """The quotient as Fractions."""
+    """The exact quotient: Fractions."""
     if is_column(left) or is_column(right):
         return _fraction(as_objects(left), as_objects(right))
     return Fraction(left) / Fraction(right)
 
 
 def first_row(mask: Data) -> int:
-    """The first True of a mask: an array's row, 0 for a plain True, -1 for none."""
+    """The first row in which a mask is true, -1 for none; a single bool counts as row 0."""
     if is_column(mask):
         return int(np.argmax(mask)) if mask.any() else -1
     return 0 if mask else -1
 
 
 def item(data: Data, row: int) -> Data:
-    """One row of data that may be uniform."""
+    """The item of a row; data that are not an array are the same in all rows."""
     return data[row] if is_column(data) else data
 
 
 def to_float(data: Data) -> Data:
-    """Integers as floats of the language: Fractions."""
+    """Integers as floats of the language, which are Fractions."""
     if is_column(data):
         return np.frompyfunc(Fraction, 1, 1)(as_objects(data))
     return Fraction(data)
 
 
 def whole(data: Data) -> Data | None:
-    """Floats that are all whole numbers, as integers; None where one is not."""
+    """Floats as integers, None where one is not a whole number."""
     if is_column(data):
         if data.dtype != object:
             return data
@@ -132,19 +132,20 @@ def whole(data: Data) -> Data | None:
 
 
 def ceiling(data: Data) -> Data:
-    """Rounded up to whole numbers."""
+    """The numbers, rounded up to integers."""
     if is_column(data):
         return data if data.dtype != object else narrowed(np.frompyfunc(lambda x: -((-x) // 1), 1, 1)(data))
     return -((-data) // 1)
 
 
 LOG_BITS: Final = 52
+"""Binary digits of a logarithm after the point."""
 
 
 def log2_of(value: int | Fraction) -> int | Fraction:
-    """log2: a whole number where value is a power of two, else rounded down to a multiple of 2^-52.
+    """The logarithm to base 2: exact for powers of two, else rounded down to a multiple of 2^-52.
 
-    It is never rounded to a whole number, so that `ceil(log2(n))` is right for every n.
+    It is never rounded to a whole number, so that `ceil(log2(n))` is exact for every n.
     """
     x = Fraction(value)
     whole_part = x.numerator.bit_length() - x.denominator.bit_length()
@@ -166,7 +167,7 @@ def log2_of(value: int | Fraction) -> int | Fraction:
 
 
 def concatenated(left: Column, right: Column) -> Column:
-    """Two columns one after another."""
+    """Two columns, concatenated."""
     if left.dtype != right.dtype:
         return np.concatenate([as_objects(left), as_objects(right)])
     return np.concatenate([left, right])

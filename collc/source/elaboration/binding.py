@@ -1,4 +1,4 @@
-"""Arguments to parameters: of templates, collectives and algorithms."""
+"""Binds arguments to the parameters of templates, collectives and algorithms."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from collc.source.types import ANY, GROUP, NAMED, QUANTITIES, Kind, Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenArgument:
-    """The value of an argument and where it was written."""
+    """The value of an argument, and its span in the source."""
 
     value: Value
     span: Span
 
 
 def parameter_type(parameter: Parameter) -> Type:
-    """Its declared type; ANY where it has none, or one that does not exist (which is told elsewhere)."""
+    """Its declared type; ANY where it has none or an unknown one (the static check reports that)."""
     return ANY if parameter.type is None else NAMED.get(parameter.type.name, ANY)
 
 
 def may_be_left_out(parameter: Parameter) -> bool:
-    """Whether it is a bandwidth or latency of a template that may be unknown."""
+    """Whether it is a rate or time of a template without a default: it may be unknown where only the shape matters."""
     return parameter.default is None and parameter_type(parameter).kind in QUANTITIES - {Kind.BYTES}
 
 
@@ -43,8 +43,8 @@ def match_arguments(
 ) -> dict[str, Argument]:
     """The argument of each parameter that has one.
 
-    shapes: bandwidths and latencies may be left out. Raises SourceError for an argument too many,
-    unknown, given twice or missing.
+    what: the name of the callee in messages. shapes: whether rates and times may be left out. Raises SourceError where
+    there are too many arguments, or one is unknown, given twice or missing.
     """
     found: dict[str, Argument] = {}
     names = [p.name.name for p in parameters]
@@ -58,7 +58,7 @@ def match_arguments(
             name = names[place]
         else:
             takes = plural(len(names), "argument")
-            raise fail("E0212", f"{what} takes {takes}, this is one more", argument.span)
+            raise fail("E0212", f"{what} takes {takes}, this one is too many", argument.span)
         if name in found:
             first = Note("first here", found[name].span)
             raise fail("E0212", f"'{name}' is given twice", argument.span, first)
@@ -76,7 +76,7 @@ def match_arguments(
 def evaluated_arguments(
     parameters: Sequence[Parameter], matched: Mapping[str, Argument], evaluator: Evaluator, frame: Frame
 ) -> dict[str, GivenArgument]:
-    """The arguments' values, as the types of their parameters. Raises SourceError."""
+    """The values of arguments, converted to the types of their parameters. Raises SourceError."""
     found: dict[str, GivenArgument] = {}
     for parameter in parameters:
         argument = matched.get(parameter.name.name)
@@ -89,7 +89,7 @@ def evaluated_arguments(
 
 
 def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
-    """A value as the type of a parameter."""
+    """A value, converted to the type of a parameter. Raises SourceError where it does not fit."""
     wanted = parameter_type(parameter)
     if wanted.kind is Kind.ANY:
         return value
@@ -98,10 +98,10 @@ def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
 
 
 def checked_group(value: Value, span: Span) -> Value:
-    """A uniform group of different NPUs. Raises SourceError where one is in it twice, none at all, or a switch."""
+    """The group itself. Raises SourceError where it is empty, or contains a switch or an NPU twice."""
     numbers = npu_numbers(value)
     if len(numbers) == 0:
-        raise fail("E0402", "a group without NPUs", span)
+        raise fail("E0402", "this group is empty", span)
     check_npus(numbers, value.home, span)
     different, first = np.unique(numbers, return_index=True)
     if len(different) < len(numbers):
@@ -115,7 +115,10 @@ def checked_group(value: Value, span: Span) -> Value:
 def parameter_frame(
     parameters: Sequence[Parameter], given: Mapping[str, GivenArgument], evaluator: Evaluator, root: Frame
 ) -> Frame:
-    """A frame with all parameters; defaults see the parameters before them. evaluator, root: of the declaring file."""
+    """A frame with all parameters; a default can use the parameters before it.
+
+    evaluator, root: those of the file that declares the parameters.
+    """
     frame = root.inner()
     for parameter in parameters:
         name = parameter.name.name

@@ -1,4 +1,7 @@
-"""Bodies executed for all iterations at once, with results in the order of a plain loop."""
+"""Executes bodies of statements for all iterations of a loop nest at once.
+
+The results have the order in which the statements would run one after another, iteration by iteration.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from collc.ten.arrays import Int64Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyRows:
-    """What statements make.
+    """The items that statements produced: links, chunks or sends.
 
-    row: int64[items], ascending, the iteration that made each. table: int64[items, columns].
+    row: int64[items], ascending, the iteration that produced each. table: int64[items, columns], the items.
     """
 
     row: Int64Array
@@ -30,10 +33,10 @@ StatementHandler = Callable[[Statement, Frame], BodyRows | None]
 def execute_body(
     statements: Sequence[Statement], frame: Frame, evaluator: Evaluator, handle: StatementHandler
 ) -> BodyRows | None:
-    """What a body makes in all iterations of a frame, in order of iteration, then of statement.
+    """The items that a body produces in all iterations of a frame, ordered by iteration, then by statement.
 
-    frame: one of the body's own (see Frame.inner); lets go into it. handle: does everything that is
-    no loop, condition or let. Raises SourceError.
+    frame: a frame of the body's own (see Frame.inner), to which `let` statements add names. handle: executes all
+    statements other than loops, conditions and lets. Raises SourceError.
     """
     if frame.rows == 0:
         return None
@@ -75,7 +78,7 @@ def _branches(statement: If, frame: Frame, evaluator: Evaluator, handle: Stateme
 
 
 def _lifted(made: BodyRows | None, inner: Frame, outer: Frame) -> BodyRows | None:
-    """With rows of an outer frame."""
+    """Items of an inner frame as items of an outer one: each with the iteration of the outer frame."""
     if made is None:
         return None
     row = made.row

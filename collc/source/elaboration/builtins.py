@@ -1,4 +1,4 @@
-"""The functions that every program can call."""
+"""The builtin functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, ite
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionCall:
-    """A call with its arguments evaluated."""
+    """A call of a builtin function. values: the values of its arguments."""
 
     name: str
     values: list[Value]
@@ -37,7 +37,7 @@ def _length(call: FunctionCall) -> Value | None:
         case ListArray():
             return integer(int(data.lengths[0])) if data.uniform else Value(INT, data.lengths)
         case _:
-            raise fail("E0211", f"len wants a list, set, range or group, this is {call.values[0].type}", call.node.span)
+            raise fail("E0211", f"len takes a list, set, range or group, not {call.values[0].type}", call.node.span)
 
 
 def _clipped(count: Data) -> Data:
@@ -45,7 +45,10 @@ def _clipped(count: Data) -> Data:
 
 
 def _items(call: FunctionCall) -> list[Value] | None:
-    """The items of the only argument where it is a uniform collection, else the arguments; None where it varies."""
+    """The operands of min, max and sum: the items of a single collection, else the arguments themselves.
+
+    None where the single collection differs between iterations.
+    """
     values = call.values
     if len(values) > 1 or item_type(values[0].type) is None:
         return values
@@ -56,12 +59,12 @@ def _items(call: FunctionCall) -> list[Value] | None:
         return _interval(call.name, *only.data.ends)
     content = only.data.only()
     if isinstance(content, ListArray):
-        raise fail("E0211", f"{call.name} wants numbers, these are lists", call.node.span)
+        raise fail("E0211", f"{call.name} takes numbers, not lists", call.node.span)
     return [Value(item_type(only.type) or ANY, x) for x in content.tolist()]
 
 
 def _interval(name: str, low: int, high: int) -> list[Value]:
-    """Few numbers with the same sum, least or largest as a range."""
+    """At most two numbers with the same sum, minimum and maximum as a range."""
     if high <= low:
         return []
     return [integer((high - low) * (low + high - 1) // 2)] if name == "sum" else [integer(low), integer(high - 1)]
@@ -75,7 +78,7 @@ def _common(call: FunctionCall, values: list[Value]) -> Type:
             raise fail("E0210", f"{call.name} does not go with {kind} and {value.type}", call.node.span)
         kind = joint
     if kind.kind not in (Kind.INT, Kind.FLOAT, Kind.NUMBER, Kind.BYTES, Kind.TIME, Kind.RATE, Kind.ANY):
-        raise fail("E0211", f"{call.name} wants numbers, these are {kind}", call.node.span)
+        raise fail("E0211", f"{call.name} takes numbers, not {kind}", call.node.span)
     return FLOAT if kind.kind is Kind.NUMBER else kind
 
 
@@ -84,7 +87,7 @@ def _extreme(call: FunctionCall) -> Value | None:
     if values is None:
         return _reduced(call)
     if not values:
-        raise fail("E0224", f"{call.name} of nothing", call.node.span)
+        raise fail("E0224", f"{call.name} of an empty collection", call.node.span)
     kind = _common(call, values)
     lower = call.name == "min"
     result = values[0].data
@@ -120,7 +123,7 @@ def _sum(call: FunctionCall) -> Value | None:
 
 
 def _reduced(call: FunctionCall) -> Value | None:
-    """sum, min or max of a list that varies: None where its items are no machine integers."""
+    """sum, min or max of a list that differs between iterations; None where its items are no int64 numbers."""
     lists = call.values[0]
     if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
         return None
@@ -147,7 +150,7 @@ def _ceil(call: FunctionCall) -> Value | None:
 def _number(call: FunctionCall) -> Value:
     value = call.values[0]
     if value.type.kind not in (Kind.INT, Kind.FLOAT):
-        raise fail("E0211", f"{call.name} wants a number, this is {value.type}", call.node.arguments[0].span)
+        raise fail("E0211", f"{call.name} takes a number, not {value.type}", call.node.arguments[0].span)
     return value
 
 
@@ -155,7 +158,9 @@ def _log2(call: FunctionCall) -> Value | None:
     value = _number(call)
     row = exact.first_row(value.data <= 0)
     if row >= 0:
-        raise fail("E0224", f"log2 of {exact.item(value.data, row)}", call.node.span, call.frame.note(row))
+        raise fail(
+            "E0224", f"log2 of {exact.item(value.data, row)} is not defined", call.node.span, call.frame.note(row)
+        )
     if is_column(value.data):
         known = {x: exact.log2_of(x) for x in set(value.data.tolist())}
         if all(isinstance(x, int) for x in known.values()):
@@ -170,7 +175,7 @@ def _log2(call: FunctionCall) -> Value | None:
 def _is_pow2(call: FunctionCall) -> Value | None:
     value = call.values[0]
     if value.type.kind is not Kind.INT:
-        raise fail("E0211", f"is_pow2 wants an int, this is {value.type}", call.node.arguments[0].span)
+        raise fail("E0211", f"is_pow2 takes an int, not {value.type}", call.node.arguments[0].span)
     data = exact.as_objects(value.data)
     result = (data > 0) & ((data & (data - 1)) == 0)
     return Value(BOOL, np.asarray(result, np.bool_) if is_column(result) else bool(result))
@@ -179,14 +184,14 @@ def _is_pow2(call: FunctionCall) -> Value | None:
 def _index(call: FunctionCall) -> Value | None:
     group, npu = call.values
     if not fits(group.type, Type(Kind.GROUP)) or not fits(npu.type, NPU):
-        message = f"index wants a group and an npu, these are {group.type} and {npu.type}"
+        message = f"index takes a group and an npu, not {group.type} and {npu.type}"
         raise fail("E0211", message, call.node.span)
     if group.varies:
         return None
     content = group.data.only().tolist()
-    place = {number: k for k, number in enumerate(content)}
+    rank = {number: k for k, number in enumerate(content)}
     numbers = npu.data if is_column(npu.data) else np.array([npu.data])
-    found = np.array([place.get(x, -1) for x in numbers.tolist()], np.int64)
+    found = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)
     row = exact.first_row(found < 0)
     if row >= 0:
         name = npu.home.network.device_name(int(numbers[row])) if npu.home is not None else str(numbers[row])
@@ -204,7 +209,7 @@ BUILTINS: Final[dict[str, Callable[[FunctionCall], Value | None]]] = {
     "is_pow2": _is_pow2,
     "index": _index,
 }
-"""Name -> the function; it gives None where it has to be called for one iteration after another."""
+"""Name -> function. It returns None where it has to be called separately for each iteration."""
 
 ARITY: Final[dict[str, tuple[int, int]]] = {
     "len": (1, 1),
@@ -216,11 +221,11 @@ ARITY: Final[dict[str, tuple[int, int]]] = {
     "is_pow2": (1, 1),
     "index": (2, 2),
 }
-"""Fewest and most arguments."""
+"""Name -> smallest and largest number of arguments."""
 
 
 def check_arguments(call: Call) -> None:
-    """Raise SourceError where a builtin is called with too few or too many arguments, or with names for them."""
+    """Raise SourceError where a call of a builtin has too few, too many or named arguments."""
     name, count = call.function.name, len(call.arguments)
     least, most = ARITY[name]
     for argument in call.arguments:

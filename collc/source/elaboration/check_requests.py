@@ -1,4 +1,4 @@
-"""What `verify` asks for."""
+"""Elaboration of `verify` statements: the checks that they request."""
 
 from __future__ import annotations
 
@@ -24,30 +24,34 @@ CHECKS: Final = (
     "proved",
 )
 MEASURES: Final = ("time", "steps")
-_TURNED: Final = {"<": ">", "<=": ">=", "==": "==", ">=": "<=", ">": "<"}
+_MIRRORED: Final = {"<": ">", "<=": ">=", "==": "==", ">=": "<=", ">": "<"}
 
 
 def check_request(node: Expr, frame: Frame, evaluator: Evaluator) -> CheckRequest:
-    """One check: a name, or a comparison of `time` or `steps`. Raises SourceError."""
+    """The request of one check: a name, or a comparison of `time` or `steps` with a limit. Raises SourceError."""
     if isinstance(node, Name):
         if node.name not in CHECKS:
             hint = did_you_mean(node.name, (*CHECKS, *MEASURES), f"there are {listed(CHECKS)}")
             if node.name in MEASURES:
                 hint = f"compare it: {node.name} <= ..."
-            raise fail("E0612", f"no check is called '{node.name}'", node.span, hint=hint)
+            raise fail("E0612", f"unknown check '{node.name}'", node.span, hint=hint)
         return CheckRequest(node.name, node.span)
-    if not isinstance(node, Comparison) or len(node.operators) != 1 or node.operators[0] not in _TURNED:
-        raise fail("E0613", "a check is a name, or compares time or steps with a limit", node.span, hint="time <= 2ms")
+    if not isinstance(node, Comparison) or len(node.operators) != 1 or node.operators[0] not in _MIRRORED:
+        raise fail(
+            "E0613", "a check must be a name, or compare time or steps with a limit", node.span, hint="time <= 2ms"
+        )
     left, right = node.operands
     operator = node.operators[0]
     if not _is_measure(left):
-        left, right, operator = right, left, _TURNED[operator]
+        left, right, operator = right, left, _MIRRORED[operator]
     if not isinstance(left, Name) or left.name not in MEASURES:
-        raise fail("E0613", "a check compares time or steps with a limit", node.span, hint="time <= 2ms, steps <= 4")
+        raise fail(
+            "E0613", "a check must compare time or steps with a limit", node.span, hint="time <= 2ms, steps <= 4"
+        )
     factor = _of_bound(right, frame, evaluator)
     if factor is not None:
         if left.name == "steps":
-            raise fail("E0210", "steps are a number, and the bound is a time", node.span, hint="time <= 1.05 * bound")
+            raise fail("E0210", "'steps' is a number, but 'bound' is a time", node.span, hint="time <= 1.05 * bound")
         return CheckRequest(left.name, node.span, operator, factor, of_bound=True)
     wanted = TIME if left.name == "time" else NUMBER
     value = evaluator.value(right, frame)
@@ -73,7 +77,7 @@ def _wrong_unit(measure: str, operator: str, given: Type, limit: Expr, node: Exp
 
 
 def _of_bound(node: Expr, frame: Frame, evaluator: Evaluator) -> Fraction | None:
-    """The factor of `1.05 * bound`; None where it is no multiple of the bound."""
+    """The factor of `1.05 * bound`, None where an expression is not a multiple of the bound."""
     if isinstance(node, Name) and node.name == "bound" and frame.find("bound") is None:
         return Fraction(1)
     if isinstance(node, Binary) and node.operator in ("*", "/"):

@@ -1,4 +1,4 @@
-"""Chunks by name, and sets of NPUs by content."""
+"""An index from the indices of chunks to their numbers, and a pool of sets of NPUs that finds equal ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collc.ten.demand import HolderSets
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """The chunks of one family by their indices.
+    """Finds the chunks of one family by their indices, with one binary search each.
 
-    low, size: int64[rank], the box that holds all indices. keys: int64, sorted places in the box;
-    chunk: int64, the chunk at each.
+    low, size: int64[rank], the smallest box that holds all indices. keys: int64[chunks], sorted: the position of each
+    chunk in the box, row by row. chunk: int64[chunks], the chunk with each key.
     """
 
     low: Int64Array
@@ -26,13 +26,13 @@ class ChunkIndex:
 
     @staticmethod
     def of(index: Int64Array, chunk: Int64Array) -> ChunkIndex:
-        """index: int64[chunks, rank]. Raises OverflowError where the box has more than 2^62 places."""
+        """index: int64[chunks, rank]. Raises OverflowError where the box has more than 2^62 positions."""
         low = index.min(axis=0) if len(index) else np.zeros(index.shape[1], np.int64)
         size = (index.max(axis=0) - low + 1) if len(index) else np.ones(index.shape[1], np.int64)
-        places = 1
+        positions = 1
         for extent in size.tolist():
-            places *= extent
-        if places > 2**62:
+            positions *= extent
+        if positions > 2**62:
             raise OverflowError
         keys = _keys(index, low, size)
         if len(keys) < 2 or (keys[1:] > keys[:-1]).all():
@@ -41,7 +41,7 @@ class ChunkIndex:
         return ChunkIndex(low, size, keys[order], chunk[order])
 
     def find(self, index: Int64Array) -> Int64Array:
-        """int64: the chunk with each row of indices, -1 where there is none."""
+        """int64[rows]: the chunk with each row of indices, -1 where there is none."""
         inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
         keys = np.where(inside, _keys(index, self.low, self.size), -1)
         at = np.searchsorted(self.keys, keys)
@@ -51,7 +51,7 @@ class ChunkIndex:
         return np.where(self.keys[at] == keys, self.chunk[at], -1)
 
     def duplicate(self) -> int:
-        """A chunk that has the indices of another one, -1 where all differ."""
+        """A chunk with the same indices as another one, -1 where all differ."""
         same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
         return int(self.chunk[same[0] + 1]) if len(same) else -1
 
@@ -64,7 +64,10 @@ def _keys(index: Int64Array, low: Int64Array, size: Int64Array) -> Int64Array:
 
 
 class SetPool:
-    """Sets of NPUs, added by rows, equal ones not yet found."""
+    """Sets of NPUs. Equal sets may be added several times; `shared` merges them.
+
+    members: the NPUs of all sets, in parts. lengths: the number of NPUs of each set, in parts. count: number of sets.
+    """
 
     def __init__(self) -> None:
         self.members: list[Int64Array] = [np.empty(0, np.int64)]
@@ -72,7 +75,7 @@ class SetPool:
         self.count = 1
 
     def add(self, members: Int64Array, lengths: Int64Array) -> int:
-        """Sets one after another, each ascending; the number of the first. Set 0 is empty."""
+        """Add sets, each in ascending order; returns the number of the first. Set 0 is the empty set."""
         first = self.count
         self.members.append(members)
         self.lengths.append(lengths)
@@ -80,12 +83,12 @@ class SetPool:
         return first
 
     def arrays(self) -> tuple[Int64Array, Int64Array]:
-        """All members, and where each set starts (int64[sets + 1])."""
+        """The members of all sets, and the position at which each set starts (int64[sets + 1])."""
         lengths = np.concatenate(self.lengths)
         return np.concatenate(self.members), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
     def united(self, chunk: Int64Array, number: Int64Array, count: int) -> Int64Array:
-        """int64[count]: the set of each chunk, from pairs (chunk, set): the union where there are several."""
+        """int64[count]: the set of each chunk, from pairs (chunk, set); the union where a chunk has several."""
         result = np.zeros(count, np.int64)
         seen = np.bincount(chunk, minlength=count)
         result[chunk] = number
@@ -105,7 +108,7 @@ class SetPool:
         return result
 
     def shared(self, columns: Sequence[Int64Array]) -> tuple[HolderSets, list[Int32Array]]:
-        """The sets that columns use, each content once, in order of first use, and the columns in their numbers."""
+        """The sets that columns refer to, equal ones merged, in order of first use; and the columns, renumbered."""
         members, starts = self.arrays()
         used, place = np.unique(np.concatenate(columns), return_inverse=True)
         lengths = starts[used + 1] - starts[used]

@@ -1,4 +1,4 @@
-"""Elaboration of collectives: chunks with their pre- and postconditions."""
+"""Elaboration of collectives: chunks with their preconditions and postconditions."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PR
 
 @dataclass(frozen=True, eq=False)
 class NamedChunks:
-    """The chunks of a run and where they are found by name."""
+    """The chunks of a run. index: for each family, the chunks by their indices."""
 
     table: ChunkTable
     index: dict[str, ChunkIndex]
 
     def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
-        """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
+        """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
 
 @dataclass(eq=False)
 class LazyChunks:
-    """A pattern whose chunks are listed on demand. count: how many there will be. span: the run."""
+    """A chunk pattern that is expanded on demand. count: number of chunks. span: that of the run."""
 
     count: int
     build: Callable[[], NamedChunks]
@@ -63,7 +63,7 @@ class LazyChunks:
 
     @cached_property
     def expanded(self) -> NamedChunks:
-        """The chunks with their names. Raises SourceError."""
+        """The chunks with their names. Raises SourceError where there are too many."""
         limits.check_count("chunks", self.count, self.span)
         return self.build()
 
@@ -74,7 +74,7 @@ class LazyChunks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ConditionRows:
-    """One pre or post statement in the iterations of a frame. sets: number of a set, or one an iteration."""
+    """A `pre` or `post` statement in all iterations of a frame. sets: its set of NPUs, or one for each iteration."""
 
     node: Precondition | Postcondition
     frame: Frame
@@ -89,7 +89,7 @@ def expand_collective(node: Collective, frame: Frame, evaluator: Evaluator) -> N
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """All statements of a body, those in loops and conditions included."""
+    """All statements of a body, including those inside loops and conditions."""
     for node in body:
         yield node
         if isinstance(node, For):
@@ -100,23 +100,23 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator) -> Int64Array:
-    """int64[iterations, indices]: the indices of a chunk."""
+    """int64[iterations, indices]: the values of the indices of a chunk. Raises SourceError."""
     count = 1 if frame.rows is None else frame.rows
     table = np.empty((count, len(indices)), np.int64)
     for k, node in enumerate(indices):
         data = evaluator.wanted(node, frame, INT, "an index").data
         if (is_column(data) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
-            raise fail("E0219", "an index of a chunk is less than 2^31", node.span)
+            raise fail("E0219", "indices of chunks must be less than 2^31", node.span)
         table[:, k] = data
         if table.shape[0] and max(abs(int(table[:, k].min())), abs(int(table[:, k].max()))) >= 2**31:
-            raise fail("E0219", "an index of a chunk is less than 2^31", node.span)
+            raise fail("E0219", "indices of chunks must be less than 2^31", node.span)
     return table
 
 
 def found_chunks(
     reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
-    """int64: the chunk that is named in each iteration. Raises SourceError where there is none."""
+    """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
     name = reference.name.name
     known = index.get(name)
     columns = index_columns(reference.indices, frame, evaluator)
@@ -137,7 +137,7 @@ def chunk_label(name: str, indices: list[int]) -> str:
 
 
 class _CollectiveBuilder:
-    """The chunks of one collective under construction."""
+    """Collects the chunks and conditions of one collective."""
 
     def __init__(self, node: Collective, evaluator: Evaluator) -> None:
         self.node = node
@@ -154,7 +154,7 @@ class _CollectiveBuilder:
                 self.width = max(self.width, len(statement.chunk.indices))
 
     def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
-        """One statement in all iterations of a frame."""
+        """Execute a statement in all iterations of a frame; returns the chunks that it declares."""
         match statement:
             case ChunkDeclaration():
                 return self.chunk(statement, frame)
@@ -163,10 +163,10 @@ class _CollectiveBuilder:
                 self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
-                raise fail("E0405", "this does not stand in a collective", statement.span)
+                raise fail("E0405", "this statement is not allowed in a collective", statement.span)
 
     def chunk(self, node: ChunkDeclaration, frame: Frame) -> BodyRows:
-        """`chunk x[i, c]: size`; columns are family, bytes, indices."""
+        """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""
         count = 1 if frame.rows is None else frame.rows
         self.count += count
         limits.check_count("chunks", self.count, node.span)
@@ -184,9 +184,9 @@ class _CollectiveBuilder:
         if small.any() or large.any():
             row = int(np.argmax(small | large))
             wrong = size[row] if is_column(size) else size
-            hint = "leave out chunks that have nothing in them with an if" if wrong == 0 else ""
+            hint = "exclude empty chunks with an 'if'" if wrong == 0 else ""
             note = frame.note(row) if frame.rows is not None else None
-            raise fail("E0408", f"a chunk of {wrong:,} bytes", node.size.span, note, hint=hint)
+            raise fail("E0408", f"a chunk cannot have {wrong:,} bytes", node.size.span, note, hint=hint)
         table = np.zeros((count, 2 + self.width), np.int64)
         table[:, 0] = self.families[name]
         table[:, 1] = size
@@ -194,10 +194,10 @@ class _CollectiveBuilder:
         return BodyRows(np.arange(count, dtype=np.int64), table)
 
     def place(self, node: Expr, frame: Frame) -> int | Int64Array:
-        """The set of NPUs at which a chunk is, or one an iteration."""
+        """The number of the set of NPUs at which a condition holds, or one number an iteration."""
         value = self.evaluator.value(node, frame)
         if not fits(value.type, DEVICES) and not fits(value.type, GROUP):
-            raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, this is {value.type}", node.span)
+            raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, not at {value.type}", node.span)
         if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
             first = self.pooled(numbers, np.ones(len(numbers), np.int64), value, node.span)
@@ -207,7 +207,7 @@ class _CollectiveBuilder:
         return self.lists(value, node.span)
 
     def lists(self, value: Value, span: Span) -> int | Int64Array:
-        """Sets of several NPUs; one that is the same in all iterations is added once."""
+        """The numbers of sets of several NPUs; a set that is the same in all iterations is added once."""
         lists: ListArray = value.data
         if lists.uniform and not isinstance(lists.content, ListArray):
             key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
@@ -222,7 +222,7 @@ class _CollectiveBuilder:
         return first + np.arange(len(sets.start), dtype=np.int64)
 
     def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
-        """The number of the first of several sets. Raises SourceError where a switch is in one."""
+        """Add sets; returns the number of the first. Raises SourceError where one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
@@ -269,7 +269,7 @@ class _CollectiveBuilder:
         return self.pool.united(chunk, number, count)
 
     def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
-        """Where the chunks of each family are. Raises SourceError where two have one name."""
+        """For each family, its chunks by their indices. Raises SourceError where two chunks have the same indices."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
             rank = len(self.declared[family].chunk.indices)
@@ -286,7 +286,7 @@ class _CollectiveBuilder:
         return found
 
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
-        """Enter what a postcondition makes of its chunks."""
+        """Enter the operation of a postcondition into `op`. Raises SourceError where a chunk has two operations."""
         node = condition.node
         if not isinstance(node, Postcondition):
             return
@@ -296,20 +296,20 @@ class _CollectiveBuilder:
             row = int(np.argmax(clash))
             was = Op(int(op[chunk[row]])).name.lower()
             label = self.label(table, int(chunk[row]))
-            message = f"the postconditions of chunk {label} want {_the(was)} and {_the(wanted.name.lower())}"
+            message = f"the postconditions of chunk {label} require both {_the(was)} and {_the(wanted.name.lower())}"
             raise fail("E0410", message, node.span, condition.frame.note(row) if condition.frame.rows else None)
         op[chunk] = wanted
 
     def operation(self, node: Expr, frame: Frame) -> Op:
-        """`op` of reduce(x, op)."""
+        """The operation of a reduction: that of `sum(x)`, or `op` of `reduce(x, op)`."""
         value = self.evaluator.wanted(node, frame, STRING, "a reduction")
         names = {value.data} if isinstance(value.data, str) else set(value.data.tolist())
         if len(names) > 1:
-            raise fail("E0409", "one statement reduces in one way only", node.span)
+            raise fail("E0409", "the operation of a reduction must be the same in all iterations", node.span)
         name = names.pop()
         if name not in OPS:
             hint = did_you_mean(name, OPS, f"there are {', '.join(OPS)}")
-            raise fail("E0409", f"no reduction is called '{name}'", node.span, hint=hint)
+            raise fail("E0409", f"unknown reduction '{name}'", node.span, hint=hint)
         return OPS[name]
 
     def label(self, table: Int64Array, chunk: int) -> str:
@@ -318,16 +318,16 @@ class _CollectiveBuilder:
         return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
 
     def check_held(self, pre: Int64Array, post: Int64Array, table: Int64Array) -> None:
-        """Raise SourceError where a chunk is wanted that nobody has."""
+        """Raise SourceError where a chunk has a postcondition but no precondition."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]
-        hungry = empty[pre] & ~empty[post]
-        if hungry.any():
-            chunk = int(np.argmax(hungry))
+        without_source = empty[pre] & ~empty[post]
+        if without_source.any():
+            chunk = int(np.argmax(without_source))
             reference = self.declared[int(table[chunk, 0])].chunk
             places = [c.node.span for c in self.conditions if c.node.chunk.name.name == reference.name.name]
-            message = f"chunk {self.label(table, chunk)} has a postcondition, but nobody holds it at the start"
-            note = Note("a postcondition of it is here", places[0]) if places else None
+            message = f"chunk {self.label(table, chunk)} has a postcondition, but no NPU holds it at the start"
+            note = Note("one of its postconditions is here", places[0]) if places else None
             hint = f"add a precondition: pre {reference.name.name} at ..."
             raise fail("E0411", message, reference.span, note, hint=hint)
 

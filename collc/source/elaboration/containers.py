@@ -1,4 +1,4 @@
-"""Lists, sets and groups that are the same in all iterations, and values as other types."""
+"""Operations on lists, sets and groups, most of them for collections that are the same in all iterations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from collc.ten.arrays import Int64Array
 
 
 def quantity(node: QuantityLiteral) -> Value:
-    """`9MiB`, `0.5us`. Raises SourceError for a part of a byte."""
+    """The value of `9MiB` or `0.5us`. Raises SourceError for a fraction of a byte."""
     kind = NAMED[str(node.dimension)]
     if kind.kind is Kind.BYTES:
         if node.value.denominator != 1:
@@ -63,19 +63,19 @@ def slice_numbers(value: Value, span: Span) -> Int64Array:
         return np.arange(low, max(low, high), dtype=np.int64)
     items = data.only()
     if isinstance(items, ListArray) or (len(items) and items.dtype != np.int64):
-        raise fail("E0211", f"an index wants int, these are {value.type.item}", span)
+        raise fail("E0211", f"an index must be of type int, not {value.type.item}", span)
     return items.astype(np.int64)
 
 
 def checked_index(index: int, count: int, span: Span) -> int:
-    """An index that is in range."""
+    """The index itself. Raises SourceError where it is out of range."""
     if not 0 <= index < count:
-        raise fail("E0219", f"index {index} is outside of 0 .. {count - 1}", span)
+        raise fail("E0219", f"index {index} is outside 0 .. {count - 1}", span)
     return index
 
 
 def selected_items(base: Value, chosen: list[int]) -> Value:
-    """Some items of a uniform list or group, as the same kind."""
+    """A list or group of some items of a uniform one."""
     at = base.data.start[0] + np.array(chosen, np.int64)
     content = base.data.content
     data = single_list(content.take(at) if isinstance(content, ListArray) else content[at])
@@ -83,11 +83,11 @@ def selected_items(base: Value, chosen: list[int]) -> Value:
 
 
 def common_home(values: list[Value], span: Span) -> Topology | None:
-    """The topology that NPUs belong to. Raises SourceError where they belong to several."""
+    """The topology to which the NPUs among some values belong. Raises SourceError where there are several."""
     homes = list({id(v.home): v.home for v in values if v.home is not None}.values())
     if len(homes) > 1:
         first, second = homes[0], homes[1]
-        raise fail("E0403", f"NPUs of '{first.name}' and of '{second.name}' together", span)
+        raise fail("E0403", f"NPUs of two topologies, '{first.name}' and '{second.name}', in one collection", span)
     return homes[0] if homes else None
 
 
@@ -112,7 +112,7 @@ def collection_of(values: list[Value], kind: Kind, span: Span | None = None) -> 
 
 
 def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Value:
-    """`[1, 2] + [3]`, both uniform. Raises SourceError where that gets too long."""
+    """`[1, 2] + [3]` for uniform lists. Raises SourceError where the result is too long."""
     lengths = [int(v.data.lengths[0]) for v in (left, right)]
     limits.check_count("items of a list", sum(lengths), span)
     if not all(lengths):
@@ -126,9 +126,9 @@ def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Val
 
 
 def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
-    """A value as one of a type. Raises SourceError where it does not fit."""
+    """A value, converted to a type. what: its role in messages. Raises SourceError where it does not fit."""
     if not fits(value.type, wanted) and not (value.type.kind is Kind.FLOAT and wanted.kind is Kind.INT):
-        raise fail("E0211", f"{what} wants {wanted}, this is {value.type}", span)
+        raise fail("E0211", f"{what} must be of type {wanted}, not {value.type}", span)
     if wanted.kind is Kind.INT and value.type.kind is not Kind.INT:
         return operators.as_whole(value, span, what, frame)
     if wanted.kind is Kind.FLOAT and value.type.kind is Kind.INT:

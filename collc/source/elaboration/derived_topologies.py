@@ -1,4 +1,4 @@
-"""Topologies made of topologies: products, parts removed, unwound, turned round."""
+"""Topologies derived from others: products, removed parts, unwound switches, reversed links."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from collc.ten.network import Network
 
 
 def renamed(topology: Topology, name: Identifier) -> Topology:
-    """A topology under the name of its declaration."""
+    """A topology under the name of a declaration."""
     network = replace(topology.network, name=name.name)
     return replace(topology, name=name.name, network=network, span=name.span)
 
@@ -37,8 +37,10 @@ def product(left: Topology, right: Topology, span: Span) -> Topology:
     """The Cartesian product. Raises SourceError."""
     for factor in (left, right):
         if not factor.network.present.all():
-            hint = "take the parts from the product: (a * b) without { ... }"
-            raise fail("E0320", f"a factor of a product has removed parts: '{factor.name}'", span, hint=hint)
+            hint = "remove the parts from the product: (a * b) without { ... }"
+            raise fail(
+                "E0320", f"'{factor.name}' has removed parts and cannot be a factor of a product", span, hint=hint
+            )
     a, b = left.network, right.network
     n, m = a.npu_count, b.npu_count
     limits.check_count("NPUs and switches", n * m + m * a.switch_count + n * b.switch_count, span)
@@ -50,17 +52,17 @@ def product(left: Topology, right: Topology, span: Span) -> Topology:
     return Topology(name, "product", network, members, span, (left, right))
 
 
-def turned_round(base: Topology) -> Topology:
-    """Every link turned round."""
+def reversed_links(base: Topology) -> Topology:
+    """The topology with the direction of every link reversed."""
     return replace(base, network=base.network.reversed())
 
 
 def unwound(base: Topology, degree: int, span: Span) -> Topology:
-    """Switches replaced by direct links. Raises SourceError."""
+    """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
     try:
         network = transform.unwound(base.network, degree)
     except ValueError as error:
-        raise fail("E0321", f"'{base.name}' can't be unwound: {error}", span) from None
+        raise fail("E0321", f"'{base.name}' cannot be unwound: {error}", span) from None
     return replace(base, network=network, members=_npus_only(base.members))
 
 
@@ -69,7 +71,7 @@ def _npus_only(members: TopologyMembers) -> TopologyMembers:
 
 
 def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
-    """`t without { ... }`. Raises SourceError."""
+    """The topology `t without { ... }`. Raises SourceError."""
     network = base.network
     npus: list[int] = []
     links: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = [np.empty(0, np.int64)]
@@ -103,7 +105,7 @@ def _links_from(network: Network, device: int) -> str:
 
 
 def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> int:
-    """The number of a device that is named inside a topology, or given as an NPU's number."""
+    """The number of a device, given by a name of the topology or as the number of an NPU. Raises SourceError."""
     found = _part(node, base, frame, evaluator)
     if found is None:
         _check_known(node, base, frame, evaluator)
@@ -111,21 +113,24 @@ def _device(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> i
         if value.home is not None and value.home is not base:
             raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
         if isinstance(value.data, ListArray) or not isinstance(value.data, int) or isinstance(value.data, bool):
-            raise fail("E0211", f"a removed part is an NPU or its number, this is {value.type}", node.span)
+            raise fail("E0211", f"a removed part is an NPU or its number, not {value.type}", node.span)
         number = value.data
     else:
         value = devices_of(found, node.span) if isinstance(found, TopologyPart) else found
         if isinstance(value.data, ListArray):
-            raise fail("E0301", "several devices where one is wanted", node.span)
+            raise fail("E0301", "this names several devices, but only one is allowed", node.span)
         number = int(value.data)
     count = base.network.npu_count
     if number < 0 and found is not None:
         return count - 1 - number
     if not 0 <= number < count:
-        raise fail("E0318", f"'{base.name}' has no NPU {number}: they count 0 .. {count - 1}", node.span)
+        raise fail("E0318", f"'{base.name}' has no NPU {number}: the NPUs are 0 .. {count - 1}", node.span)
     if not is_present(base, number):
         raise fail(
-            "E0319", f"{device_label(base, number)} was removed before", node.span, Note("each part is removed once")
+            "E0319",
+            f"{device_label(base, number)} was removed before",
+            node.span,
+            Note("each part can be removed once"),
         )
     return number
 
@@ -144,7 +149,7 @@ def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator)
 
 
 def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> TopologyPart | Value | None:
-    """A device by the names of the topology; None where the name is not one of them."""
+    """The part or device with a name of the topology, None where the topology does not have the name."""
     match node:
         case Name():
             entry = base.members.get(node.name)

@@ -1,4 +1,4 @@
-"""Elaboration of designs: which workloads, under which constraints, for which objective."""
+"""Elaboration of designs: their workloads, constraints and objective."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECTIVES: Final = ("time", "time * cost")
 
 @dataclass(eq=False)
 class _DesignDraft:
-    """A design while its body is read."""
+    """The statements of a design that were elaborated so far."""
 
     topology: Topology
     train: list[TrainedWorkload] = field(default_factory=list[TrainedWorkload])
@@ -37,7 +37,7 @@ class _DesignDraft:
 
 
 class DesignBuilder:
-    """One design."""
+    """Elaborates one design. has_errors: whether something that it needs has errors that were already reported."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class DesignBuilder:
         self.has_errors = False
 
     def build(self) -> DesignRequest:
-        """The request. Raises SourceError; more than one mistake goes to `problems`."""
+        """The request of the design. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
         node = self.node
         before = len(self.problems.found)
-        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a design")
+        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
         topology: Topology = value.data
         self.draft = _DesignDraft(topology)
         self.dimensions = max(1, len(topology.network.axes))
@@ -84,7 +84,7 @@ class DesignBuilder:
         )
 
     def statement(self, node: Statement, frame: Frame) -> None:
-        """One statement."""
+        """Elaborate a statement of the body. Raises SourceError."""
         match node:
             case Train():
                 self.draft.train.append(self.trained(node, frame))
@@ -101,7 +101,7 @@ class DesignBuilder:
             case Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
-                raise fail("E0911", "this does not stand in a design", node.span)
+                raise fail("E0911", "this statement is not allowed in a design", node.span)
 
     def trained(self, node: Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
@@ -122,10 +122,12 @@ class DesignBuilder:
     def weight(self, argument: Argument, frame: Frame) -> Fraction:
         """`weight: 2`."""
         if argument.name is None or argument.name.name != "weight":
-            raise fail("E0909", "train takes weight:", argument.span, hint="train gpt3 (weight: 2)")
+            raise fail(
+                "E0909", "the only argument of 'train' is 'weight'", argument.span, hint="train gpt3 (weight: 2)"
+            )
         weight = Fraction(self.context.evaluator.wanted(argument.value, frame, FLOAT, "a weight").data)
         if weight <= 0:
-            raise fail("E0909", "a weight is more than 0", argument.value.span)
+            raise fail("E0909", "a weight must be more than 0", argument.value.span)
         return weight
 
     def tiers(self, node: Tiers) -> None:
@@ -133,7 +135,7 @@ class DesignBuilder:
         for name in node.names:
             if name.name not in TIERS:
                 hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
-                raise fail("E0913", f"no tier is called '{name.name}'", name.span, hint=hint)
+                raise fail("E0913", f"unknown tier '{name.name}'", name.span, hint=hint)
         if len(node.names) != self.dimensions:
             message = f"{len(node.names)} tiers for {self.dimensions} dimensions"
             raise fail("E0913", message, node.span)
@@ -142,28 +144,28 @@ class DesignBuilder:
     # Constraints
 
     def constraints(self, node: Expr, frame: Frame) -> list[Constraint]:
-        """`bandwidth[3] <= 50GB/s`; a chain gives several."""
+        """The constraints of `bandwidth[3] <= 50GB/s`; a chain of comparisons gives several."""
         if not isinstance(node, Comparison):
             hint = "require bandwidth[0] >= 10GB/s"
-            raise fail("E0914", "a constraint compares bandwidths or the cost", node.span, hint=hint)
+            raise fail("E0914", "a constraint must compare bandwidths or the cost", node.span, hint=hint)
         sides = [self.linear(operand, frame) for operand in node.operands]
         found: list[Constraint] = []
         for k, operator in enumerate(node.operators):
             if operator not in ("<=", "==", ">="):
                 hint = f"write {operator}=" if operator in "<>" else ""
-                raise fail("E0914", f"a constraint has <=, == or >=, not {operator}", node.span, hint=hint)
+                raise fail("E0914", f"a constraint takes <=, == or >=, not {operator}", node.span, hint=hint)
             (left_type, left), (right_type, right) = sides[k], sides[k + 1]
             if left_type.kind is not right_type.kind and not {left_type.kind, right_type.kind} <= NUMBERS:
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 raise fail("E0210", f"'{operator}' does not go with {left_type} and {right_type}", place)
             difference = _sum(left, _scaled(right, Fraction(-1)))
             if not any(difference.bandwidth) and not difference.cost:
-                raise fail("E0914", "nothing in this constraint is a bandwidth or the cost", node.span)
+                raise fail("E0914", "this constraint contains neither a bandwidth nor the cost", node.span)
             found.append(Constraint(difference, operator))
         return found
 
     def linear(self, node: Expr, frame: Frame) -> tuple[Type, Linear]:
-        """An expression that is linear in the bandwidths and the cost."""
+        """The type and the coefficients of an expression that is linear in the bandwidths and the cost."""
         zero = (Fraction(0),) * self.dimensions
         match node:
             case Index(base=Name(name="bandwidth"), indices=(index,)):
@@ -180,7 +182,7 @@ class DesignBuilder:
             case _:
                 value = self.context.evaluator.value(node, frame)
                 if value.type.kind not in NUMBERS | {Kind.RATE} or value.data is None:
-                    message = f"a constraint is of rates or of the cost, this is {value.type}"
+                    message = f"a constraint compares rates or costs, not {value.type}"
                     raise fail("E0914", message, node.span)
                 return value.type, Linear(zero, Fraction(0), Fraction(value.data))
 
@@ -194,7 +196,7 @@ class DesignBuilder:
         return Linear(chosen, Fraction(0), Fraction(0))
 
     def binary(self, node: Binary, frame: Frame) -> tuple[Type, Linear]:
-        """Sums, and products with a number."""
+        """A sum, or a product with a number."""
         (left_type, left), (right_type, right) = self.linear(node.left, frame), self.linear(node.right, frame)
         kind = binary_type(node.operator, left_type, right_type)
         if kind is None:
@@ -207,7 +209,7 @@ class DesignBuilder:
             if node.operator == "/" and right.constant == 0:
                 raise fail("E0217", "division by zero", node.span)
             return kind, _scaled(left, right.constant if node.operator == "*" else 1 / right.constant)
-        raise fail("E0914", "a constraint is linear: no products of bandwidths or the cost", node.span)
+        raise fail("E0914", "a constraint must be linear: without products of bandwidths or the cost", node.span)
 
 
 def _is_bandwidth(node: Call) -> bool:
@@ -236,4 +238,4 @@ def _objective(node: Expr) -> str:
         names = {n.name for n in (node.left, node.right) if isinstance(n, Name)}
         if names == {"time", "cost"}:
             return OBJECTIVES[1]
-    raise fail("E0910", "a design minimizes time or time * cost", node.span)
+    raise fail("E0910", "the objective of a design is time or time * cost", node.span)

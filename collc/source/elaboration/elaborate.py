@@ -1,4 +1,4 @@
-"""From a file to a Program."""
+"""Elaboration of whole programs: from a file to a Program."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def load_program(
 def _training(
     context: FileContext, problems: Problems, catalogue: Catalogue
 ) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
-    """The workloads by name, and the designs."""
+    """The workloads by name, and the designs; errors go to `problems`."""
     workloads: dict[str, training.Workload] = {}
     for node in context.file.declared("workload"):
         if isinstance(node, Workload):
@@ -86,7 +86,7 @@ def _training(
 def _load_files(
     source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue
 ) -> FileContext:
-    """The file, its imports followed, its params given."""
+    """Read a file and its imports, set its params, and check names and types. Raises SourceError."""
     loader = Loader(problems)
     file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
     problems.stop()
@@ -106,7 +106,7 @@ def _load_files(
 
 
 def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
-    """Declarations inside `if` at the top: those of the branch that holds."""
+    """Declare what the chosen branches of `if`s at the top of a file contain."""
     waiting: list[Statement] = list(context.file.statements)
     for node in waiting:
         if isinstance(node, If):
@@ -119,7 +119,7 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
-    """The value of `-D name=text`."""
+    """The value of `-D name=text`. Raises SourceError where there is no such param or the value does not fit."""
     known = [n for n in context.file.declared("value") if isinstance(n, Param)]
     node = next((n for n in known if n.name.name == name), None)
     if node is None:
@@ -134,10 +134,10 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
     except SourceError:
         if wanted == STRING:
             return string(text)
-        raise fail("E0224", f"-D {name}: '{text}' is no value of {wanted}", None) from None
+        raise fail("E0224", f"-D {name}: '{text}' is not a value of type {wanted}", None) from None
     only = statements[0] if len(statements) == 1 else None
     if not isinstance(only, Let):
-        raise fail("E0224", f"-D {name}: '{text}' is no single value", None)
+        raise fail("E0224", f"-D {name}: '{text}' is not a single value", None)
     try:
         value = context.evaluator.value(only.value, context.root)
         return as_parameter(value, parameter, Span(source, len(head), len(source.text)))
@@ -148,7 +148,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
 
 
 def _check_only(file: FileScope, only: str | None) -> None:
-    """Raise UsageError where the schedule that is asked for does not exist."""
+    """Raise UsageError where the requested schedule does not exist."""
     names = [n.name.name for n in file.declared("schedule")]
     if only is not None and only not in names:
         hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
@@ -156,7 +156,7 @@ def _check_only(file: FileScope, only: str | None) -> None:
 
 
 def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
-    """Every value and topology of the file itself, so that mistakes in unused ones are told too."""
+    """Evaluate every value and topology of the file, so that errors in unused ones are reported too."""
     for space in ("value", "topology"):
         for node in context.file.declared(space):
             if isinstance(node, TopologyTemplate) and node.parameters is not None:

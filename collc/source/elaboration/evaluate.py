@@ -1,4 +1,7 @@
-"""Evaluation of expressions, for all iterations of a loop nest at once."""
+"""The evaluator: computes an expression for all iterations of a loop nest at once, as array operations.
+
+Where an expression has no array form, it raises NotVectorised and is evaluated for one iteration after another.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ from collc.ten.arrays import BoolArray, Int64Array
 
 
 class TopologyProvider(Protocol):
-    """What expressions need of the file that they stand in."""
+    """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
     def topology_named(self, name: str) -> Topology | None:
         """The instance with a name, None where there is none."""
@@ -113,7 +116,7 @@ class TopologyProvider(Protocol):
 
 
 class NotVectorised(Exception):
-    """An expression that has to be evaluated one iteration after another."""
+    """Raised for an expression that must be evaluated separately for each iteration."""
 
 
 class Evaluator(ExpressionVisitor[Frame, Value]):
@@ -130,18 +133,18 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return result
 
     def wanted(self, node: Expr, frame: Frame, wanted: Type, what: str) -> Value:
-        """The value as one of a type; what: where it stands, for the message."""
+        """The value, converted to a type; what: its role in messages. Raises SourceError."""
         return coerced(self.value(node, frame), wanted, node.span, what, frame)
 
     def whole(self, node: Expr, frame: Frame, what: str) -> int:
-        """A uniform int."""
+        """An int that is the same in all iterations. Raises SourceError."""
         value = self.wanted(node, frame, INT, what)
         if value.varies:
-            raise fail("E0303", f"{what} may not depend on a loop variable", node.span)
+            raise fail("E0303", f"{what} must not depend on a loop variable", node.span)
         return int(value.data)
 
     def condition(self, node: Expr, frame: Frame) -> bool | BoolArray:
-        """A condition: plain, or one truth an iteration."""
+        """The value of a condition: a bool, or one an iteration."""
         return self.wanted(node, frame, BOOL, "a condition").data
 
     def loop(self, clauses: tuple[ForClause, ...], condition: Expr | None, frame: Frame) -> Frame:
@@ -149,13 +152,13 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         for clause in clauses:
             iterable = self.value(clause.iterable, frame)
             if item_type(iterable.type) is None:
-                raise fail("E0213", f"a for can't count through {iterable.type}", clause.iterable.span)
+                raise fail("E0213", f"a for loop cannot iterate over {iterable.type}", clause.iterable.span)
             frame = loop_frame(frame, clause.name.name, iterable, clause.span)
             limits.check_loop_depth(frame.depth, clause.span)
         return self.guarded(condition, frame)
 
     def guarded(self, condition: Expr | None, frame: Frame) -> Frame:
-        """The iterations in which a condition, if there is one, holds."""
+        """The iterations in which a condition holds; all where there is none."""
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
@@ -164,7 +167,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return frame if mask or frame.rows is None else frame.where(np.zeros(frame.rows, np.bool_))
 
     def _open(self, node: Expr, frame: Frame) -> Value:
-        """Like value, but parts of topologies stay open for more members and indices."""
+        """Like `value`, but a part of a topology stays a TopologyPart, to which members and indices can be applied."""
         try:
             return self._visit(node, frame)
         except NotVectorised:
@@ -173,7 +176,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
     def _by_row(self, node: Expr, frame: Frame) -> Value:
         values: list[Value] = []
         if frame.rows is None:
-            raise fail("E0216", "this can't be evaluated here", node.span)
+            raise fail("E0216", "this cannot be evaluated here", node.span)
         for row in range(frame.rows):
             try:
                 values.append(self.value(node, frame.row(row)))
@@ -197,11 +200,11 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             case BoolLiteral():
                 return truth(node.value)
             case _:
-                raise fail("E0211", "'*' stands only in indices", node.span)
+                raise fail("E0211", "'*' is only allowed as an index", node.span)
 
     def _without(self, node: Without, frame: Frame) -> Value:
         if frame.rows is not None:
-            raise fail("E0303", "a topology is not made inside a loop", node.span)
+            raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
         return topology_value(self.topologies.without(node, frame))
 
     def _name(self, node: Name, frame: Frame) -> Value:
@@ -210,7 +213,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return value
         topology = self.topologies.topology_named(node.name)
         if topology is None:
-            raise fail("E0201", f"there is no '{node.name}' here", node.span)
+            raise fail("E0201", f"unknown value '{node.name}'", node.span)
         return topology_value(topology)
 
     def _binary(self, node: Binary, frame: Frame) -> Value:
@@ -238,7 +241,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return concatenated_lists(left, right, kind, node.span)
 
     def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
-        """`and` and `or`, whose right side is looked at only where it matters."""
+        """`and` and `or`: the right side is evaluated only in the iterations in which the left side does not decide."""
         decided = node.operator == "or"
         if not is_column(left.data):
             return (
@@ -292,7 +295,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         name = node.function.name
         if name not in BUILTINS:
             if frame.rows is not None:
-                raise fail("E0303", "a topology is not made inside a loop", node.span)
+                raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
             return topology_value(self.topologies.topology_called(node, frame))
         check_arguments(node)
         values = [self.value(a.value, frame) for a in node.arguments]
@@ -317,7 +320,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return Value(DEVICES, part, part.home)
 
     def _base(self, node: Expr, frame: Frame) -> Value:
-        """What a member is taken of: a topology before a value of the same name."""
+        """The base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, Name):
             topology = self.topologies.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
@@ -364,7 +367,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return items_at(base, at)
 
     def _npu_of(self, topology: Topology, index: Expr, node: Index, frame: Frame) -> Value:
-        """`t[i]`: an NPU by its number; several give a group."""
+        """`t[i]`: an NPU by its number, or a group for several indices."""
         found = self.part_index(index, frame)
         if found is None:
             return npus(topology.network.npus, topology)
@@ -375,12 +378,14 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
             note = None if isinstance(found, IndexSlice) else frame_note(frame, row)
-            raise fail("E0318", f"'{topology.name}' has no NPU {wrong}: they count 0 .. {count - 1}", index.span, note)
+            raise fail(
+                "E0318", f"'{topology.name}' has no NPU {wrong}: the NPUs are 0 .. {count - 1}", index.span, note
+            )
         value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
         return self._present(value, node)
 
     def _present(self, value: Value, node: Expr) -> Value:
-        """Naming a removed NPU is an error."""
+        """The value itself. Raises SourceError where one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
         numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
@@ -400,10 +405,10 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         try:
             return self.part_index(node, frame)
         except NotVectorised:
-            raise fail("E0301", "an end of a link is one device, not several", node.span) from None
+            raise fail("E0301", "the end of a link must be one device, not several", node.span) from None
 
     def part_index(self, node: Expr, frame: Frame) -> PartIndex:
-        """One index: a number, a row an iteration, several numbers, or None for `*`.
+        """One index of a part: a number, one number an iteration, several numbers, or None for `*`.
 
         Raises SourceError, and NotVectorised where several numbers differ between iterations.
         """
@@ -416,7 +421,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return IndexSlice(slice_numbers(value, node.span), star=False)
         data = coerced(value, INT, node.span, "an index", frame).data
         if is_column(data) and data.dtype == object:
-            raise fail("E0318", "an index of a device is less than 2^63", node.span)
+            raise fail("E0318", "indices of devices must be less than 2^63", node.span)
         if frame.rows is not None and is_column(data):
             return np.asarray(data, np.int64)
         return data
@@ -461,7 +466,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
 
 
 def rows_in(inner: Frame, outer: Frame) -> Int64Array:
-    """int64: for each iteration of an inner frame, the outer frame's iteration that it belongs to."""
+    """int64: for each iteration of an inner frame, the iteration of the outer frame that contains it."""
     rows = np.arange(inner.rows or 0, dtype=np.int64)
     frame = inner
     while frame is not outer and frame.parent is not None:
@@ -471,7 +476,7 @@ def rows_in(inner: Frame, outer: Frame) -> Int64Array:
 
 
 def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame) -> SourceError:
-    """The error for an index of a list or group that is out of range in an iteration; a name is said by name."""
+    """The error for an index of a list or group that is out of range in iteration `row`."""
     lengths = base.data.lengths
     size = int(lengths[row if len(lengths) > 1 else 0])
     number = int(index.data[row] if is_column(index.data) else index.data)
@@ -483,12 +488,12 @@ def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame)
 
 
 def frame_note(frame: Frame, row: int) -> Note | None:
-    """The loop variables of an iteration."""
+    """A note with the values of the loop variables in an iteration; None outside loops."""
     return frame.note(row) if frame.rows is not None else None
 
 
 def with_note(error: SourceError, note: Note | None) -> SourceError:
-    """An error with one more note on each of its messages."""
+    """An error with a note added to each of its messages; unchanged where the note is None."""
     if note is None:
         return error
     return SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))

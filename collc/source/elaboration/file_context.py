@@ -1,4 +1,4 @@
-"""A file while it is elaborated: its values, topologies and groups, each made once, when it is asked for."""
+"""The elaboration of one file: evaluates its values, topologies and groups, each at most once and on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collc.source.elaboration.binding import (
     parameter_frame,
 )
 from collc.source.elaboration.containers import coerced
-from collc.source.elaboration.derived_topologies import product, renamed, turned_round, unwound, without_parts
+from collc.source.elaboration.derived_topologies import product, renamed, reversed_links, unwound, without_parts
 from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topologies import build_topology
@@ -32,13 +32,13 @@ from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
 
 @dataclass(frozen=True, eq=False)
 class GroupFamily:
-    """`group tp[n in 0..4] = ...`: groups by the values of the clauses."""
+    """`group tp[n in 0..4] = ...`: the groups of a family by the values of their loop variables."""
 
     name: str
     groups: Mapping[tuple[int, ...], Value]
 
     def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
-        """`tp[2]`. Raises SourceError where there is no such group."""
+        """The group `tp[2]`. Raises SourceError where the family has none with these indices."""
         indices = [evaluator.wanted(i, frame, INT, "an index") for i in node.indices]
         if any(i.varies for i in indices):
             raise NotVectorised
@@ -52,7 +52,11 @@ class GroupFamily:
 
 @dataclass(eq=False)
 class ProgramContext:
-    """What all files of a program share. depth: templates that are open now."""
+    """The elaboration of one program.
+
+    definitions: the values of params that were given with -D. contexts: those of its files, by the id of the file.
+    depth: number of templates that are being expanded, one inside another.
+    """
 
     definitions: Mapping[str, Value]
     contexts: dict[int, FileContext] = field(default_factory=dict[int, "FileContext"])
@@ -67,7 +71,11 @@ class ProgramContext:
 
 @dataclass(eq=False)
 class FileContext:
-    """One file."""
+    """The elaboration of one file.
+
+    main: whether it is the file that was given, whose params -D sets. made: the values so far, or the error that one
+    raised, by the id of the declaration. open: the declarations that are being evaluated, outermost first.
+    """
 
     file: FileScope
     program: ProgramContext
@@ -85,7 +93,7 @@ class FileContext:
         return None if found is None else self.value_of(found)
 
     def value_of(self, found: FoundDeclaration) -> Value:
-        """What a declaration makes, once. Raises Poisoned where it was told before that it is wrong."""
+        """The value of a declaration, evaluated once. Raises AlreadyReported where that failed before."""
         if found.file is not self.file:
             return self.program.context(found.file).value_of(found)
         node = found.node
@@ -96,7 +104,7 @@ class FileContext:
             raise AlreadyReported
         if node in self.open:
             names = " -> ".join(n.name.name for n in [*self.open[self.open.index(node) :], node])
-            raise fail("E0222", f"'{node.name.name}' is made of itself", node.name.span, Note(names))
+            raise fail("E0222", f"'{node.name.name}' is defined by itself", node.name.span, Note(names))
         self.open.append(node)
         try:
             value = self._make(node)
@@ -122,21 +130,21 @@ class FileContext:
             case TopologyTemplate():
                 return Value(TOPOLOGY, self.built(node, self.root, node.name.span))
             case _:
-                raise fail("E0201", f"'{node.name.name}' is no value", node.name.span)
+                raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
     def parameter(self, node: Param) -> Value:
-        """The value given from outside, or the default."""
+        """The value of a param: the one given with -D, or its default. Raises SourceError where it has neither."""
         given = self.program.definitions.get(node.name.name) if self.main else None
         if given is not None:
             return given
         if node.default is None:
-            hint = f"give it with -D {node.name.name}=..."
+            hint = f"set it with -D {node.name.name}=..."
             raise fail("E0223", f"param '{node.name.name}' has no value", node.name.span, hint=hint)
         value = self.evaluator.value(node.default, self.root)
         return as_parameter(value, Parameter(node.span, node.name, node.type, node.default), node.default.span)
 
     def group(self, node: Group) -> Value:
-        """A process group, or a family of them."""
+        """The value of a group or of a family of groups."""
         if not node.clauses:
             value = self.evaluator.wanted(node.value, self.root, GROUP, "a group")
             return checked_group(Value(GROUP, value.data, value.home), node.value.span)
@@ -156,10 +164,10 @@ class FileContext:
                 raise with_note(error, frame.note(row)) from None
         return Value(FAMILY, GroupFamily(node.name.name, groups))
 
-    # Topologies (see evaluate.Host)
+    # Topologies (see evaluate.TopologyProvider)
 
     def topology_named(self, name: str) -> Topology | None:
-        """An instance, or a template without parameters."""
+        """The topology with a name: an instance or a template without parameters; None where there is none."""
         found = self.file.find("topology", name)
         if found is None or (isinstance(found.node, TopologyTemplate) and found.node.parameters is not None):
             return None
@@ -183,35 +191,35 @@ class FileContext:
         return self.nested(call.span, library, places, lambda: owner.instance(template, given, call.span))
 
     def nested(self, span: Span, library: bool, places: Mapping[str, Span], make: Callable[[], Topology]) -> Topology:
-        """One level of templates deeper; errors inside say which call led there."""
+        """Expand a template inside the current one. Errors inside name the call at `span` (see at_use)."""
         if self.program.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
         self.program.depth += 1
         try:
             return make()
         except SourceError as error:
-            raise at_use(error, library, span, "in the topology made here", places) from None
+            raise at_use(error, library, span, "in the expansion of this call", places) from None
         finally:
             self.program.depth -= 1
 
     def instance(self, template: TopologyTemplate, given: Mapping[str, GivenArgument], span: Span) -> Topology:
-        """A template of this file with arguments."""
+        """The topology of a template of this file, called with arguments."""
         frame = parameter_frame(template.parameters or (), given, self.evaluator, self.root)
         return self.built(template, frame, span)
 
     def built(self, template: TopologyTemplate, frame: Frame, span: Span) -> Topology:
-        """A template whose parameters are in a frame."""
+        """The topology of a template whose parameters are in a frame."""
         try:
             return build_topology(template, template.name.name, frame, self.evaluator)
         except RecursionError:
             raise limits.too_deep("the expansion of templates", span) from None
 
     def transformed(self, name: str, call: Call, frame: Frame) -> Topology:
-        """`unwound(t, degree: 2)` and `reversed(t)`."""
+        """The topology `unwound(t, degree: 2)` or `reversed(t)`."""
         first, degree = transform_arguments(name, call)
-        base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, name).data
+        base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, f"the argument of '{name}'").data
         if name == "reversed":
-            return turned_round(base)
+            return reversed_links(base)
         distance = 1 if degree is None else self.evaluator.whole(degree.value, frame, "a degree")
         return unwound(base, distance, call.span)
 
@@ -221,7 +229,7 @@ class FileContext:
 
     def without(self, node: Without, frame: Frame) -> Topology:
         """`t without { npu 5, link 0 <-> 1 }`."""
-        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "without").data
+        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "the topology before 'without'").data
         return without_parts(node, base, frame, self.evaluator)
 
 
@@ -229,7 +237,7 @@ def transform_arguments(name: str, call: Call) -> tuple[Argument, Argument | Non
     """The topology and degree of `unwound` and `reversed`. Raises SourceError."""
     known = ("degree",) if name == "unwound" else ()
     if not call.arguments or call.arguments[0].name is not None:
-        raise fail("E0212", f"{name} takes a topology", call.span)
+        raise fail("E0212", f"{name} takes a topology as its first argument", call.span)
     for place, argument in enumerate(call.arguments[1:]):
         if argument.name is not None and argument.name.name not in known:
             hint = did_you_mean(argument.name.name, known)

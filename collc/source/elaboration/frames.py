@@ -1,4 +1,9 @@
-"""Frames: the iterations of a loop nest with the names that they see."""
+"""Frames: the iterations of a loop nest, with the names that are visible in them.
+
+Programs are elaborated with arrays, not with loops: a frame stands for all iterations of a loop nest, and the value of
+a name is one object for all of them or an array with one item for each. A `for` makes an inner frame that has each
+iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with those where it holds.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,12 @@ from collc.ten.arrays import Int64Array
 
 @dataclass(eq=False)
 class Frame:
-    """Some iterations, each one of an iteration of the parent, in order.
+    """Iterations of a loop nest; each belongs to one iteration of the parent frame.
 
-    rows: how many; None outside of loops, where every value is uniform. take: int64[rows], the
-    parent's iteration of each, ascending; None where they are the same. outer: looks up what no
-    frame declares. loop: the loop variable declared here, if one is.
+    rows: number of iterations; None outside loops, where every value is uniform. take: int64[rows], ascending, the
+    parent's iteration that contains each; None where the iterations are those of the parent. names: the values that
+    are declared here. outer: looks up names that no frame declares. loop: the loop variable that is declared here, if
+    any. depth: number of frames around this one.
     """
 
     rows: int | None = None
@@ -33,7 +39,7 @@ class Frame:
     depth: int = 0
 
     def find(self, name: str) -> Value | None:
-        """The value of a name in these iterations."""
+        """The value of a name in these iterations, None where it is not declared."""
         if name in self.names:
             return self.names[name]
         if self.parent is None:
@@ -44,26 +50,26 @@ class Frame:
         return value
 
     def inner(self) -> Frame:
-        """The same iterations with room for names of their own."""
+        """A frame with the same iterations, for the names of a body."""
         return Frame(self.rows, self, depth=self.depth + 1)
 
     def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Frame:
-        """The iterations in which a condition holds."""
+        """A frame of the iterations in which a condition holds."""
         take = np.flatnonzero(mask)
         return Frame(len(take), self, take, depth=self.depth + 1)
 
     def row(self, row: int) -> Frame:
-        """One iteration as a frame in which every value is uniform."""
+        """A frame of one iteration, in which every value is uniform."""
         return Frame(None, None, None, {}, lambda name: _at(self.find(name), row), depth=self.depth + 1)
 
     def up(self, rows: Int64Array) -> Int64Array:
-        """The parent's iterations of some of these."""
+        """int64: the parent's iterations that contain some of these."""
         if self.take is not None:
             return self.take[rows]
         return rows if self.parent is not None and self.parent.rows is not None else np.zeros_like(rows)
 
     def note(self, row: int) -> Note | None:
-        """The values of the loop variables in an iteration."""
+        """A note with the values of the loop variables in an iteration, None where there are none."""
         found: list[str] = []
         frame: Frame | None = self
         at = np.array([row], np.int64)
@@ -82,9 +88,9 @@ def _at(value: Value | None, row: int) -> Value | None:
 
 
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
-    """The frame of `for name in iterable`: each iteration once for every item, in order.
+    """The frame of `for name in iterable`: each iteration of `frame` once for every item, in order.
 
-    Raises SourceError where that is too many.
+    Raises SourceError where these are too many.
     """
     rows = 1 if frame.rows is None else frame.rows
     kind = item_type(iterable.type) or NPU
@@ -97,7 +103,7 @@ def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     total = rows * int(counts if counts.ndim == 0 else counts[0]) if uniform else int(counts.sum())
     limits.check_count("iterations", total, span)
     if isinstance(data, Interval) and total and max(size_of(data.low), size_of(data.high)) > INT64:
-        raise fail("E0219", "a loop counts through numbers less than 2^63", span)
+        raise fail("E0219", "loop variables must be less than 2^63", span)
     if uniform:
         count = total // rows if rows else 0
         within = np.tile(np.arange(count, dtype=np.int64), rows)
@@ -108,7 +114,7 @@ def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
         take = np.repeat(np.arange(rows, dtype=np.int64), counts)
         within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
         base = first if isinstance(first, int) else first[take]
-    place = within + base if total else within  # the ends of an empty range may be beyond 64 bits
+    place = within + base if total else within  # the ends of an empty range may not fit into 64 bits
     content = place if isinstance(data, Interval) else data.content
     if isinstance(data, ListArray):
         content = data.content.take(place) if isinstance(data.content, ListArray) else data.content[place]
@@ -117,7 +123,7 @@ def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
 
 
 def _lengths(ranges: Interval) -> Column:
-    """How many numbers are in each range, 0-dimensional for one."""
+    """The length of each range; an array without dimensions for a uniform range."""
     low, high = ranges.low, ranges.high
     if not (is_column(low) or is_column(high)):
         return np.asarray(max(0, high - low), object)
@@ -127,7 +133,7 @@ def _lengths(ranges: Interval) -> Column:
 
 
 def size_of(data: int | Column) -> int:
-    """The largest magnitude in some whole numbers."""
+    """The largest absolute value of integers."""
     if isinstance(data, np.ndarray):
         return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
     return abs(int(data))

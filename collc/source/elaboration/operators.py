@@ -1,4 +1,4 @@
-"""Operators on numbers and quantities, with their units."""
+"""The operators on numbers and on quantities with units."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from collc.source.problems import fail
 from collc.source.types import INT, NUMBERS, Kind, Type
 
 ALIGNMENT: Final = 16
-"""Bytes that a GPU thread loads at once: buffers are copied fastest where chunks begin at multiples of these."""
+"""Bytes that a GPU thread loads at once; copies are fastest where chunks begin at multiples of it."""
 
 
 def shown(value: Data, kind: Type) -> str:
-    """A number or quantity as messages show it."""
+    """A number or quantity, formatted for messages."""
     match kind.kind:
         case Kind.BYTES:
             return format_bytes(int(value)) if Fraction(value).denominator == 1 else f"{value} bytes"
@@ -37,9 +37,9 @@ def shown(value: Data, kind: Type) -> str:
 
 
 def arithmetic(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
-    """`left operator right` for numbers and quantities; kind: the type that binary_type gave.
+    """`left operator right` for numbers and quantities. kind: the type of the result (see types.binary_type).
 
-    Data None: a bandwidth or latency that was left out, and what is computed of it.
+    Data None is a bandwidth or latency that was left out; results that depend on it are None too. Raises SourceError.
     """
     operator = node.operator
     if left.data is None or right.data is None:
@@ -51,7 +51,7 @@ def arithmetic(node: Binary, left: Value, right: Value, kind: Type, frame: Frame
         return _power(node, left, right, kind)
     if operator in ("<<", ">>"):
         if exact.first_row(np.asarray(right.data) < 0) >= 0 or exact.size_of(right.data) > MAX_BITS:
-            raise fail("E0224", f"a shift is by 0 to {MAX_BITS}", node.right.span)
+            raise fail("E0224", f"a shift must be by 0 to {MAX_BITS} bits", node.right.span)
         return Value(INT, exact.narrowed(_objects(operator, left.data, right.data)))
     data = exact.compute(operator, left.data, right.data)
     if {left.type.kind, right.type.kind} == {Kind.RATE, Kind.TIME}:
@@ -68,9 +68,9 @@ def _objects(operator: str, left: Data, right: Data) -> Data:
 
 def _check_bits(data: Data, span: Span) -> None:
     if isinstance(data, int) and data.bit_length() > MAX_BITS:
-        raise fail("E0807", f"a number of more than {MAX_BITS} bits", span)
+        raise fail("E0807", f"this number has more than {MAX_BITS} bits", span)
     if isinstance(data, Fraction) and max(data.numerator.bit_length(), data.denominator.bit_length()) > MAX_BITS:
-        raise fail("E0807", f"a number of more than {MAX_BITS} bits", span)
+        raise fail("E0807", f"this number has more than {MAX_BITS} bits", span)
 
 
 def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> None:
@@ -81,7 +81,7 @@ def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> Non
 
 
 def note_of(frame: Frame, row: int) -> Data:
-    """The loop variables of an iteration."""
+    """A note with the values of the loop variables in an iteration; None outside loops."""
     return frame.note(row) if frame.rows is not None else None
 
 
@@ -106,7 +106,7 @@ def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) 
 
 
 def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Frame) -> Value:
-    """Bytes, which must be whole."""
+    """A value in bytes. Raises SourceError where it is not a whole number of bytes."""
     result = exact.whole(data)
     kind = left.type if left.type.kind is Kind.BYTES else right.type
     if kind.kind is not Kind.BYTES:
@@ -141,12 +141,12 @@ def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:
     base, exponent = left.data, right.data
     negative = exact.first_row(np.asarray(exponent) < 0) >= 0
     if negative and kind.kind is Kind.INT:
-        raise fail("E0224", "a negative power of an int is no int", node.span, hint="write 1 / (a ** b)")
+        raise fail("E0224", "a negative power of an int is not an int", node.span, hint="write 1 / (a ** b)")
     if negative and exact.first_row(base == 0) >= 0:
         raise fail("E0217", "division by zero", node.span)
     bits = max((_bits_of(x) for x in np.atleast_1d(np.asarray(base, object)).flat), default=0)
     if bits * exact.size_of(exponent) > MAX_BITS:
-        raise fail("E0807", f"a number of more than {MAX_BITS} bits", node.span)
+        raise fail("E0807", f"this number has more than {MAX_BITS} bits", node.span)
     return Value(kind, exact.narrowed(_objects("**", base, exponent)))
 
 
@@ -170,7 +170,7 @@ def sign(operator: str, value: Value) -> Value:
 
 
 def compared(operator: str, left: Value, right: Value) -> Data:
-    """A comparison of numbers, quantities, truths, strings or NPUs."""
+    """A comparison of numbers, quantities, bools, strings or NPUs."""
     a, b = left.data, right.data
     if isinstance(a, str | bool) or isinstance(b, str | bool):
         if is_column(a) or is_column(b):
@@ -189,7 +189,7 @@ def _boxed(data: Data) -> Data:
 
 
 def promoted(value: Value, wanted: Type) -> Value:
-    """An int as a float where a float is wanted."""
+    """An int as a float where a float is required; other values unchanged."""
     floats = wanted.kind in (Kind.FLOAT, Kind.NUMBER) and value.type.kind in NUMBERS
     if floats and value.type.kind is Kind.INT and wanted.kind is Kind.FLOAT:
         return Value(wanted, exact.to_float(value.data))
@@ -197,13 +197,13 @@ def promoted(value: Value, wanted: Type) -> Value:
 
 
 def as_whole(value: Value, span: Span, what: str, frame: Frame | None) -> Value:
-    """A float that is a whole number, as an int."""
+    """A float as an int. Raises SourceError where it is not a whole number."""
     data = exact.whole(value.data)
     if data is None:
         parts = value.data if is_column(value.data) else [value.data]
         row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
         note = frame.note(row) if frame is not None and frame.rows is not None else None
         near_by = float(parts[row])
-        hint = "write ceil(...) or use // for whole division"
-        raise fail("E0220", f"{what} wants a whole number, this is {near_by:g}", span, note, hint=hint)
+        hint = "write ceil(...), or divide with //"
+        raise fail("E0220", f"{what} must be a whole number, not {near_by:g}", span, note, hint=hint)
     return Value(INT, data)

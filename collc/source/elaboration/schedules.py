@@ -1,4 +1,4 @@
-"""Elaboration of schedules: runs become a demand, the rest requests."""
+"""Elaboration of schedules: runs become a demand, other statements become requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ from collc.ten.reach import Unreachable, unreachable
 
 @dataclass(eq=False)
 class _ScheduleDraft:
-    """A schedule while its body is read."""
+    """The statements of a schedule that were elaborated so far.
+
+    chunks: number of chunks of `runs`. statements: number of statements, loops unrolled. has_errors: whether a
+    statement depends on something whose error was already reported.
+    """
 
     topology: Topology
     runs: list[Run] = field(default_factory=list[Run])
@@ -69,7 +73,7 @@ class _ScheduleDraft:
 
 
 class ScheduleBuilder:
-    """Makes requests of the schedules of one file."""
+    """Elaborates the schedules of one file."""
 
     def __init__(self, context: FileContext, catalogue: Catalogue, problems: Problems) -> None:
         self.context = context
@@ -77,8 +81,8 @@ class ScheduleBuilder:
         self.problems = problems
 
     def request(self, node: ScheduleDeclaration) -> ScheduleRequest:
-        """The request of a schedule. Raises SourceError; more than one mistake goes to `problems`."""
-        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "a schedule")
+        """The request of a schedule. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
+        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
         topology: Topology = value.data
         draft = _ScheduleDraft(topology)
         before = len(self.problems.found)
@@ -108,7 +112,7 @@ class ScheduleBuilder:
         )
 
     def _check_complete(self, topology: Topology, node: ScheduleDeclaration) -> None:
-        """Raise SourceError where links have no bandwidth or latency."""
+        """Raise SourceError where a link has no bandwidth or latency."""
         network = topology.network
         used = np.unique(network.kind)
         for row in map(int, used):
@@ -117,12 +121,12 @@ class ScheduleBuilder:
             if missing:
                 link = network.link_name(int(np.argmax(network.kind == row)))
                 hint = f"give the topology its {listed(missing)}"
-                note = Note(f"for one, link {link} has no {listed(missing, 'or')}")
-                message = f"a schedule needs times, and '{topology.name}' is only a shape"
+                note = Note(f"for example, link {link} has no {listed(missing, 'or')}")
+                message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
                 raise fail("E0607", message, node.topology.span, note, hint=hint)
 
     def _body(self, body: tuple[Statement, ...], frame: Frame, draft: _ScheduleDraft) -> None:
-        """Statements one after another; every loop is unrolled."""
+        """Elaborate statements in order; loops are unrolled."""
         for node in body:
             draft.statements += 1
             limits.check_count("statements of a schedule", draft.statements, node.span)
@@ -162,7 +166,7 @@ class ScheduleBuilder:
                 known = self.catalogue.synthesizers
                 if name not in known:
                     hint = did_you_mean(name, known, f"there are {listed(known)}")
-                    raise fail("E0601", f"no synthesizer is called '{name}'", node.synthesizer.span, hint=hint)
+                    raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
             case Verify():
                 for check in node.checks:
@@ -173,10 +177,10 @@ class ScheduleBuilder:
             case Allow():
                 if node.what.name != "congestion":
                     hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
-                    raise fail("E0609", f"'{node.what.name}' can't be allowed", node.what.span, hint=hint)
+                    raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 draft.allow_congestion = True
             case _:
-                raise fail("E0610", "this does not stand in a schedule", node.span)
+                raise fail("E0610", "this statement is not allowed in a schedule", node.span)
 
     # Runs
 
@@ -198,7 +202,7 @@ class ScheduleBuilder:
             library, places = owner.file.module is not None, {name: g.span for name, g in given.items()}
             raise at_use(error, library, call.span, "in this run", places) from None
         if len(run.pattern) == 0:
-            raise fail("E0416", f"this {name} has no chunks: nothing would be done", call.span)
+            raise fail("E0416", f"this {name} has no chunks, so there is nothing to schedule", call.span)
         draft.runs.append(run)
         moves = None
         if node.using is not None:
@@ -216,7 +220,7 @@ class ScheduleBuilder:
     def _demand(
         self, found: FoundDeclaration, owner: FileContext, bound: Frame, draft: _ScheduleDraft, span: Span
     ) -> tuple[Run, LazyChunks]:
-        """The run, its chunks listed only where they must be."""
+        """The run of a collective. The chunks of a standard collective are listed only on demand."""
         collective = found.node
         if not isinstance(collective, Collective):
             raise AlreadyReported
@@ -237,12 +241,12 @@ class ScheduleBuilder:
         if count is None:
             chunks.count = len(chunks.expanded.table)
         elif draft.chunks + count >= 2**31:
-            raise fail("E0803", f"{draft.chunks + count:,} chunks are more than the {2**31:,} that have numbers", span)
+            raise fail("E0803", f"{draft.chunks + count:,} chunks exceed the limit of {2**31:,}", span)
         pattern = chunks if standard is not None else chunks.expanded.table
         return Run(name, ranks, pattern, standard), chunks
 
     def _algorithm(self, node: RunStatement, found: FoundDeclaration) -> FoundDeclaration:
-        """The algorithm of the name that implements the collective."""
+        """The algorithm that `using` names, for the collective of the run. Raises SourceError."""
         name = node.using.name if node.using else ""
         span = node.using.span if node.using else node.span
         file = self.context.file
@@ -304,7 +308,7 @@ class ScheduleBuilder:
 def tied_arguments(
     algorithm: Algorithm, collective: Collective, bound: Frame, given: Mapping[str, GivenArgument]
 ) -> dict[str, GivenArgument]:
-    """The algorithm's parameters that `implements` ties to those of the collective."""
+    """The arguments of those parameters of an algorithm that `implements` passes to the collective."""
     own = {p.name.name: p for p in algorithm.parameters}
     what = f"collective '{collective.name.name}'"
     matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
@@ -318,18 +322,18 @@ def tied_arguments(
 
 
 def _check_tied(tied: Mapping[str, GivenArgument], node: RunStatement) -> None:
-    """Raise SourceError where `using` gives what the run gives already."""
+    """Raise SourceError where `using` gives an argument that the run gives already."""
     for argument in node.arguments:
         if argument.name is not None and argument.name.name in tied:
             name, collective = argument.name.name, node.collective.function.name
-            hint = f"give it there: run {collective}(..., {name}: ...) using {node.using.name if node.using else ''}"
+            hint = f"write run {collective}(..., {name}: ...) using {node.using.name if node.using else ''}"
             raise fail("E0212", f"'{name}' is given by the run of {collective}", argument.name.span, hint=hint)
 
 
 def _check_fixed(
     algorithm: Algorithm, collective: Collective, bound: Frame, inner: Frame, owner: FileContext, node: RunStatement
 ) -> None:
-    """Raise SourceError where an algorithm is for other arguments than the run's."""
+    """Raise SourceError where `implements` fixes an argument to another value than that of the run."""
     what = f"collective '{collective.name.name}'"
     matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
     own = {p.name.name for p in algorithm.parameters}
@@ -344,13 +348,15 @@ def _check_fixed(
         value = owner.evaluator.value(expression, inner) if argument is not None else None
         default = value if value is not None else _default(collective, name, bound, owner)
         if default is not None and not equal_values(default, bound.names[name]):
-            message = f"algorithm '{algorithm.name.name}' implements {collective.name.name} with another '{name}'"
-            note = Note("as it says here", (argument or algorithm.implements).span)
+            message = (
+                f"algorithm '{algorithm.name.name}' implements {collective.name.name} with another value of '{name}'"
+            )
+            note = Note("which is fixed here", (argument or algorithm.implements).span)
             raise fail("E0505", message, node.using.span if node.using else node.span, note)
 
 
 def _default(collective: Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
-    """The default of a collective's parameter; None where it is an expression of others."""
+    """The default of a parameter of a collective; None where it has none or it cannot be evaluated."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None
@@ -361,11 +367,11 @@ def _default(collective: Collective, name: str, bound: Frame, owner: FileContext
 
 
 def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: Catalogue) -> EmitRequest:
-    """`emit msccl("f.xml", instances: 2)`. Raises SourceError."""
+    """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
     if kind not in catalogue.kinds:
         hint = did_you_mean(kind, catalogue.kinds, f"there are {listed(catalogue.kinds)}")
-        raise fail("E0602", f"no kind of file is called '{kind}'", node.kind.span, hint=hint)
+        raise fail("E0602", f"unknown kind of file '{kind}'", node.kind.span, hint=hint)
     arguments = list(node.arguments)
     path = None
     if arguments and arguments[0].name is None:
@@ -375,13 +381,13 @@ def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: Cata
 
 
 def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
-    """A name relative to the output folder. Raises SourceError where it leads out of it."""
+    """The name of a file, relative to the output folder. Raises SourceError where it leads out of that folder."""
     value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
     parts = value.replace("\\", "/").split("/")
     bad = not value or value.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0] or "\0" in value
     if bad:
-        hint = 'names are relative to the output folder (-o) and stay in it, as in "out/gather.xml"'
-        raise fail("E0611", f'"{value}" is no name for a file here', argument.value.span, hint=hint)
+        hint = 'names are relative to the output folder (-o) and must stay in it, as in "out/gather.xml"'
+        raise fail("E0611", f'"{value}" is not the name of a file in the output folder', argument.value.span, hint=hint)
     return value
 
 
@@ -391,9 +397,9 @@ def _unreachable_error(problem: Unreachable, topology: Topology, demand: Demand,
     names = [network.device_name(int(d)) for d in problem.side[:8]]
     if len(problem.side) > 8:
         names.append(f"{len(problem.side) - 8} more")
-    cut = f"no link leaves {listed(names)}" if problem.forward else f"no link leads into {listed(names)} from elsewhere"
+    cut = f"no link leaves {listed(names)}" if problem.forward else f"no link from elsewhere leads to {listed(names)}"
     run = demand.runs[problem.run]
-    what = f"what {source} has can't get to {target}"
+    what = f"the chunks of {source} can't get to {target}"
     if problem.chunk is not None:
         what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
     message = f"{run.collective} is impossible on '{topology.name}': {what}"

@@ -1,4 +1,4 @@
-"""Sets and membership, for all iterations at once."""
+"""Set operations and membership, for all iterations at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collc.ten.arrays import Int64Array
 
 
 def flattened(lists: ListArray) -> tuple[Int64Array, Column]:
-    """All items as pairs: int64 rows and items, row by row."""
+    """All items of all rows: the row of each (int64) and the items, row by row."""
     counts = lists.lengths
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -27,14 +27,14 @@ def flattened(lists: ListArray) -> tuple[Int64Array, Column]:
 
 
 def from_sorted_pairs(rows: Int64Array, items: Column, count: int, uniform: bool) -> ListArray:
-    """Lists of pairs that are sorted by row."""
+    """Lists from pairs (row, item) that are sorted by row. count: number of rows."""
     counts = np.bincount(rows, minlength=count).astype(np.int64)
     stop = np.cumsum(counts)
     return ListArray(stop - counts, stop, items, uniform)
 
 
 def _coded(items: Column) -> tuple[Column, Int64Array]:
-    """Sorted different items, and the place of each item among them."""
+    """The distinct items in ascending order, and the position of each item among them."""
     if items.dtype != object:
         known, codes = np.unique(items, return_inverse=True)
         return known, codes.astype(np.int64).reshape(-1)
@@ -46,7 +46,7 @@ def _coded(items: Column) -> tuple[Column, Int64Array]:
 
 
 def sorted_unique(lists: ListArray) -> ListArray:
-    """Each row ascending, equal items once."""
+    """Lists as sets: each row in ascending order, without duplicates."""
     rows, items = flattened(lists)
     known, codes = _coded(items)
     keys = np.unique(rows * max(1, len(known)) + codes)
@@ -56,9 +56,9 @@ def sorted_unique(lists: ListArray) -> ListArray:
 
 
 def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Frame, span: Span) -> Value:
-    """`|`, `&`, `-` of sets."""
+    """The union, intersection or difference of sets. Raises SourceError for NPUs of two topologies."""
     if left.home is not None and right.home is not None and left.home is not right.home:
-        raise fail("E0403", f"NPUs of '{left.home.name}' and of '{right.home.name}' together", span)
+        raise fail("E0403", f"NPUs of two topologies, '{left.home.name}' and '{right.home.name}', in one set", span)
     uniform = not (left.varies or right.varies)
     a, b = (left, right) if uniform else (as_rows(left, frame), as_rows(right, frame))
     rows_a, items_a = flattened(a.data)
@@ -87,7 +87,7 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
         return np.asarray(found, np.bool_) if is_column(found) else bool(found)
     uniform = not (item.varies or container.varies)
     if isinstance(item.data, ListArray):
-        raise fail("E0210", "a list is not looked for in a list", None)
+        raise fail("E0210", "'in' does not search for lists in a list", None)
     if not container.varies and is_column(item.data):
         content = data.only()
         if isinstance(content, ListArray):
@@ -106,7 +106,7 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
 
 
 def as_python(value: Value) -> Data:
-    """A uniform value as a plain object that compares."""
+    """A uniform value as a Python object that can be compared."""
     match value.data:
         case ListArray():
             return _nested(value.data)[0]

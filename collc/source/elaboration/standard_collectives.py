@@ -1,4 +1,4 @@
-"""The collectives of the standard library as patterns that are not listed until somebody asks."""
+"""The collectives of the standard library as patterns, whose chunks are listed only on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE: Final = "std.collectives"
 
 @dataclass(frozen=True, slots=True)
 class ChunkCounts:
-    """A collective over n members in c chunks: how many chunks, and into how many parts `size` is cut."""
+    """For a collective over n members with `chunks: c`: the number of its chunks, and of the parts of `size`."""
 
     count: Callable[[int, int], int]
     parts: Callable[[int, int], int]
@@ -40,7 +40,7 @@ PATTERNS: Final[dict[str, ChunkCounts]] = {
     "scatter": ChunkCounts(_per_member, _per_member, rooted=True),
     "gather": ChunkCounts(_per_member, _per_member, rooted=True),
 }
-"""Those that are kept as patterns; tests hold this table to the text of collectives.coll."""
+"""The collectives that are kept as patterns; tests compare this table with the text of collectives.coll."""
 
 COLLECTIVES: Final = frozenset({*PATTERNS, "all_to_allv", "send_recv", "multicast"})
 
@@ -51,9 +51,10 @@ def _int(values: Mapping[str, Value], name: str, default: int) -> int:
 
 
 def standard_of(name: str, members: int, values: Mapping[str, Value]) -> Standard:
-    """What a collective of the standard library is, with its arguments.
+    """A collective of the standard library with its arguments.
 
-    all_to_allv has the size of the largest row of `sizes`; send_recv and multicast have their source as root.
+    members: size of the group. The size of all_to_allv is that of the largest row of `sizes`; the root of send_recv and
+    multicast is their source.
     """
     op = values.get("op")
     size = _int(values, "size", 0)
@@ -72,7 +73,7 @@ def _largest_row(sizes: Value) -> int:
 
 
 def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
-    """Chunks that a run will have; None where its arguments need a closer look."""
+    """The number of chunks of a run; None where its arguments may be wrong and it must be expanded to find errors."""
     shape = PATTERNS.get(name)
     if shape is None or members == 0:
         return None

@@ -1,4 +1,4 @@
-"""Elaboration of topology templates: devices, links and copies become a network."""
+"""Elaboration of topology templates: builds networks of devices, links and copies of other networks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluato
 
 
 class _TopologyBuilder:
-    """A topology under construction. Switch s has the number -1 - s until all NPUs are known."""
+    """Collects the devices and links of one topology. Switch s has the number -1 - s until all NPUs are known."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
@@ -60,7 +60,7 @@ class _TopologyBuilder:
         self.kinds: dict[LinkKind, int] = {}
 
     def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
-        """One statement in all iterations of a frame."""
+        """Execute a statement in all iterations of a frame; returns the links that it declares."""
         match statement:
             case DeviceDeclaration():
                 self.declare(statement, frame)
@@ -72,7 +72,7 @@ class _TopologyBuilder:
             case Use():
                 return self.use(statement, frame)
             case _:
-                raise fail("E0302", "this does not stand in a topology", statement.span)
+                raise fail("E0302", "this statement is not allowed in a topology", statement.span)
 
     # Devices
 
@@ -93,7 +93,7 @@ class _TopologyBuilder:
         for size in sizes:
             count = self.evaluator.whole(size, frame, "a size")
             if count < 0:
-                raise fail("E0304", f"an array of {count}", size.span)
+                raise fail("E0304", f"an array cannot have {count} devices", size.span)
             found.append(count)
         return tuple(found)
 
@@ -113,7 +113,7 @@ class _TopologyBuilder:
         if not switch:
             rates = (given.get("inject"), given.get("eject"), given.get("memory"))
             if any(rate is not None and rate <= 0 for rate in rates):
-                raise fail("E0306", "a rate of an NPU is more than 0", node.span)
+                raise fail("E0306", "the rates of an NPU must be more than 0", node.span)
             kind = self.endpoints.setdefault(Endpoint(*rates), len(self.endpoints))
             self.endpoint_of.append(np.full(count, kind, np.int32))
             self.families.append(family)
@@ -121,7 +121,12 @@ class _TopologyBuilder:
             return
         buffer = given.get("buffer", -1)
         if "buffer" in given and not 1 <= buffer < 2**31:
-            raise fail("E0304", f"a buffer of {buffer:,} chunks", node.span, hint="leave it out for no limit")
+            raise fail(
+                "E0304",
+                f"a buffer cannot have room for {buffer:,} chunks",
+                node.span,
+                hint="leave 'buffer' out for no limit",
+            )
         self.switch_families.append(family)
         self.buffers.append(np.full(count, buffer, np.int64))
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
@@ -129,7 +134,7 @@ class _TopologyBuilder:
         self.switches += count
 
     def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
-        """`(name: value, ...)`, checked against what is known."""
+        """The values of the attributes of a device or link. Raises SourceError for an unknown one."""
         found: dict[str, Value] = {}
         for argument in arguments:
             if argument.name is None or argument.name.name not in known:
@@ -137,7 +142,7 @@ class _TopologyBuilder:
                 hint = did_you_mean(name, known, f"there are {', '.join(known)}")
                 raise fail(
                     "E0305",
-                    f"no attribute '{name}' here" if name else "an attribute has a name",
+                    f"unknown attribute '{name}'" if name else "an attribute needs a name",
                     argument.span,
                     hint=hint,
                 )
@@ -152,12 +157,12 @@ class _TopologyBuilder:
         self.once(node.name, "use", frame)
         shape = self.shape(node.shape, frame)
         copies = _product(shape)
-        topology: Topology = self.evaluator.wanted(node.topology, frame, TOPOLOGY, "use").data
+        topology: Topology = self.evaluator.wanted(node.topology, frame, TOPOLOGY, "the topology of 'use'").data
         inner = topology.network
         limits.check_count("NPUs and switches", self.npus + self.switches + copies * inner.device_count, node.span)
         limits.check_count("links", self.links + copies * inner.link_count, node.span)
         if not inner.present.all():
-            raise fail("E0307", f"'{topology.name}' has removed parts and can't be copied", node.topology.span)
+            raise fail("E0307", f"'{topology.name}' has removed parts and cannot be copied", node.topology.span)
         name = node.name.name
         self.entries[name] = TopologyCopies(
             name,
@@ -184,7 +189,7 @@ class _TopologyBuilder:
         return BodyRows(np.zeros(len(table), np.int64), table)
 
     def copy_attributes(self, inner: Network, copies: int) -> None:
-        """What the devices of copies are like."""
+        """Add the attributes of the devices of copies."""
         self.buffers.append(np.tile(inner.buffers, copies))
         self.multicast.append(np.tile(inner.multicast, copies))
         self.reduces.append(np.tile(inner.reduces, copies))
@@ -209,7 +214,7 @@ class _TopologyBuilder:
     # Links
 
     def link(self, node: LinkDeclaration, frame: Frame) -> BodyRows:
-        """`link a -> b (...)`."""
+        """The links of `link a -> b (...)`; the columns are source, target and kind."""
         ways = 2 if node.both else 1
         count = 1 if frame.rows is None else frame.rows
         limits.check_count("links", self.links + ways * count, node.span)
@@ -218,7 +223,7 @@ class _TopologyBuilder:
         same = np.atleast_1d(np.asarray(a == b))
         if same.any():
             row = int(np.argmax(same))
-            raise fail("E0308", "a link from a device to itself", node.span, frame.note(row))
+            raise fail("E0308", "this is a link from a device to itself", node.span, frame.note(row))
         kind = self.link_kind(node.attributes, frame)
         table = np.empty((count, ways, 3), np.int64)
         table[:, 0, 0], table[:, 0, 1] = a, b
@@ -237,13 +242,13 @@ class _TopologyBuilder:
         return part.data
 
     def part(self, node: Expr, frame: Frame) -> TopologyPart | Value:
-        """A device or part that is named in the body."""
+        """A device or part by its name in the body. Raises SourceError."""
         match node:
             case Name():
                 entry = self.entries.get(node.name)
                 if entry is None:
                     hint = did_you_mean(node.name, self.entries)
-                    raise fail("E0309", f"no NPU, switch or copy is called '{node.name}'", node.span, hint=hint)
+                    raise fail("E0309", f"unknown device or copy '{node.name}'", node.span, hint=hint)
                 return TopologyPart(None, entry)
             case Member():
                 base = self.part(node.base, frame)
@@ -255,22 +260,22 @@ class _TopologyBuilder:
                     return self.at(base, node.indices, node, frame)
             case _:
                 pass
-        raise fail("E0301", "an end of a link is a device", node.span)
+        raise fail("E0301", "the end of a link must be a device", node.span)
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
-        """A part with indices; an error tells the values of the loop variables."""
+        """A part with indices. Raises SourceError, with the values of the loop variables."""
         found = [self.evaluator.device_index(i, frame) for i in indices]
         for index, size in zip(found, part.entry.shape, strict=False):
             if is_column(index) and index.size:
                 bad = (index < 0) | (index >= size)
                 if bad.any():
                     row = int(np.argmax(bad))
-                    message = f"'{part.entry.name}' has no index {index[row]} here: it counts 0 .. {size - 1}"
+                    message = f"'{part.entry.name}' has no index {index[row]} here: its indices are 0 .. {size - 1}"
                     raise fail("E0318", message, node.span, frame.note(row))
         return index_part(part, found, node.span)
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame) -> Data:
-        """The row of `kinds` of a link, or one an iteration."""
+        """The number of the kind of a link, or one an iteration."""
         given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         columns = [given[n].data if n in given else None for n in ("latency", "bandwidth")]
@@ -285,13 +290,15 @@ class _TopologyBuilder:
         return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
 
     def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
-        """The row of `kinds` of one kind of link."""
+        """The number of the kind with a latency and a bandwidth. Raises SourceError where they are not valid."""
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
             why = "negative" if latency < 0 else "not a whole number of picoseconds"
             raise fail("E0310", f"a latency of {shown(latency, TIME)} is {why}", places["latency"], note)
         if bandwidth is not None and bandwidth <= 0:
-            raise fail("E0306", f"a bandwidth of {shown(bandwidth, RATE)}", places["bandwidth"], note)
+            raise fail(
+                "E0306", f"a bandwidth of {shown(bandwidth, RATE)} is not more than 0", places["bandwidth"], note
+            )
         if latency is not None and latency >= 2**62:
             raise fail("E0310", f"a latency of {shown(latency, TIME)} is too large", places["latency"], note)
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
@@ -300,11 +307,11 @@ class _TopologyBuilder:
     def matrix(self, node: LinkMatrix, frame: Frame) -> BodyRows:
         """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
         if frame.rows is not None:
-            raise fail("E0303", "a matrix of links inside a loop", node.span)
+            raise fail("E0303", "a matrix of links is not allowed inside a loop", node.span)
         value = self.evaluator.value(node.matrix, frame)
         lists = value.data.only() if isinstance(value.data, ListArray) else None
         if not isinstance(lists, ListArray) or isinstance(lists.content, ListArray):
-            raise fail("E0311", f"links wants a list of lists of int, this is {value.type}", node.matrix.span)
+            raise fail("E0311", f"a matrix of links must be a list of lists of int, not {value.type}", node.matrix.span)
         n = len(lists.start)
         if (lists.lengths != n).any():
             row = int(np.argmax(lists.lengths != n))
@@ -317,7 +324,7 @@ class _TopologyBuilder:
             )
         counts = np.array([lists.content[a:b] for a, b in zip(lists.start, lists.stop, strict=True)])
         if counts.dtype != np.int64 or (counts < 0).any():
-            raise fail("E0311", "an entry of the matrix is a number of links, 0 or more", node.matrix.span)
+            raise fail("E0311", "an entry of the matrix must be a number of links, 0 or more", node.matrix.span)
         if counts.diagonal().any():
             row = int(np.argmax(counts.diagonal() != 0))
             raise fail("E0308", f"the matrix links NPU {row} to itself", node.matrix.span)
@@ -370,5 +377,5 @@ def _product(shape: Sequence[int]) -> int:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides with the last index counting fastest."""
+    """The strides of an array in row-major order: the last index varies fastest."""
     return tuple(_product(shape[axis + 1 :]) for axis in range(len(shape)))

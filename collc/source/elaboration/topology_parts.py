@@ -1,4 +1,4 @@
-"""The names of the parts of topologies: `pod.node[2].gpu[0, *]`."""
+"""Resolves the names of parts of topologies, such as `pod.node[2].gpu[0, *]`, to numbers of devices."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MAX_NAMES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexSlice:
-    """Several indices at once; star: `*`, all that are left."""
+    """Several indices at once. star: it is `*`, all devices that are present."""
 
     numbers: Int64Array
     star: bool
 
 
 PartIndex = int | Int64Array | IndexSlice | None
-"""One index of a part: a number, a row an iteration, a slice, or None for `*`."""
+"""One index of a part: a number, one number an iteration, a slice, or None for `*`."""
 
 
 def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyPart:
-    """The part with a name."""
+    """The member of a topology or of a copy with a name. Raises SourceError where there is none."""
     if isinstance(part, Topology):
         members, what = part.members, f"topology '{part.name}'"
         npu = switch = 0
@@ -42,7 +42,7 @@ def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyP
         if not isinstance(part.entry, TopologyCopies):
             raise fail("E0314", f"'{part.entry.name}' is an array of devices and has no member '{name}'", span)
         if part.entry.shape:
-            hint = f"say which: {part.entry.name}[0].{name}, or {part.entry.name}[*].{name} for all"
+            hint = f"choose one, {part.entry.name}[0].{name}, or all, {part.entry.name}[*].{name}"
             raise fail("E0315", f"'{part.entry.name}' is an array of copies", span, hint=hint)
         members, what = part.entry.members, f"'{part.entry.name}'"
         npu, switch, many, home = (
@@ -60,7 +60,10 @@ def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyP
 
 
 def _offsets(entry: TopologyMember, indices: Sequence[PartIndex], span: Span) -> tuple[Any, bool, bool]:
-    """Sum of index * stride; whether it is a grid of several; whether a `*` is among them."""
+    """The offset of the indexed device or copy in its array: the sum of index * stride.
+
+    Also whether there are several offsets, and whether one of the indices is `*`.
+    """
     if len(indices) != len(entry.shape):
         has = (
             f"takes {plural(len(entry.shape), 'index').replace('indexs', 'indices')}"
@@ -82,7 +85,7 @@ def _offsets(entry: TopologyMember, indices: Sequence[PartIndex], span: Span) ->
         low, high = (numbers.min(), numbers.max()) if is_column(numbers) and numbers.size else (numbers, numbers)
         if not is_column(low) and not (low >= 0 and high < size):
             wrong = int(low if low < 0 else high)
-            raise fail("E0318", f"'{entry.name}' has no index {wrong} here: it counts 0 .. {size - 1}", span)
+            raise fail("E0318", f"'{entry.name}' has no index {wrong} here: its indices are 0 .. {size - 1}", span)
         if several:
             column = np.atleast_1d(np.asarray(numbers, np.int64)) * stride
             total = np.add.outer(np.atleast_1d(np.asarray(total, np.int64)), column).ravel()
@@ -92,7 +95,7 @@ def _offsets(entry: TopologyMember, indices: Sequence[PartIndex], span: Span) ->
 
 
 def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> TopologyPart | Value:
-    """The part, NPU or group with indices."""
+    """The part with indices: a copy of a topology, an NPU or a group. Raises SourceError."""
     offsets, several, star = _offsets(part.entry, indices, span)
     many = several or part.many
     if isinstance(part.entry, TopologyCopies):
@@ -128,14 +131,14 @@ def _devices(part: TopologyPart, numbers: Data, many: bool, star: bool, span: Sp
     if not many:
         return Value(NPU, int(numbers) if not is_column(numbers) else numbers, part.home)
     if part.home is None:
-        raise fail("E0301", "an end of a link is one device, not several", span)
+        raise fail("E0301", "the end of a link must be one device, not several", span)
     if star:
         numbers = numbers[is_present(part.home, numbers)]
     return npus(numbers, part.home)
 
 
 def devices_of(part: TopologyPart, span: Span) -> Value:
-    """A part without indices: an NPU, or all NPUs of an array or of copies."""
+    """The devices of a part without further indices: an NPU, or all NPUs of an array or of copies."""
     entry = part.entry
     if isinstance(entry, DeviceArray):
         result = index_part(part, [None] * len(entry.shape), span)
@@ -149,21 +152,21 @@ def devices_of(part: TopologyPart, span: Span) -> Value:
 
 
 def is_present(topology: Topology, numbers: Data) -> Data:
-    """Whether devices, switches as -1 - number, have not been removed."""
+    """bool, or bool an item: whether devices are present, not removed. Switch s has the number -1 - s."""
     network = topology.network
     at = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)
     return network.present[at]
 
 
 def device_label(topology: Topology, number: int) -> str:
-    """The name of a device; switches as -1 - number."""
+    """The name of a device. Switch s has the number -1 - s."""
     network = topology.network
     return network.device_name(number if number >= 0 else network.npu_count - 1 - number)
 
 
 def check_npus(numbers: Int64Array, home: Topology | None, span: Span) -> None:
-    """Raise SourceError where a switch is among devices that have to be NPUs."""
+    """Raise SourceError where one of some devices is a switch."""
     switches = numbers[numbers < 0]
     if len(switches) and home is not None:
         message = f"{device_label(home, int(switches[0]))} is a switch, not an NPU"
-        raise fail("E0322", message, span, hint="a switch holds no chunks; they go through it unsaid")
+        raise fail("E0322", message, span, hint="a switch only forwards chunks: no program places a chunk at a switch")

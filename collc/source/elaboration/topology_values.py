@@ -1,4 +1,4 @@
-"""Topologies as values, and parts of them."""
+"""Topologies as values of the language, with the names of their parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collc.ten.network import Network
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """NPUs or switches declared together; first: counted among its kind."""
+    """An array of NPUs or switches. first: the number of its first device, counted among NPUs or among switches."""
 
     name: str
     switch: bool
@@ -23,7 +23,7 @@ class DeviceArray:
 
 @dataclass(frozen=True, eq=False)
 class TopologyCopies:
-    """Copies of a topology inside another; npus, switches: in one copy."""
+    """An array of copies of a topology inside another. npus, switches: their numbers in one copy."""
 
     name: str
     shape: tuple[int, ...]
@@ -41,7 +41,10 @@ TopologyMembers = Mapping[str, TopologyMember]
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """A topology: its network and names. kind: the template that made it. factors: of a product."""
+    """A topology: its network and the names of its members.
+
+    kind: the name of the template that it was made from. factors: those of a product.
+    """
 
     name: str
     kind: str
@@ -53,10 +56,10 @@ class Topology:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopologyPart:
-    """A part of a topology on its way to an NPU or a group.
+    """A part of a topology, to which indices and members can be applied until it is an NPU or a group.
 
-    npu, switch: what to add to the numbers of the entry: int, a row an iteration, or, with many, one an
-    element of a slice. home: None while the topology is being built.
+    npu, switch: offsets of the numbers of NPUs and switches of the entry: an int, one an iteration or, where `many` is
+    set, one for each element of a slice. home: the topology, None while it is being built.
     """
 
     home: Topology | None

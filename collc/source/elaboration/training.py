@@ -1,4 +1,4 @@
-"""Elaboration of workloads, in the language and in the text format of ASTRA-sim 1.0."""
+"""Elaboration of workloads, written in the language or in the text format of ASTRA-sim 1.0."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def unroll(
     problems: Problems,
     handle: Callable[[Statement, Frame], None],
 ) -> None:
-    """Do statements one after another; loops are unrolled, and the branches that hold are taken.
+    """Execute statements in order; loops are unrolled. handle: executes all but loops, conditions and lets.
 
-    The mistakes of a statement go to `problems`, and the next one is read.
+    Errors of a statement go to `problems`; the next statement is executed all the same.
     """
     evaluator = context.evaluator
     for node in nodes:
@@ -60,7 +60,7 @@ def unroll(
 
 
 class WorkloadBuilder:
-    """One workload."""
+    """Elaborates one workload."""
 
     def __init__(self, node: Workload, context: FileContext, problems: Problems) -> None:
         self.node = node
@@ -70,15 +70,15 @@ class WorkloadBuilder:
         self.loop: Loop | None = None
 
     def build(self) -> training.Workload:
-        """The workload. Raises SourceError; more than one mistake goes to `problems`."""
+        """The workload. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
         node, root = self.node, self.context.root
         before = len(self.problems.found)
         tensor, data = (self.degree(name, root) for name in training.GROUPS)
         for argument in node.arguments:
             if argument.name is None or argument.name.name not in training.GROUPS:
                 name = "" if argument.name is None else argument.name.name
-                hint = did_you_mean(name, training.GROUPS, "it takes tensor and data")
-                raise fail("E0902", "a workload takes tensor: and data:", argument.span, hint=hint)
+                hint = did_you_mean(name, training.GROUPS, "write (tensor: 16, data: 256)")
+                raise fail("E0902", "the arguments of a workload are 'tensor' and 'data'", argument.span, hint=hint)
         if node.path is not None:
             self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
         unroll(node.body, root.inner(), self.context, self.problems, self.statement)
@@ -90,25 +90,25 @@ class WorkloadBuilder:
         return training.Workload(node.name.name, tensor, data, loop, tuple(self.layers))
 
     def degree(self, name: str, frame: Frame) -> int:
-        """`tensor: 16`."""
+        """The size of a group, as in `tensor: 16`. Raises SourceError."""
         found = next((a for a in self.node.arguments if a.name is not None and a.name.name == name), None)
         if found is None:
             hint = f"write workload {self.node.name.name} (tensor: 16, data: 256)"
             raise fail(
-                "E0902", f"a workload says how many NPUs are in its '{name}' group", self.node.name.span, hint=hint
+                "E0902", f"the size of the '{name}' group of the workload is missing", self.node.name.span, hint=hint
             )
         value = self.context.evaluator.whole(found.value, frame, f"'{name}'")
         if value < 1:
-            raise fail("E0902", f"'{name}' is at least 1", found.value.span)
+            raise fail("E0902", f"'{name}' must be at least 1", found.value.span)
         return value
 
     def statement(self, node: Statement, frame: Frame) -> None:
-        """A layer, a repetition or a loop."""
+        """Execute a `layer`, `repeat` or `loop` statement. Raises SourceError."""
         match node:
             case Repeat():
                 count = self.context.evaluator.whole(node.count, frame, "a repetition")
                 if count < 0:
-                    raise fail("E0904", f"{count} repetitions", node.count.span)
+                    raise fail("E0904", f"{count} repetitions are not possible", node.count.span)
                 before = len(self.layers)
                 unroll(node.body, frame.inner(), self.context, self.problems, self.statement)
                 added = self.layers[before:]
@@ -119,12 +119,12 @@ class WorkloadBuilder:
             case Loop():
                 if node.kind.name not in LOOPS:
                     hint = did_you_mean(node.kind.name, LOOPS, f"there are {listed(LOOPS)}")
-                    raise fail("E0905", f"no training loop is called '{node.kind.name}'", node.kind.span, hint=hint)
+                    raise fail("E0905", f"unknown training loop '{node.kind.name}'", node.kind.span, hint=hint)
                 if self.loop is not None:
-                    raise fail("E0905", "a workload has one loop", node.span)
+                    raise fail("E0905", "a workload takes one 'loop' statement", node.span)
                 self.loop = node
             case _:
-                raise fail("E0906", "this does not stand in a workload", node.span)
+                raise fail("E0906", "this statement is not allowed in a workload", node.span)
 
     def layer(self, node: Layer, frame: Frame) -> training.TrainingLayer:
         """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""
@@ -133,7 +133,7 @@ class WorkloadBuilder:
             name = _known(argument, training.PHASES)
             value = Fraction(self.context.evaluator.wanted(argument.value, frame, TIME, f"'{name}'").data)
             if value < 0:
-                raise fail("E0904", "a time is not negative", argument.value.span)
+                raise fail("E0904", "a time must not be negative", argument.value.span)
             times[name] = value
         traffic: list[training.LayerTraffic] = []
         for collective in node.collectives:
@@ -152,7 +152,7 @@ class WorkloadBuilder:
             _one_of(name, known, what)
         size = int(self.context.evaluator.wanted(node.size, frame, BYTES, "a size").data)
         if size < 0:
-            raise fail("E0904", "a size is not negative", node.size.span)
+            raise fail("E0904", "a size must not be negative", node.size.span)
         return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
 
 
@@ -161,7 +161,10 @@ def _known(argument: Argument, known: Sequence[str]) -> str:
     if name not in known:
         hint = did_you_mean(name, known, f"there are {listed(known)}")
         raise fail(
-            "E0904", f"no time of a layer is called '{name}'" if name else "a time has a name", argument.span, hint=hint
+            "E0904",
+            f"a layer has no time '{name}'" if name else "the time of a layer needs a name",
+            argument.span,
+            hint=hint,
         )
     return name
 
@@ -169,11 +172,11 @@ def _known(argument: Argument, known: Sequence[str]) -> str:
 def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
     if name.name not in known:
         hint = did_you_mean(name.name, known, f"there are {listed(known)}")
-        raise fail("E0904", f"no {what} is called '{name.name}'", name.span, hint=hint)
+        raise fail("E0904", f"unknown {what} '{name.name}'", name.span, hint=hint)
 
 
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
-    """The layers of a workload file: 12 columns a row, no header. Raises SourceError with the line."""
+    """The layers of a workload file with 12 columns a line and no header. Raises SourceError with the line."""
     source = read_text(path, name, limit=MAX_BYTES, at=at)
     layers: list[training.TrainingLayer] = []
     start = 0
@@ -183,7 +186,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
             span = Span(source, start, start + len(line.rstrip()))
             if len(words) != COLUMNS:
                 hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
-                message = f"a layer has {COLUMNS} columns, this line has {len(words)}"
+                message = f"a layer has {COLUMNS} columns, but this line has {len(words)}"
                 raise fail("E0907", message, span, hint=hint)
             layers.append(_row(words, span))
         start += len(line)
@@ -193,7 +196,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
 
 
 def _row(words: list[str], span: Span) -> training.TrainingLayer:
-    """One row. Compute times are in nanoseconds."""
+    """The layer of one line. Compute times are in nanoseconds."""
     times: list[Fraction] = []
     traffic: list[training.LayerTraffic] = []
     for k, phase in enumerate(training.PHASES):
@@ -201,12 +204,12 @@ def _row(words: list[str], span: Span) -> training.TrainingLayer:
         times.append(1000 * _number(compute, span))
         amount = _number(size, span)
         if amount.denominator != 1:
-            raise fail("E0907", f"'{size}' is no whole number of bytes", span)
+            raise fail("E0907", f"'{size}' is not a whole number of bytes", span)
         if kind.upper() == "NONE":
             continue
         if kind.upper() not in _KINDS:
             hint = did_you_mean(kind, ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
-            raise fail("E0907", f"no collective is called '{kind}'", span, hint=hint)
+            raise fail("E0907", f"unknown collective '{kind}'", span, hint=hint)
         group = "data" if phase == "weight_gradient" else "tensor"
         traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.upper()], int(amount)))
     forward, inputs, weights = times
@@ -216,5 +219,5 @@ def _row(words: list[str], span: Span) -> training.TrainingLayer:
 def _number(text: str, span: Span) -> Fraction:
     plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
     if not plain:
-        raise fail("E0907", f"'{text}' is no number, 0 or more", span)
+        raise fail("E0907", f"'{text}' is not a number of 0 or more", span)
     return Fraction(text)

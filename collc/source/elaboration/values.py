@@ -1,8 +1,7 @@
-"""Values, one for all iterations of a loop nest at once.
+"""The values of expressions, for all iterations of a loop nest at once.
 
-A value is uniform (one Python object) or varies (an array with one row an iteration). Lists, sets and
-groups are rows `content[start:stop]` of shared contents, so that taking `sizes[i]` for a million i
-copies nothing.
+A value is uniform (one Python object) or varies (an array with one item, called its row, for each iteration). Lists,
+sets and groups are ranges `content[start:stop]` of shared contents, so that `sizes[i]` for a million i copies nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRIN
 from collc.ten.arrays import Int64Array
 
 Column = NDArray[Any]
-"""int64 or, where numbers are too large or no integers, objects; bool for bool."""
+"""An array with one item an iteration: int64, bool, or object for larger numbers, fractions and strings."""
 
 INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListArray:
-    """Lists: row r is content[start[r]:stop[r]]. uniform: one row, the same in all iterations."""
+    """Lists of different lengths (compare ListArray of Awkward Array): row r is content[start[r]:stop[r]].
+
+    uniform: there is one row, which is the same in all iterations.
+    """
 
     start: Int64Array
     stop: Int64Array
@@ -36,11 +38,11 @@ class ListArray:
 
     @property
     def lengths(self) -> Int64Array:
-        """int64: items of each row."""
+        """int64[rows]: the length of each list."""
         return self.stop - self.start
 
     def take(self, rows: Int64Array) -> ListArray:
-        """Some rows."""
+        """The lists of some rows."""
         return ListArray(self.start[rows], self.stop[rows], self.content, uniform=False)
 
     def only(self) -> Column | ListArray:
@@ -53,24 +55,24 @@ class ListArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """A range or, in varying ones, a range a row."""
+    """A range low..high, without high; where an end is an array, one range for each iteration."""
 
     low: int | Column
     high: int | Column
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Both ends of a range that is the same in all iterations."""
+        """Both ends of a uniform range."""
         return int(self.low), int(self.high)
 
 
 Data = Any
-"""What a value is made of: int, Fraction, bool, str, Column, Lists, Interval, Topology, Part; None: left out."""
+"""int, Fraction, bool, str, Column, ListArray, Interval, Topology, TopologyPart; None: a rate or time left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value with its type. home: for NPUs and groups, the topology that they belong to."""
+    """A value with its type. home: the topology to which NPUs and groups belong."""
 
     type: Type
     data: Data
@@ -78,7 +80,7 @@ class Value:
 
     @property
     def varies(self) -> bool:
-        """Whether it has a row for each iteration."""
+        """Whether it has an item for each iteration; else it is uniform."""
         if isinstance(self.data, ListArray):
             return not self.data.uniform
         if isinstance(self.data, Interval):
@@ -86,7 +88,7 @@ class Value:
         return is_column(self.data)
 
     def take(self, rows: Int64Array) -> Value:
-        """The value in some of its iterations."""
+        """The value in some of the iterations."""
         if is_column(self.data):
             return replace(self, data=self.data[rows])
         match self.data:
@@ -112,12 +114,12 @@ class Value:
 
 
 def is_column(data: Data) -> TypeGuard[Column]:
-    """Whether data has a row for each iteration."""
+    """Whether data are an array with one item an iteration."""
     return isinstance(data, np.ndarray)
 
 
 def python_number(item: Data) -> Data:
-    """A Python object for an item of an array."""
+    """An item of an array as a Python object."""
     return item if isinstance(item, int | Fraction | str) else item.item()
 
 
@@ -142,7 +144,7 @@ def number(value: Fraction) -> Value:
 
 
 def column(items: Sequence[Any], kind: Kind) -> Column:
-    """An array of plain items: int64 where they are whole numbers that fit."""
+    """An array of items: int64 for integers that fit, bool for bools, else object."""
     if kind is Kind.BOOL:
         return np.array(items, np.bool_)
     if kind in (Kind.INT, Kind.BYTES, Kind.NPU) and all(-INT64 <= i <= INT64 for i in items):
@@ -159,7 +161,7 @@ def npus(numbers: Iterable[int] | Column, home: Topology) -> Value:
 
 
 def single_list(content: Column | ListArray) -> ListArray:
-    """A uniform list of items."""
+    """A uniform list with some items."""
     count = len(content.start) if isinstance(content, ListArray) else len(content)
     return ListArray(np.zeros(1, np.int64), np.array([count], np.int64), content, uniform=True)
 
@@ -176,7 +178,7 @@ def _rank(lists: ListArray, offset: int) -> tuple[Int64Array, Int64Array]:
 
 
 def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListArray:
-    """Items of several contents one after another."""
+    """The items of several contents, concatenated."""
     rows: list[ListArray] = []
     plain_parts: list[Column] = []
     for part in parts:
@@ -201,7 +203,7 @@ def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListA
 
 
 def stacked_rows(values: Sequence[Value]) -> Value | None:
-    """One varying value of uniform ones, one an iteration; None where their types do not go together."""
+    """One varying value of uniform values, one for each iteration; None where their types have no common type."""
     kind = ANY
     for value in values:
         joint = join(kind, value.type)

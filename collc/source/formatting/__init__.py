@@ -1,1 +1,1 @@
-"""The canonical layout of a program."""
+"""The formatter of programs (`collc fmt`)."""

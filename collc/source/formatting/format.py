@@ -1,11 +1,11 @@
-"""`collc fmt`: one canonical layout of a program."""
+"""The formatter: one canonical layout for every program, with its comments."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.source.formatting.layout import STEP, Layout, Piece, Word, comments_after, comments_before, pieces
+from collc.source.formatting.layout import STEP, Layout, LayoutWord, Piece, comments_after, comments_before, pieces
 from collc.source.parsing import tokens as t
 from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
@@ -19,7 +19,7 @@ _AFTER_VALUE: Final = frozenset({t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "
 
 
 def format_source(source: SourceFile) -> str:
-    """The program in its canonical layout, comments kept. Raises SourceError where it does not parse."""
+    """The program in its canonical layout, with its comments. Raises SourceError where it does not parse."""
     parse(source)
     writer = _Writer(source.text)
     for word in _words(source, load_table()):
@@ -27,13 +27,13 @@ def format_source(source: SourceFile) -> str:
     return writer.text()
 
 
-def _words(source: SourceFile, table: Table) -> list[Word]:
-    """The tokens with what they are used for: "statement", "block", "word", "unary", "parts" or nothing."""
+def _words(source: SourceFile, table: Table) -> list[LayoutWord]:
+    """The tokens of a file, each with its role (see LayoutWord)."""
     automaton = Automaton(table, Builder(source))
-    words: list[Word] = []
-    before = Word(Token(",", ",", 0, 0))
+    words: list[LayoutWord] = []
+    before = LayoutWord(Token(",", ",", 0, 0))
     for token in table.scanner.scan(source.text, comments=True):
-        word = Word(token)
+        word = LayoutWord(token)
         words.append(word)
         if token.kind in {t.COMMENT, t.END}:
             continue
@@ -57,21 +57,25 @@ def _is_body(row: dict[str, int]) -> bool:
 
 
 class _Writer:
-    """Takes the words in order and lays out each statement once it is whole."""
+    """Writes the words of a file in order; a statement is laid out when its last word is known.
+
+    _held: comments whose place is not yet known. _blocks: for each open brace, whether it opens a body. _blank: whether
+    a blank line precedes the next line. _opened: whether the last line opened a body.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines: list[str] = []
         self._depth = 0
-        self._statement: list[Word] = []
-        self._held: list[Word] = []
+        self._statement: list[LayoutWord] = []
+        self._held: list[LayoutWord] = []
         self._blocks: list[bool] = []
         self._end = 0
         self._blank = False
         self._opened = True
 
-    def take(self, word: Word) -> None:
-        """The next word or comment."""
+    def take(self, word: LayoutWord) -> None:
+        """Add the next word or comment."""
         token = word.token
         newlines = self._text.count("\n", self._end, token.start)
         self._end = token.end
@@ -101,8 +105,8 @@ class _Writer:
         """The whole program."""
         return "\n".join(self._lines) + "\n" if self._lines else ""
 
-    def _attach(self, word: Word) -> None:
-        """Comments inside of a statement stay with the word on whose line they are, or with the next one."""
+    def _attach(self, word: LayoutWord) -> None:
+        """Attach comments inside a statement to the word before them on their line, else to the next word."""
         for comment in self._held:
             text = comment.token.text.rstrip()
             if comment.role == "" and self._statement:
@@ -112,7 +116,7 @@ class _Writer:
         self._held = []
 
     def _write_held_comments(self) -> None:
-        """Comments between two statements."""
+        """Write comments that stand between two statements."""
         for comment in self._held:
             text = comment.token.text.rstrip()
             if comment.role == "" and self._lines:

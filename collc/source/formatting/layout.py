@@ -1,4 +1,4 @@
-"""How one statement is laid out: spaces between its tokens, and lines where it is too long for one."""
+"""The layout of one statement: spaces between tokens, and line breaks where it is too long for one line."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Final
 from collc.source.parsing.tokens import NAME, STRING, Token
 
 WIDTH: Final = 100
-"""Columns that a line may take."""
+"""Maximum columns of a line."""
 
 STEP: Final = "    "
-"""Indentation of each level."""
+"""Indentation of one level."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _TIGHT: Final = frozenset({",", ".", "..", ":", ")", "]"})
 _DETACHED: Final = frozenset({"npu", "switch", "link", "links", "layer", "workload", "train"})
-"""Statements whose parentheses are no call: their own properties."""
+"""Statements with parentheses that hold attributes and not arguments of a call: a space goes before them."""
 
 
 @dataclass(slots=True)
-class Word:
-    """A token: how it is used, the comments on lines of their own before it, and those after it on its line.
+class LayoutWord:
+    """A token with its role and its comments.
 
-    role: "statement" or "word" for a keyword, "unary" for a sign, "block" or "parts" for a brace that is no set.
+    role: "statement" for a keyword that begins a statement, "word" for another keyword, "unary" for a sign, "block" or
+    "parts" for a brace that opens a body or the parts of `without`, else "". comments: those on lines of their own
+    before the token. after: those after it on its line.
     """
 
     token: Token
@@ -34,20 +36,20 @@ class Word:
 
 @dataclass(slots=True)
 class Bracket:
-    """A bracket pair and the items between its commas, each a row of words and brackets."""
+    """A bracket pair and its items, which commas separate; each item is a row of words and brackets."""
 
-    opening: Word
-    closing: Word
+    opening: LayoutWord
+    closing: LayoutWord
     items: list[list[Piece]]
 
 
-Piece = Word | Bracket
+Piece = LayoutWord | Bracket
 
 
-def pieces(words: list[Word]) -> list[Piece]:
-    """The words with what stands in brackets put together; a comma before a closing bracket goes."""
+def pieces(words: list[LayoutWord]) -> list[Piece]:
+    """The words with bracket pairs grouped; a comma before a closing bracket is dropped."""
     row: list[Piece] = []
-    around: list[tuple[list[Piece], Word, list[list[Piece]]]] = []
+    around: list[tuple[list[Piece], LayoutWord, list[list[Piece]]]] = []
     for word in words:
         kind = word.token.kind
         if kind in _CLOSING:
@@ -66,23 +68,23 @@ def pieces(words: list[Word]) -> list[Piece]:
     return row
 
 
-def _carry(comma: Word, item: list[Piece]) -> None:
-    """Comments round a comma belong to the item before it."""
+def _carry(comma: LayoutWord, item: list[Piece]) -> None:
+    """Attach the comments around a comma to the item before it."""
     if item:
         _first(item[0]).comments += comma.comments
         _last(item[-1]).after += comma.after
 
 
-def _first(piece: Piece) -> Word:
-    return piece if isinstance(piece, Word) else piece.opening
+def _first(piece: Piece) -> LayoutWord:
+    return piece if isinstance(piece, LayoutWord) else piece.opening
 
 
-def _last(piece: Piece) -> Word:
-    return piece if isinstance(piece, Word) else piece.closing
+def _last(piece: Piece) -> LayoutWord:
+    return piece if isinstance(piece, LayoutWord) else piece.closing
 
 
 def _commented(bracket: Bracket) -> bool:
-    """Whether a comment stands inside."""
+    """Whether there is a comment inside a bracket pair."""
     inside = [piece for item in bracket.items for piece in item]
     return bool(bracket.opening.after or bracket.closing.comments) or any(
         _first(piece).comments or _last(piece).after or (isinstance(piece, Bracket) and _commented(piece))
@@ -91,7 +93,7 @@ def _commented(bracket: Bracket) -> bool:
 
 
 def _matrix(bracket: Bracket) -> bool:
-    """Whether this is a list of at least three lists of equally many short things."""
+    """Whether a list is a matrix: at least three lists of equal length without brackets or comments inside."""
     rows = [item[0] for item in bracket.items if len(item) == 1]
     if bracket.opening.token.kind != "[" or len(rows) != len(bracket.items) or len(rows) < 3:
         return False
@@ -106,11 +108,11 @@ def _has_brackets(row: Bracket) -> bool:
     return any(isinstance(piece, Bracket) for item in row.items for piece in item) or not row.items
 
 
-def _space(before: Word, after: Word, *, detached: bool) -> str:
-    """What stands between two neighbours of a row."""
+def _space(before: LayoutWord, after: LayoutWord, *, detached: bool) -> str:
+    """The space between two neighbours of a row."""
     left, right = before.token.kind, after.token.kind
     if before.role == "statement" and before.token.text == "pre":
-        return "  "  # in line with `post`
+        return "  "  # aligns `pre` with `post`
     if left in {".", ".."} or right in _TIGHT or before.role == "unary":
         return ""
     if right in {"(", "["}:
@@ -120,17 +122,17 @@ def _space(before: Word, after: Word, *, detached: bool) -> str:
 
 
 class Layout:
-    """The text of one statement. detached: a parenthesis of its own row is no call."""
+    """Lays out one statement. _detached: its own parentheses hold attributes (see _DETACHED)."""
 
     def __init__(self, keyword: str) -> None:
         self._detached = keyword in _DETACHED
 
     def lines(self, row: list[Piece], indent: str, tail: str) -> list[str]:
-        """The row in as few lines as the width allows; `tail` follows the last one."""
+        """The row in as few lines as the width allows; tail: text that follows the last line."""
         return (indent + self._row(row, indent, len(tail), top=True) + tail).split("\n")
 
     def _row(self, row: list[Piece], indent: str, tail: int, *, top: bool = False) -> str:
-        """One row: flat if it fits, else with its longest brackets broken, one after the other."""
+        """One row: on one line if it fits, else with its longest bracket pairs broken over lines, one after another."""
         brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _commented(piece))]
         forced = {id(piece) for piece in brackets if self._must_break(piece)}
         waiting = sorted((b for b in brackets if id(b) not in forced), key=lambda b: -len(self._flat_bracket(b)))
@@ -152,7 +154,7 @@ class Layout:
         for i, piece in enumerate(row):
             if i:
                 text += _space(_last(row[i - 1]), _first(piece), detached=top and self._detached)
-            if isinstance(piece, Word):
+            if isinstance(piece, LayoutWord):
                 text += piece.token.text
             elif id(piece) in broken:
                 text += self._broken(piece, indent)
@@ -166,7 +168,7 @@ class Layout:
         return f"{bracket.opening.token.text}{pad}{items}{pad}{bracket.closing.token.text}"
 
     def _broken(self, bracket: Bracket, indent: str) -> str:
-        """One item a line."""
+        """A bracket pair with one item a line."""
         inner = indent + STEP
         lines: list[str] = []
         cells = self._cells(bracket) if _matrix(bracket) else None
@@ -180,7 +182,7 @@ class Layout:
         return "\n".join([opening, *lines, indent + bracket.closing.token.text])
 
     def _cells(self, bracket: Bracket) -> list[str]:
-        """The rows of a matrix with their columns below one another."""
+        """The rows of a matrix with aligned columns."""
         rows = [
             [self._joined(cell, "", set(), top=False) for cell in row.items]
             for item in bracket.items
@@ -192,10 +194,10 @@ class Layout:
 
 
 def comments_before(row: list[Piece]) -> list[str]:
-    """The comments before the parts of a row; those inside its brackets are not among them."""
+    """The comments before the pieces of a row, without those inside its brackets."""
     return [comment for piece in row for comment in _first(piece).comments]
 
 
 def comments_after(row: list[Piece]) -> list[str]:
-    """The comments that end the lines of the parts of a row."""
+    """The comments after the pieces of a row, at the ends of their lines."""
     return [comment for piece in row for comment in _last(piece).after]

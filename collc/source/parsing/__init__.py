@@ -1,1 +1,1 @@
-"""Text to syntax tree."""
+"""Parses `.coll` text into a syntax tree, with recovery after errors."""

@@ -1,4 +1,4 @@
-"""The LALR(1) automaton that reads a file by its table."""
+"""The LALR(1) automaton: reads tokens with a parse table and calls the builder for each reduced rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collc.source.parsing.tokens import END, NAME, Token
 
 
 class Unexpected(Exception):
-    """A token that cannot stand where it came."""
+    """Raised for a token that the grammar does not allow in the current state."""
 
     def __init__(self, token: Token) -> None:
         super().__init__(token.text)
@@ -23,11 +23,11 @@ def _word(kind: str) -> Token:
 
 
 def _arranged(rule: Rule, children: list[Any]) -> list[Any]:
-    """The arguments that the plan of a rule makes of its children."""
+    """The arguments of the builder's method for a rule, from the values of the rule's symbols (see Rule.plan)."""
     plan = rule.plan
     arguments: list[Any] = []
     if plan and plan[0] in rule.splices and rule.method == SPLICE:
-        arguments, plan = children[0], plan[1:]  # a repetition grows in place: else a long one takes for ever
+        arguments, plan = children[0], plan[1:]  # extended in place: copies would make long repetitions quadratic
     for child in plan:
         if child in rule.splices:
             arguments.extend(children[child])
@@ -37,9 +37,11 @@ def _arranged(rule: Rule, children: list[Any]) -> list[Any]:
 
 
 class Automaton:
-    """On its way through a file: the states passed and, for each but the first, the value read on the way to it.
+    """The state of a parse.
 
-    A word is a keyword where the table has it in this state, and a name elsewhere, as Lark's contextual lexer has it.
+    states: the stack of parser states. values: for each state but the first, the value of the symbol that led to it:
+    a token, or what the builder returned. A word is a keyword in the states whose table row contains it, and a name
+    in all others, as with Lark's contextual lexer.
     """
 
     def __init__(self, table: Table, builder: Builder) -> None:
@@ -54,7 +56,7 @@ class Automaton:
         self._whole = [not rule.splices and rule.plan == tuple(range(rule.size)) for rule in table.rules]
 
     def feed(self, token: Token) -> None:
-        """Take the next token; after END, the file is the one value left. Raises Unexpected."""
+        """Consume the next token. After END, the syntax tree is the only value. Raises Unexpected."""
         states, settled = self.states, self._settled
         word = token.text if token.kind == NAME and token.text in self._keywords else token.kind
         while True:
@@ -75,9 +77,10 @@ class Automaton:
                 return
 
     def _settle(self, below: int, state: int, word: str, token: Token) -> tuple[int, int | None]:
-        """The state after the rules that keep their only child, and what to do there; None: nothing can be done.
+        """The state after all unit reductions that are due, and its action; None where the token is not allowed.
 
-        A number passes one such rule for every rank of operators, so they are gone through once for each situation.
+        A unit rule passes the value of its only child through. A number passes one such rule for each level of
+        operator precedence, so `feed` remembers the result for each (state below, state, token).
         """
         rows, goto, rules = self._table.actions, self._table.goto, self._table.rules
         while True:
@@ -96,14 +99,14 @@ class Automaton:
         values.append(arguments if method is None else method(*arguments))
         states.append(self._table.goto[states[-1]][rule.origin])
 
-    # For the time after an error
+    # For recovery after an error
 
     def accepts(self, token: Token) -> bool:
-        """Whether a token can stand here."""
+        """Whether a token is allowed in the current state."""
         return self.accepts_at(len(self.states) - 1, token)
 
     def accepts_at(self, height: int, token: Token) -> bool:
-        """Whether a token could stand here if only `height` values had been read."""
+        """Whether a token would be allowed if only the first `height` values had been read."""
         states = self.states[: height + 1]
         while True:
             row = self._table.actions[states[-1]]
@@ -121,9 +124,9 @@ class Automaton:
                 return True
 
     def acceptable(self) -> frozenset[str]:
-        """Every terminal that can stand here."""
+        """All terminals that are allowed in the current state."""
         return frozenset(kind for kind in self._table.actions[self.states[-1]] if self.accepts(_word(kind)))
 
     def cut(self, height: int) -> None:
-        """Forget all values but the first `height`."""
+        """Discard all values but the first `height`."""
         del self.values[height:], self.states[height + 1 :]

@@ -1,10 +1,10 @@
-"""From what the grammar matches to the syntax tree: one method for each rule of coll.lark.
+"""Builds the syntax tree: one method for each rule of coll.lark.
 
-The parser calls these as it goes, so that no other tree is ever built. Arguments are the children of the rule in
-order, tokens included, None for an optional part that was left out.
+The automaton calls a method when it reduces the rule of the same name, so no generic parse tree is built. The
+arguments are the values of the symbols of the rule in order, tokens included; None is an optional part that is absent.
 """
 
-# ruff: noqa: D102 (the rule of the same name says what a method matches, its return type what it makes)
+# ruff: noqa: D102 (a method matches the rule of the same name; its return type says what it builds)
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from collc.source.parsing.literals import LiteralError, number, quantity, string
 from collc.source.parsing.tokens import Token
 
 MAX_NESTING = 64
-"""Levels of blocks, brackets and operators inside one another."""
+"""Maximum nesting of blocks, brackets and operators."""
 
 REDUCTIONS = ("sum", "max", "min", "prod")
-"""What `post` can do to the contributions."""
+"""The reductions that `post` can apply to the contributions."""
 
 RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
-"""Words that an expression could not use as names."""
+"""Words that cannot be names, since they have a meaning in expressions."""
 
 _Part = Token | ex.Node
 
 
 @dataclass(frozen=True, slots=True)
 class BracketedItems:
-    """The items between two brackets, and where the brackets are."""
+    """The items between two brackets, with the positions at which the brackets begin and end."""
 
     start: int
     end: int
@@ -64,14 +64,14 @@ def _items(sequence: BracketedItems | None, kind: type[_T]) -> tuple[_T, ...]:
 
 
 class Builder:
-    """Builds the nodes of one file; `errors` are the mistakes that the grammar does not see."""
+    """Builds the nodes of one file. errors: mistakes that the grammar does not reject, such as unknown units."""
 
     def __init__(self, file: SourceFile) -> None:
         self._file = file
         self._heights: dict[ex.Node, int] = {}
         self.errors: list[Diagnostic] = []
 
-    # Places and nesting
+    # Spans and nesting
 
     def _span(self, first: _Part | BracketedItems, *rest: _Child) -> Span:
         last = next((part for part in reversed(rest) if part is not None), first)
@@ -88,7 +88,7 @@ class Builder:
         return self._identifier(token) if token is not None else None
 
     def _nested(self, node: _T, *parts: _Child | Iterable[ex.Node]) -> _T:
-        """`node`, which contains `parts`: an error where this goes too deep."""
+        """`node`, whose children are `parts`. Raises SourceError where it is nested deeper than MAX_NESTING."""
         heights = self._heights
         height = 0
         for part in parts:

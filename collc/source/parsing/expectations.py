@@ -1,4 +1,4 @@
-"""What was found and what could stand there, in the words of users."""
+"""Which statements each body takes, and how syntax messages name tokens: what was found, what was expected."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BODIES: Final[dict[str, frozenset[str]]] = {
     "layer": frozenset({"forward", "input_gradient", "weight_gradient"}),
     "design": frozenset({"train", "require", "minimize", "tiers", "emit"}),
 }
-"""Statements of each body; `let`, `for` and `if` stand in all of them."""
+"""The keywords of the statements of each body; `let`, `for` and `if` are allowed in all of them."""
 
 ANYWHERE: Final = frozenset({"let", "for", "if"})
 
 STATEMENTS: Final = frozenset[str]().union(ANYWHERE, *BODIES.values())
-"""Every word that begins a statement."""
+"""Every keyword that begins a statement."""
 
 HEADERS: Final[dict[str, str]] = {
     "topology": "topology x",
@@ -40,7 +40,7 @@ HEADERS: Final[dict[str, str]] = {
     "for": "for x in 0",
     "if": "if 0",
 }
-"""A right head of each statement with a body, to read the body where the head is wrong."""
+"""A valid head of each statement with a body: recovery parses it in place of a wrong head, then reads the body."""
 
 _VALUES: Final = frozenset(
     {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "true", "false", "(", "[", "{", "-", "+", "~", "not"}
@@ -78,7 +78,7 @@ _LONGEST: Final = 40
 
 
 def found(token: Token, keywords: AbstractSet[str]) -> str:
-    """What a token is called in a message."""
+    """The name of a token in a message."""
     if token.kind == t.END:
         return "the end of the file"
     text = token.text if len(token.text) <= _LONGEST else token.text[:_LONGEST] + "..."
@@ -91,7 +91,7 @@ def found(token: Token, keywords: AbstractSet[str]) -> str:
 
 
 def expected(terminals: AbstractSet[str]) -> str:
-    """What could stand at a place, without what is always possible inside an expression."""
+    """The description of the expected terminals, without those that are allowed in every expression."""
     left = set(terminals)
     words: list[str] = []
     if {t.INT, t.STRING, "("} <= left:
@@ -128,16 +128,16 @@ SIGN_HINTS: Final = {
     "\u00a0": "write an ordinary space",
     "\ufeff": "save the file without a byte order mark",
 }
-"""What to try in place of a sign that means nothing."""
+"""Hints for signs that are not part of the language."""
 
 
 def sign(text: str) -> str:
-    """What a sign that means nothing is called."""
+    """The name in messages of a sign that is not part of the language."""
     return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
 
 
 def number_hint(text: str) -> str:
-    """What to try in place of a misshapen number."""
+    """The hint for a malformed number."""
     if "_" in text:
         return f"write '{text.replace('_', '')}'" if text.replace("_", "").isdigit() else ""
     if text[:2].lower() in {"0x", "0b", "0o"}:

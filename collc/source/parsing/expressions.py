@@ -1,4 +1,4 @@
-"""The syntax tree of expressions: one class a form, each with its place."""
+"""The syntax tree of expressions: one class for each form, each with its span in the source."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collc.base.units import Dimension
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """Anything with a place."""
+    """A node of the syntax tree. span: the source text that it was parsed from."""
 
     span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Identifier(Node):
-    """A name where it is declared or used as a label."""
+    """A name in a declaration, or as the label of an argument or member."""
 
     name: str
 
@@ -121,7 +121,7 @@ class Unary(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binary(Expr):
-    """`a + b`, ..., `a and b`; also the product of topologies, union, difference of sets."""
+    """`a + b`, ..., `a and b`; also products of topologies, and unions and differences of sets."""
 
     operator: str
     left: Expr
@@ -130,7 +130,7 @@ class Binary(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Expr):
-    """`a < b <= c`, `x in s`, `x not in s`: operands are one more than operators."""
+    """`a < b <= c`, `x in s`, `x not in s`; there is one operand more than operators."""
 
     operators: tuple[str, ...]
     operands: tuple[Expr, ...]
@@ -138,7 +138,7 @@ class Comparison(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Range(Expr):
-    """`low..high`, high excluded."""
+    """`low..high`, without high."""
 
     low: Expr
     high: Expr

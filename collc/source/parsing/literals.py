@@ -1,4 +1,4 @@
-"""What numbers with units and strings mean."""
+"""The values of numbers, quantities and strings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"\\": "\\", '"': '"'}
 
 MAX_DIGITS = 40
-"""Digits of the longest number; more are a mistake, and a way to fill the memory."""
+"""Digits of the longest number that is accepted; this bounds the memory that a number takes."""
 
 _LONG_UNITS = {
     "byte": "B",
@@ -35,7 +35,7 @@ _KNOWN_UNITS = (
 
 
 class LiteralError(ValueError):
-    """A number or a string that means nothing: code, message, hint."""
+    """Raised for a number or a string without a value. code, hint: of the message about it."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -43,19 +43,19 @@ class LiteralError(ValueError):
         self.hint = hint
 
     def diagnostic(self, span: Span) -> Diagnostic:
-        """The message for the place where it stands."""
+        """The message, with the place of the literal."""
         return Diagnostic(self.code, str(self), span, hint=self.hint)
 
 
 def whole(text: str) -> int:
-    """`42`. Raises LiteralError for one that is too long to mean anything."""
+    """The value of `42`. Raises LiteralError for more than MAX_DIGITS digits."""
     if len(text) > MAX_DIGITS:
         raise _too_long()
     return int(text)
 
 
 def number(text: str) -> Fraction:
-    """`42`, `0.5`, `1e9`, exactly. Raises LiteralError for one that is too long to mean anything."""
+    """The exact value of `42`, `0.5` or `1e9`. Raises LiteralError for more than MAX_DIGITS digits."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or (exponent and (len(exponent) > 4 or abs(int(exponent)) > MAX_DIGITS)):
         raise _too_long()
@@ -68,7 +68,7 @@ def _too_long() -> LiteralError:
 
 
 def unit_hint(unit: str) -> str:
-    """What to try in place of an unknown unit."""
+    """The hint for an unknown unit."""
     bits = re.fullmatch(r"([kKMGTP]i?)b", unit)
     if bits:
         return f"'{bits[1]}B' is bytes; bits stand only in rates, as '{bits[1]}b/s'"
@@ -82,7 +82,7 @@ def unit_hint(unit: str) -> str:
 
 
 def quantity(text: str) -> tuple[Dimension, Fraction]:
-    """`9MiB`, `0.5us`, `400Gb/s`: what it measures, and how many bytes, picoseconds or bytes per second.
+    """The dimension of `9MiB`, `0.5us` or `400Gb/s`, and its value in bytes, picoseconds or bytes per second.
 
     Raises LiteralError for an unknown unit.
     """
@@ -97,15 +97,15 @@ def quantity(text: str) -> tuple[Dimension, Fraction]:
 
 
 def string_value(text: str) -> str:
-    r"""The value of a string as written, quotes included: `\"` and `\\` are the only escapes.
+    r"""The value of a string literal, given with its quotes. The only escapes are `\"` and `\\`.
 
-    Raises LiteralError for another one.
+    Raises LiteralError for any other escape.
     """
 
     def unescape(match: re.Match[str]) -> str:
         escape = match[1]
         if escape not in _ESCAPES:
-            message = f"'\\{escape}' means nothing in a string"
+            message = f"'\\{escape}' is not an escape"
             raise LiteralError("E0111", message, "write '\\\\' for a backslash, '\\\"' for a quote")
         return _ESCAPES[escape]
 

@@ -1,4 +1,4 @@
-"""Text to syntax tree."""
+"""The parser: text to syntax tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collc.source.parsing.syntax import File
 from collc.source.parsing.table import load_table
 
 MAX_BYTES = 16 * 2**20
-"""Size of the largest source file that is read."""
+"""Bytes of the largest source file that is accepted."""
 
 
 def _too_large(text: str) -> bool:
@@ -20,7 +20,7 @@ def _too_large(text: str) -> bool:
 
 
 def parse(source: SourceFile) -> File:
-    """The syntax tree of a file. Raises SourceError with every mistake found in it."""
+    """The syntax tree of a file. Raises SourceError with all syntax errors of the file."""
     if _too_large(source.text):
         hint = "split it into files and 'import' them"
         raise SourceError(Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint))

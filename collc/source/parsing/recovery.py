@@ -1,4 +1,4 @@
-"""Every syntax error of a file: what each is, and where reading goes on after it."""
+"""Recovery from syntax errors: finds all syntax errors of a file, and where parsing resumes after each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from collc.source.parsing.table import Table
 from collc.source.parsing.tokens import Token
 
 MAX_ERRORS: Final = 50
-"""Errors told of one file."""
+"""Errors that are reported of one file."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
@@ -39,7 +39,7 @@ def _article(word: str) -> str:
 
 
 def _ascii_unit(token: Token) -> str:
-    """A unit that is written with micro signs or compatibility letters, in ASCII; "" where the token is none."""
+    """The ASCII spelling of a unit with a micro sign or compatibility letters; "" where the token is no such unit."""
     if token.kind != t.WRONG:
         return ""
     name = normalize("NFKC", token.text).replace("\N{GREEK SMALL LETTER MU}", "u")
@@ -47,7 +47,12 @@ def _ascii_unit(token: Token) -> str:
 
 
 class Recovery:
-    """Reads a file that has errors, the first at token number `first`. `problems` are the messages, in order."""
+    """Parses a file with errors again, from its beginning.
+
+    first: number of the token at which the parser failed. problems: the messages so far. _doubtful: position of the
+    last token, first on its line, that was read as a name though it is a keyword of a statement, with the parser's
+    stacks before it; if an error follows it directly, it is read as a keyword instead.
+    """
 
     def __init__(self, source: SourceFile, table: Table, tokens: list[Token], first: int) -> None:
         self.problems: list[Diagnostic] = []
@@ -61,7 +66,7 @@ class Recovery:
         self._doubtful: tuple[int, list[int], list[Any]] | None = None
 
     def read(self) -> list[Diagnostic]:
-        """All errors of the file."""
+        """All errors of the file, in the order of their places."""
         position = 0
         while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
             token = self._tokens[position]
@@ -72,26 +77,26 @@ class Recovery:
             else:
                 self._first = 0
                 position = self._returned(position)
-                position = self._repaired(position) or self._resumed(position)
+                position = self._corrected(position) or self._resumed(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
         return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
 
     def _doubt(self, position: int) -> None:
-        """Remember where a word was read as a name that looks like the beginning of a statement."""
+        """Remember the parser's state where a keyword of a statement is about to be read as a name."""
         token = self._tokens[position]
         doubtful = token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position)
         if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
             self._doubtful = (position, list(self._parser.states), list(self._parser.values))
 
     def _returned(self, position: int) -> int:
-        """Back to such a word, if it stands right before the error: then it was no name."""
+        """The position at which to go on: that of a doubtful word if it is directly before the error."""
         if self._doubtful is None or position - self._doubtful[0] != 1:
             return position
         position, self._parser.states, self._parser.values = self._doubtful
         self._doubtful = None
         return position
 
-    # Looking around
+    # The state of the parser
 
     def _span(self, token: Token) -> Span:
         if token.kind == t.END and len(self._tokens) > 1:
@@ -111,7 +116,7 @@ class Recovery:
         return token.start - self._source.text.rfind("\n", 0, token.start)
 
     def _open(self) -> int:
-        """How many values are there before a bracket that was just closed; all where none was."""
+        """The height of the stack below a bracket pair that was just closed; the full height where there is none."""
         values = self._parser.values
         last = values[-1] if values else None
         if not isinstance(last, Token) or last.kind not in _CLOSING.values():
@@ -124,28 +129,28 @@ class Recovery:
         return next((v for v in reversed(values) if isinstance(v, Token) and v.kind in _CLOSING), None)
 
     def _levels(self) -> list[int]:
-        """Heights of the stack at which a statement can begin, the innermost body last."""
+        """The stack heights at which a statement can begin, that of the innermost body last."""
         rows, states = self._table.actions, self._parser.states[: self._open() + 1]
         return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
 
     def _head(self, level: int) -> str:
-        """The word that begins the statement on top of a level; "" where none has begun."""
+        """The keyword of the statement that began at a stack height; "" where none has begun."""
         values = self._parser.values
         first = values[level] if level < len(values) else None
         return first.text if isinstance(first, Token) and first.kind == t.NAME else ""
 
     def _body(self) -> str:
-        """The body that we are in: "topology", ..., or "file"."""
+        """The innermost body around the current position: "topology", ..., or "file"."""
         for level in reversed(self._levels()[:-1]):
             head = self._head(level)
             if head in BODIES:
                 return head
         return "file"
 
-    # Small mistakes: told, mended, and read on
+    # Mistakes that can be corrected in place
 
-    def _repaired(self, position: int) -> int | None:
-        """The position after a mistake that can be mended on the spot; None where it is of another kind."""
+    def _corrected(self, position: int) -> int | None:
+        """Report and correct a mistake, and return the position after it; None where it is of no known kind."""
         token = self._tokens[position]
         before = self._tokens[position - 1] if position else token
         if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
@@ -160,7 +165,7 @@ class Recovery:
             self._report("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
             return position + 1
         if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
-            return self._far_unit(position)
+            return self._separate_unit(position)
         if self._in_without(position):
             return self._removed_part(position)
         if (
@@ -173,11 +178,11 @@ class Recovery:
         if token.kind == "(" and self._head(self._levels()[-1]) == "link":
             hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
             self._report("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
-            return self._resumed(position + 1, told=True)
+            return self._resumed(position + 1, reported=True)
         return None
 
     def _body_for_value(self, position: int) -> int | None:
-        """A brace where a value is missing, which opens the body of the statement."""
+        """Report a missing value before a brace, and read the brace as the beginning of the statement's body."""
         brace = self._tokens[position - 1]
         if not self._enter_body(position - 1):
             return None
@@ -187,17 +192,17 @@ class Recovery:
         return position
 
     def _in_without(self, position: int) -> bool:
-        """Whether the next part of `without { ... }` should begin here."""
+        """Whether the parser expects the next part of `without { ... }`."""
         possible = self._parser.acceptable()
         return {"npu", "link"} <= possible <= {"npu", "link", "}"} and not self._begins_declaration(position)
 
     def _begins_declaration(self, position: int) -> bool:
-        """Whether a declaration begins here, at column 1, or the file ends: the braces before are closed nowhere."""
+        """Whether a declaration begins at column 1, or the file ends: open braces are then never closed."""
         token = self._tokens[position]
         return token.kind == t.END or (token.text in BODIES["file"] and self._column(token) == 1)
 
     def _removed_part(self, position: int) -> int:
-        """A part of `without` that is neither an NPU nor a link: reading goes on after it."""
+        """Report a part of `without` that is neither an NPU nor a link; parsing resumes after it."""
         token = self._tokens[position]
         message = f"found {found(token, self._keywords)}, but 'without' takes away NPUs and links"
         if token.text == "switch":
@@ -217,7 +222,7 @@ class Recovery:
         return position
 
     def _unit_with_other_letters(self, position: int) -> int:
-        """A unit written with a micro sign or another letter that looks like an ASCII one: `0.5µs`."""
+        """Report a unit that is written with a micro sign or another compatibility letter: `0.5µs`."""
         number, unit = self._tokens[position - 1], self._tokens[position]
         name = _ascii_unit(unit)
         span = Span(self._source, number.start, unit.end)
@@ -242,7 +247,7 @@ class Recovery:
             return position + 1
         return None
 
-    def _far_unit(self, position: int) -> int | None:
+    def _separate_unit(self, position: int) -> int | None:
         number, unit = self._tokens[position - 1], self._tokens[position]
         after = self._tokens[position + 1 : position + 3]
         size = 1
@@ -253,7 +258,9 @@ class Recovery:
             return None
         span = Span(self._source, number.start, self._tokens[position + size - 1].end)
         if name in UNITS:
-            self._report("E0109", "a unit stands right after its number", span, hint=f"write '{number.text}{name}'")
+            self._report(
+                "E0109", "there is no space between a number and its unit", span, hint=f"write '{number.text}{name}'"
+            )
         else:
             self._report("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
         return position + size
@@ -290,7 +297,9 @@ class Recovery:
         start = self._tokens[position].start
         match = re.compile(r"'[^'\n]*'?").match(self._source.text, start)
         end = match.end() if match else start + 1
-        self._report("E0107", "a string stands in double quotes", Span(self._source, start, end), hint='write "..."')
+        self._report(
+            "E0107", "strings are written in double quotes", Span(self._source, start, end), hint='write "..."'
+        )
         stand_in = Token(t.STRING, '""', start, end)
         if self._parser.accepts(stand_in):
             self._parser.feed(stand_in)
@@ -298,11 +307,11 @@ class Recovery:
             position += 1
         return position
 
-    # Errors after which reading resumes at a statement
+    # Errors after which parsing resumes at the next statement
 
-    def _resumed(self, position: int, *, told: bool = False) -> int:
-        """Tell what is wrong here unless that is done, and find where to go on."""
-        if not told:
+    def _resumed(self, position: int, *, reported: bool = False) -> int:
+        """Report the error unless that is done, and return the position at which parsing resumes."""
+        if not reported:
             self._describe(position)
         depth = 0
         start = position
@@ -337,7 +346,7 @@ class Recovery:
         return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
 
     def _pop_to(self, token: Token) -> bool:
-        """Give up the statement in hand for the one that begins here, in this body or, at column 1, in the file."""
+        """Discard the current statement for one that begins here: in this body or, at column 1, in the file."""
         levels = self._levels()
         candidates = levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]
         for level in candidates:
@@ -356,7 +365,7 @@ class Recovery:
         return False
 
     def _enter_body(self, position: int) -> bool:
-        """Read the body of a statement whose head is wrong."""
+        """Parse a valid head in place of a wrong one, so that the body can be read; False where no body begins here."""
         after = self._tokens[min(position + 1, len(self._tokens) - 1)]
         if after.kind != "}" and after.text not in STATEMENTS:
             return False
@@ -370,7 +379,7 @@ class Recovery:
         self._parser.feed(self._tokens[position])
         return True
 
-    # Saying what is wrong
+    # Messages
 
     def _describe(self, position: int) -> None:
         token = self._tokens[position]
@@ -388,7 +397,7 @@ class Recovery:
             hint = (
                 f"'{_CLOSING[bracket.kind]}' would close it"
                 if bracket
-                else f"take it away, or find the '{_OPENING[token.kind]}' it belongs to"
+                else f"remove it, or add the missing '{_OPENING[token.kind]}'"
             )
             self._report("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
         elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
@@ -396,7 +405,7 @@ class Recovery:
         elif statement and token.kind == t.NAME and self._first_on_line(position):
             words = sorted(possible & STATEMENTS)
             quoted = [f"'{word}'" for word in words]
-            hint = did_you_mean(token.text, words, f"here stand {listed(quoted)}")
+            hint = did_you_mean(token.text, words, f"allowed here: {listed(quoted)}")
             self._report("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
         else:
             self._general(position, possible)
@@ -405,7 +414,7 @@ class Recovery:
         return Span(self._source, token.start, token.end)
 
     def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
-        """Tell of a bracket that is never closed, if that is what is wrong."""
+        """Report a bracket that is never closed; False where that is not the error."""
         token = self._tokens[position]
         if bracket is None:
             return False
@@ -424,7 +433,7 @@ class Recovery:
             return True
         if ends:
             word = found(token, self._keywords)
-            note = Note(f"{word} stands here, where {expected(possible)} could", self._span(token))
+            note = Note(f"found {word} here, but expected {expected(possible)}", self._span(token))
             message = f"this '{bracket.kind}' is never closed"
             self._report("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
         return ends
@@ -433,16 +442,19 @@ class Recovery:
         body = self._body()
         if token.text == "else":
             self._report(
-                "E0103", "this 'else' has no 'if'", self._span(token), hint="it stands right after the '}' of an 'if'"
+                "E0103",
+                "this 'else' has no 'if'",
+                self._span(token),
+                hint="'else' follows directly after the '}' of an 'if'",
             )
             return
         homes = [f"{_article(home)} {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
         where = f"in the body of {_article(body)} {body}" if body != "file" else "at the top of a file"
         bracket = self._open_bracket()
         if body == "file" and bracket is not None and bracket.kind == "{":
-            where = "inside of a block"
+            where = "inside a block"
         belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
-        self._report("E0103", f"'{token.text}' cannot stand {where}", self._span(token), hint=belongs)
+        self._report("E0103", f"'{token.text}' is not allowed {where}", self._span(token), hint=belongs)
 
     def _general(self, position: int, possible: frozenset[str]) -> None:
         token = self._tokens[position]

@@ -1,4 +1,4 @@
-"""The syntax tree of a .coll file but for its expressions: one class a form, each with its place."""
+"""The syntax tree of statements and declarations: one class for each form, each with its span in the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collc.source.parsing.expressions import Argument, Call, Expr, ForClause, Id
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Node):
-    """Anything that stands in a body."""
+    """A statement of a file or of a body."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,7 +261,7 @@ class Import(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Param(Statement):
-    """`param nodes: int = 2`; no default: it must be given."""
+    """`param nodes: int = 2`; a param without a default must be given with `-D`."""
 
     name: Identifier
     type: Identifier | None
@@ -287,7 +287,7 @@ class TopologyInstance(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group(Statement):
-    """`group g = t.gpu[0, *]`, `group tp[n in 0..4] = t.gpu[n, *]`; clauses () for a single one."""
+    """`group g = t.gpu[0, *]`, `group tp[n in 0..4] = t.gpu[n, *]`; clauses: () for a single group."""
 
     name: Identifier
     clauses: tuple[ForClause, ...]

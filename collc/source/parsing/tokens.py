@@ -1,4 +1,4 @@
-"""Text to tokens: the words, numbers, strings and signs of a file, as the terminals of coll.lark say."""
+"""The scanner: splits a text into words, numbers, strings and signs with the terminals of coll.lark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ QUANTITY: Final = "<quantity>"
 COMMENT: Final = "<comment>"
 END: Final = "<end>"
 WRONG: Final = "<wrong>"
-"""Kind of what is no token: an open string, a misshapen number, characters that mean nothing."""
+"""Kind of text that is no token: an unclosed string, a malformed number, characters without a meaning."""
 
 
 class Token(NamedTuple):
-    """One token: `kind` is one of the above, or the sign itself. A keyword is a NAME until the parser knows better."""
+    """One token. kind: one of the above, or the sign itself. Keywords have the kind NAME; the parser knows them."""
 
     kind: str
     text: str
@@ -27,19 +27,19 @@ class Token(NamedTuple):
 
 
 _WRONG = r"""(?:"(?:\\.|[^"\\\n])*\\?)|[0-9]+(?:\.?[A-Za-z0-9_]+)*|\w+|(?s:.)"""
-"""Where no token fits: an open string, a misshapen number, a word in another alphabet, or one sign."""
+"""Matches where no token does: an unclosed string, a malformed number, a word with other letters, or one sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanner:
-    """The terminals of a grammar as one regular expression, and the kind of each of its groups."""
+    """The terminals of a grammar as one regular expression. kinds: the kind of token of each group of `pattern`."""
 
     pattern: re.Pattern[str]
     kinds: dict[str, str]
 
     @classmethod
     def of(cls, classes: dict[str, str], signs: list[str], space: str) -> Scanner:
-        """From the patterns of the classes in order of preference, the signs, and the pattern of white space."""
+        """A scanner. classes: kind of token -> pattern, tried in this order. space: the pattern of white space."""
         by_length = sorted(signs, key=lambda sign: (-len(sign), sign))
         kinds = [*classes, "", WRONG, END]
         patterns = [*classes.values(), "|".join(map(re.escape, by_length)), _WRONG, r"\Z"]
@@ -47,7 +47,7 @@ class Scanner:
         return cls(re.compile(f"(?:{space})?(?:{groups})"), {f"t{i}": kind for i, kind in enumerate(kinds)})
 
     def scan(self, text: str, *, comments: bool = False) -> list[Token]:
-        """All tokens in order, the last one of kind END; comments only where asked for."""
+        """All tokens in order; the last one has the kind END. comments: whether to include comments."""
         kinds = self.kinds
         tokens: list[Token] = []
         for match in self.pattern.finditer(text):

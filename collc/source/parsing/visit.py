@@ -1,4 +1,4 @@
-"""Going by the kind of an expression: what the static check and the evaluator have in common."""
+"""Visitor of expressions: the dispatch by kind of expression that the static check and the evaluator share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class ExpressionVisitor(ABC, Generic[Scope, Result]):
-    """Calls one method for each kind of expression, with what the names in it mean."""
+    """Calls one method for each kind of expression. Scope: what the names in an expression mean."""
 
     def _visit(self, node: Expr, where: Scope) -> Result:
         match node:
@@ -61,7 +61,7 @@ class ExpressionVisitor(ABC, Generic[Scope, Result]):
 
     @abstractmethod
     def _literal(self, node: Expr) -> Result:
-        """What is left: a value as it is written, or a '*' that stands where none can."""
+        """All other expressions: literals, and a '*' in a position where it has no meaning."""
 
     @abstractmethod
     def _name(self, node: Name, where: Scope, /) -> Result: ...
