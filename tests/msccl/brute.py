@@ -37,6 +37,8 @@ def verdict(text: str, seeds: int = 40, root: int | None = None) -> str:
 
 def _merges(algo) -> list[int]:
     effective, total = EFFECTIVE[algo.get("proto")], int(algo.get("nchunksperloop"))
+    if algo.get("proto") == "Simple" and algo.get("coll") in ("reduce", "broadcast"):
+        effective //= 4
     low, high = int(algo.get("minBytes")), int(algo.get("maxBytes"))
 
     def merge(size):

@@ -389,6 +389,7 @@ ELSEWHERE = {
     "X0117": "test_check.py",
     "X0119": "test_check.py",
     "X0120": "test_check.py",
+    "X0121": "test_check_runtimes.py",
     "X0203": "test_check.py",
 }
 """Codes that no kind of damage above raises, and where they are tested: a file that is not there, warnings, options."""

@@ -108,7 +108,7 @@ def test_a_custom_file_in_place_whose_part_reaches_too_far(tmp_path):
     file = custom("allgather")
     file.gpus[0].chunks = (2, 4, 0)
     verdict = check(tmp_path, file, collective="allgather", profile="old")
-    assert [told.code for told in verdict.diagnostics] == ["X0116"]
+    assert [told.code for told in verdict.diagnostics if not told.warning] == ["X0116"]
     file.inplace = 0
     assert check(tmp_path, file, collective="allgather", profile="old").ok
 
@@ -132,7 +132,7 @@ def test_a_range_of_sizes_without_a_multiple(tmp_path, least, most, warned):
     verdict = check(tmp_path, exchange(8, min_bytes=least, max_bytes=most))
     assert verdict.ok
     assert [told.warning for told in verdict.diagnostics if told.code == "X0110"] == [True] * warned
-    assert all("never chosen" in told.message for told in verdict.diagnostics)
+    assert all("never selected" in told.message for told in verdict.diagnostics)
 
 
 @pytest.mark.parametrize("flag", ["inplace", "outofplace"])

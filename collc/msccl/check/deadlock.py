@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check.model import CAPACITY, MAX_COUNT, MESSAGE_BYTES, RECEIVES, SENDS, FileProgram, StepKind
+from collc.msccl.check.model import CAPACITY, MAX_COUNT, RECEIVES, SENDS, FileProgram, StepKind
 from collc.msccl.check.replay import Blocked, StepWaits, replay
 
 SHOWN_CYCLE: Final = 8
@@ -30,9 +30,9 @@ class SafeSizes:
     merges: tuple[int, int]
 
 
-def chunks_per_message(proto: str, chunk_bytes: int) -> int:
-    """M: how many chunks of a step go into one message."""
-    return max(1, min(MAX_COUNT, MESSAGE_BYTES[proto] // max(1, chunk_bytes)))
+def chunks_per_message(message_bytes: int, chunk_bytes: int) -> int:
+    """M: how many chunks of a step are sent in one message of at most `message_bytes` bytes."""
+    return max(1, min(MAX_COUNT, message_bytes // max(1, chunk_bytes)))
 
 
 def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> SafeSizes:
@@ -40,11 +40,11 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
 
     Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
     """
-    effective, total = MESSAGE_BYTES[program.proto], max(1, program.nchunksperloop)
+    effective, total = program.message_bytes, max(1, program.nchunksperloop)
     counts = np.maximum(1, program.steps.cnt)
     limit = program.size_limit
-    most = chunks_per_message(program.proto, -(-program.min_bytes // total))
-    least = 1 if limit is None else chunks_per_message(program.proto, limit // total)
+    most = chunks_per_message(effective, -(-program.min_bytes // total))
+    least = 1 if limit is None else chunks_per_message(effective, limit // total)
     halts: dict[int, list[Blocked]] = {}
     known: dict[tuple[int, ...], list[Blocked]] = {}
     kinds = np.unique(counts)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from collc.msccl.check.collectives import ExpectedResult, WantedChunk, wanted_copy
-from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.replay import StepWaits
 from collc.msccl.check.symbolic import CollectiveCall, execute
@@ -61,7 +61,6 @@ def _pairs(
     if wants:
         return ExpectedResult(wants)
     text = "no rank ends with the first input chunk of another one"
-    where_to = program.algo_location
-    location = FileLocation(where_to.line, where_to.column, attribute="coll")
+    location = program.algo_attribute("coll")
     findings.add(Finding("result", "X0131", text, location, f"data of one rank at another ({coll})"))
     return None

@@ -6,7 +6,7 @@ sections 2 and 3). Gpu rows are in order of their ids, 0 .. gpus - 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -46,8 +46,9 @@ INPUT, OUTPUT, SCRATCH = 0, 1, 2
 
 CAPACITY: Final[dict[str, int]] = {"Simple": 2, "LL": 8, "LL128": 8}
 """Messages in flight on one connection."""
-MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 32 * 2**10, "LL128": 576_000}
-"""Bytes of one message at most (chunkEff)."""
+_MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 32 * 2**10, "LL128": 576_000}
+_ONE_CHUNK_STEP: Final = ("reduce", "broadcast")
+"""Collectives for which the runtimes set chunkSteps to 1 instead of 4: with Simple, messages have a quarter."""
 MAX_COUNT: Final = 71
 
 
@@ -132,11 +133,21 @@ class FileProgram:
         return np.searchsorted(self.tbs.gpu, np.arange(self.ngpus + 1))
 
     @cached_property
+    def message_bytes(self) -> int:
+        """Bytes of one message at most (docs/msccl-contract.md, section 5)."""
+        quarter = self.proto == "Simple" and self.coll in _ONE_CHUNK_STEP
+        return _MESSAGE_BYTES[self.proto] // (4 if quarter else 1)
+
+    @cached_property
     def size_limit(self) -> int | None:
         """Largest size in bytes that the file is chosen for; None without limit."""
         if self.old:
             return self.max_bytes - 1
         return self.max_bytes or None
+
+    def algo_attribute(self, attribute: str) -> FileLocation:
+        """The location of an attribute of the algo element."""
+        return replace(self.algo_location, attribute=attribute)
 
     def gpu_location(self, gpu: int, attribute: str = "") -> FileLocation:
         """Where a gpu element stands."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -82,7 +82,7 @@ class Reader:
         self.cache: dict[str, int | None] = {}
         self.open: list[Tag] = []
         self.ignored: int = 0
-        self.layout: FileLocation = FileLocation()
+        self.location: FileLocation = FileLocation()
 
     def read(self, path: Path) -> FileProgram | None:
         """The program, or None where the file can't be understood."""
@@ -122,7 +122,7 @@ class Reader:
 
     def _element(self, tag: Tag) -> None:
         parent = self.open[-1].name if self.open else ""
-        location = FileLocation(tag.line, tag.column, self.layout.gpu, self.layout.tb, self.layout.step)
+        location = FileLocation(tag.line, tag.column, self.location.gpu, self.location.tb, self.location.step)
         if parent == "step":
             text = f"<{tag.name}> inside <step>: the runtimes crash on it"
             self._fail(Finding("contract", "X0104", text, location, "<step .../>"))
@@ -146,22 +146,22 @@ class Reader:
     def _row(self, tag: Tag) -> None:
         at = tag.line, tag.column
         if tag.name == "step":
-            self.layout = FileLocation(*at, self.layout.gpu, self.layout.tb, self.layout.step + 1)
+            self.location = FileLocation(*at, self.location.gpu, self.location.tb, self.location.step + 1)
             self._step(tag)
         elif tag.name == "tb":
-            self.layout = FileLocation(*at, self.layout.gpu, self._peek(tag))
+            self.location = FileLocation(*at, self.location.gpu, self._peek(tag))
             self._threadblock(tag)
         elif tag.name == "gpu":
-            self.layout = FileLocation(*at, self._peek(tag))
+            self.location = FileLocation(*at, self._peek(tag))
             values = [self._number(tag, name) for name in REQUIRED["gpu"]]
             self.rows.gpus.append((values[0], values[1], values[2], values[3], *at))
         else:
-            self.layout = FileLocation(*at)
+            self.location = FileLocation(*at)
             self._algo(tag)
 
     def _algo(self, tag: Tag) -> None:
         rows = self.rows
-        rows.algo, rows.algo_location = tag.attributes, self.layout
+        rows.algo, rows.algo_location = tag.attributes, self.location
         for name in ("proto", "coll", *(("name",) if self.old else ())):
             self._text(tag, name)
         for name in ("nchunksperloop", "nchannels", "ngpus", "inplace", "outofplace"):
@@ -221,7 +221,7 @@ class Reader:
     def _missing(self, tag: Tag, name: str) -> None:
         text = f"attribute {name} of <{tag.name}> is missing"
         rule = f"all of: {', '.join(REQUIRED[tag.name])}"
-        self._wrong("X0105", text, self.layout, rule, breaks=True, hint="the runtime refuses the file without it")
+        self._wrong("X0105", text, self.location, rule, breaks=True, hint="the runtime refuses the file without it")
 
     def _number(self, tag: Tag, name: str, bits: int = 32) -> int:
         text = tag.attributes.get(name)
@@ -243,8 +243,7 @@ class Reader:
         return value
 
     def _at(self, attribute: str) -> FileLocation:
-        layout = self.layout
-        return FileLocation(layout.line, layout.column, layout.gpu, layout.tb, layout.step, attribute)
+        return replace(self.location, attribute=attribute)
 
     def _wrong(
         self,

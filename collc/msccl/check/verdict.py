@@ -13,7 +13,7 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonic
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
-from collc.msccl.check.findings import CHECKS, Check, FileLocation, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.races import check_races
@@ -135,8 +135,7 @@ class _FileCheck:
     def _collective(self, program: FileProgram, collective: str | None) -> str:
         told, asked = canonical(program.coll), canonical(collective or program.coll)
         if told not in (asked, "custom"):
-            layout = program.algo_location
-            at = FileLocation(layout.line, layout.column, attribute="coll")
+            at = program.algo_attribute("coll")
             text = f'coll is "{program.coll}": the runtime picks the file for that collective'
             self.findings.add(Finding("contract", "X0110", text, at, asked), breaks=True)
         return asked

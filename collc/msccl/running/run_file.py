@@ -180,7 +180,7 @@ class _FileRun:
         self.op: str = op
         self.random: random.Random = random.Random(seed)
         self.elements: int = elements
-        self.merge: int = chunks_per_message(program.proto, elements * dtype.itemsize)
+        self.merge: int = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
         self.capacity: int = CAPACITY[program.proto]
         chunks, self.layout = layout_of(program, call)
         factor = program.ngpus if call.coll in TOTAL else 1
