@@ -2,75 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from collc.msccl.check.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check_plan.model import Plan, SlotRange
 
-_FAR: Final = {"broadcast": 0, "scatter": 0, "reduce": 1, "gather": 1}
-"""Of collectives with a root, the buffer (0: input, 1: output) that only the root has."""
-
 
 def total_chunks(plan: Plan, coll: str) -> int:
-    """Chunks of the total buffer, as `collectives` counts them, by the buffer that all ranks have."""
-    ranks = len(plan.chunks)
+    """Chunks of the total buffer, as `collectives` counts them, from the longest input or output."""
     inputs = max((chunks[0] for chunks in plan.chunks), default=0)
     outputs = max((chunks[1] for chunks in plan.chunks), default=0)
     if coll == "allgather":
-        return inputs * ranks or outputs
-    if coll == "reducescatter":
-        return inputs or outputs * ranks
-    if coll == "gather":
-        return inputs or outputs // ranks
-    if coll == "scatter":
-        return outputs or inputs // ranks
-    return outputs or inputs if coll == "broadcast" else inputs or outputs
+        return inputs * len(plan.chunks)
+    return outputs if coll in ("scatter", "broadcast") else inputs
 
 
-def check_counts(plan: Plan, coll: str, root: int | None, findings: Findings) -> bool:
-    """Whether all buffers have the chunks that a known collective demands; X0402 for those that have not.
+def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
+    """Whether the buffers of all gpus have the chunks that a known collective requires; findings X0402 if not.
 
-    No chunks at all are right for a buffer that only the root has, and for one of two that are one in place.
+    The runtime derives the size of a chunk from input and output, so that gpus which do not use a buffer declare it too.
     """
     total, ranks = total_chunks(plan, coll), len(plan.chunks)
     sizes = buffer_sizes(coll, ranks, total)
     if sizes is None:
         return True
-    if total < 1 or (coll in TOTAL and total % ranks):
+    if coll in TOTAL and total % ranks:
         text = f"{total} chunks are no size of {coll} among {ranks} gpus"
-        findings.add(Finding("contract", "X0402", text, FileLocation(), "at least one chunk a gpu"), breaks=True)
+        findings.add(Finding("contract", "X0402", text, FileLocation(), "a multiple of the gpus"), breaks=True)
         return False
     for rank, chunks in enumerate(plan.chunks):
-        for buffer, name in enumerate(("input_chunks", "output_chunks")):
-            have, asked = chunks[buffer], sizes[buffer]
-            spare = buffer == _FAR.get(coll) and rank != root
-            spare |= _joined(plan, coll) and chunks[1 - buffer] > 0
-            if have != asked and (have or not spare):
-                text, location = f"{name} is {have}", FileLocation(gpu=rank, attribute=name)
-                wanted = f"{asked}, as {coll} of {total} chunks among {ranks} gpus wants"
-                findings.add(Finding("contract", "X0402", text, location, wanted), breaks=True)
-    if not findings.broken and not possible_roots(plan, coll):
-        text = f"no gpu has the {('input', 'output')[_FAR[coll]]} chunks of a root of {coll}"
-        findings.add(Finding("contract", "X0402", text, FileLocation(), f"{sizes[_FAR[coll]]} of them"), breaks=True)
+        for count, size, name in zip(chunks, sizes, ("input_chunks", "output_chunks"), strict=False):
+            if count != size:
+                at = FileLocation(gpu=rank, attribute=name)
+                rule = f"{size}, as {coll} of {total} chunks among {ranks} gpus wants"
+                findings.add(Finding("contract", "X0402", f"{name} is {count}", at, rule), breaks=True)
     return not findings.broken
-
-
-def possible_roots(plan: Plan, coll: str) -> list[int]:
-    """Ranks that have the buffer that only the root has; all ranks where there is no such buffer."""
-    far = _FAR.get(coll)
-    return [
-        rank
-        for rank, chunks in enumerate(plan.chunks)
-        if far is None or chunks[far] or (_joined(plan, coll) and chunks[1 - far])
-    ]
-
-
-def _joined(plan: Plan, coll: str) -> bool:
-    """Whether input and output of every gpu are one buffer, or one is part of the other."""
-    return plan.inplace and coll not in ("gather", "scatter")
 
 
 def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:

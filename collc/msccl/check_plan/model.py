@@ -22,12 +22,16 @@ Channel = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """`size` chunks of a buffer (0: input, 1: output, 2: scratch) of a gpu, from `index` on."""
+    """`size` chunks of a buffer (0: input, 1: output, 2: scratch) of a gpu, from `index` on.
+
+    remote: whether the operation reaches them as a buffer of another gpu.
+    """
 
     gpu: int
     buffer: int
     index: int
     size: int
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,349 +6,211 @@ The rules are those of docs/msccl-contract.md, section 6.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.json_text import PlanError, json_of
-from collc.msccl.check_plan.model import (
-    MAX_OP_BUFFERS,
-    NAMES,
-    SIGNALS,
-    WAITS,
-    Channel,
-    DataMove,
-    Operation,
-    Plan,
-    SlotRange,
+from collc.msccl.check_plan.fields import (
+    BUFFERS,
+    CHANNEL_TYPES,
+    JsonObject,
+    buffer_of,
+    channel_type_of,
+    is_number,
+    item_at,
+    list_of,
+    number_of,
+    object_of,
+    optional_list_of,
+    text_of,
 )
+from collc.msccl.check_plan.json_text import PlanError, json_of
+from collc.msccl.check_plan.model import Channel, Operation, Plan
+from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
+from collc.msccl.check_plan.pairs import check_pairs
 from collc.msccl.check_plan.synchronisation import check_synchronisation
 
-BUFFERS: Final = {"i": 0, "o": 1, "s": 2}
-CHANNEL_TYPES: Final = ("memory", "port")
 MAX_OPS: Final = 64
 MAX_CHANNELS: Final = 16
 MAX_BUFFERS: Final = 16
-MAX_OP_CHANNELS: Final = 8
-MAX_BARRIERS: Final = 16
-MAX_SEMAPHORES: Final = 16
+MAX_THREADS: Final = 1024
 MAX_CHUNKS: Final = 2**24
-MAX_MOVED: Final = 2**26
-"""Chunks of all operations together. This and the one before are limits of the check, not of the runtime."""
-
-Object = dict[str, Any]
-T = TypeVar("T")
+"""Chunks in all buffers; a limit of the check, not of the runtime."""
 
 
 def read_plan(path: Path, findings: Findings) -> Plan | None:
     """The plan, or None where it can't be understood. Raises OSError if the file can't be read."""
     try:
-        return _Reader(findings).plan(json_of(path, findings))
+        return _PlanReader(findings).read(json_of(path, findings))
     except PlanError as error:
         findings.add(error.finding, breaks=True)
     return None
 
 
-class _Reader:
+class _PlanReader:
+    """Reads one plan. channels: of each gpu by type. remote: the remote buffers of each gpu, with their types."""
+
     def __init__(self, findings: Findings) -> None:
         self.findings: Findings = findings
+        self.plan: Plan = Plan("", "", "", False, [], [], [], [])
+        self.operations: OperationReader = OperationReader(self.plan, findings)
         self.channels: list[dict[str, list[Channel]]] = []
         self.remote: list[list[tuple[int, int, tuple[str, ...]]]] = []
-        self.moved: int = 0
 
-    def plan(self, top: object) -> Plan:
-        """The whole plan; raises Mistake."""
-        nowhere = FileLocation()
-        root = _object(top, "the plan", nowhere)
-        gpus = [_object(gpu, "gpu", nowhere) for gpu in _list(root, "gpus", nowhere)]
+    def read(self, value: object) -> Plan:
+        """The whole plan. Raises PlanError where it cannot be understood."""
+        root = object_of(value, "the plan", FileLocation())
+        gpus = self._gpus_in_order(root)
+        self._header(root)
+        self._sizes(root)
+        self._settings(root)
+        for rank, gpu in enumerate(gpus):
+            self._gpu(gpu, rank, len(gpus))
+        chunks = sum(map(sum, self.plan.chunks))
+        if chunks > MAX_CHUNKS:
+            text = f"{chunks} chunks in all buffers"
+            raise PlanError("X0406", text, FileLocation(), f"at most {MAX_CHUNKS} to be checked")
+        for rank, gpu in enumerate(gpus):
+            for number, entry in enumerate(list_of(gpu, "threadblocks", FileLocation(gpu=rank))):
+                location = FileLocation(gpu=rank, tb=number)
+                self._threadblock(object_of(entry, "threadblock", location), location)
+        check_pairs(self.plan, self.channels, self.findings)
+        check_synchronisation(self.plan, self.findings)
+        self._remote_memory(root)
+        return self.plan
+
+    def _gpus_in_order(self, root: JsonObject) -> list[JsonObject]:
+        gpus = [object_of(gpu, "gpu", FileLocation()) for gpu in list_of(root, "gpus", FileLocation())]
         if not gpus:
             raise PlanError("X0402", "a plan without gpus", FileLocation(attribute="gpus"), "at least one")
         for rank, gpu in enumerate(gpus):
-            if _int(gpu, "id", FileLocation(gpu=rank)) != rank:
-                raise PlanError(
-                    "X0402", f"the gpu at position {rank} has another id", FileLocation(gpu=rank), f"id {rank}"
-                )
+            location = FileLocation(gpu=rank)
+            if number_of(gpu, "id", location) != rank:
+                raise PlanError("X0402", f"the gpu at position {rank} has another id", location, f"id {rank}")
+        return gpus
+
+    def _header(self, root: JsonObject) -> None:
+        plan, nowhere = self.plan, FileLocation()
         inplace = root.get("inplace")
         if not isinstance(inplace, bool):
             at = FileLocation(attribute="inplace")
             raise PlanError("X0402", "inplace is missing or no boolean", at, "true or false")
-        protocol = _text(root, "protocol", nowhere)
-        if protocol not in ("Simple", "LL"):
-            raise PlanError("X0402", f'protocol "{protocol}"', FileLocation(attribute="protocol"), "Simple or LL")
-        plan = Plan(_text(root, "name", nowhere), _text(root, "collective", nowhere), protocol, inplace, [], [], [], [])
+        plan.inplace = inplace
+        plan.protocol = text_of(root, "protocol", nowhere)
+        if plan.protocol not in ("Simple", "LL"):
+            at = FileLocation(attribute="protocol")
+            raise PlanError("X0402", f'protocol "{plan.protocol}"', at, "Simple or LL")
+        plan.name, plan.collective = text_of(root, "name", nowhere), text_of(root, "collective", nowhere)
+
+    def _sizes(self, root: JsonObject) -> None:
+        """The range of sizes that the plan is for."""
+        plan, at = self.plan, FileLocation(attribute="min_message_size")
         if root.get("max_message_size") is not None:
-            plan.largest = _int(root, "max_message_size", nowhere, 2**64)
-            if (
-                root.get("min_message_size") is not None
-                and _int(root, "min_message_size", nowhere, 2**64) > plan.largest
-            ):
-                at = FileLocation(attribute="min_message_size")
-                raise PlanError("X0402", "min_message_size is above max_message_size", at, f"at most {plan.largest}")
+            plan.largest = number_of(root, "max_message_size", FileLocation(), 2**64)
+        if root.get("min_message_size") is None:
+            return
+        smallest = number_of(root, "min_message_size", FileLocation(), 2**64)
+        if plan.largest is not None and smallest > plan.largest:
+            raise PlanError("X0402", "min_message_size is above max_message_size", at, f"at most {plan.largest}")
+        if smallest >= 2**31:
+            text = f"min_message_size is {smallest}, which the runtime reads as a signed number of 32 bits"
+            self.findings.add(Finding("contract", "X0402", text, at, "less than 2 GiB (2147483648)"))
+
+    def _settings(self, root: JsonObject) -> None:
+        """Settings that a plan may leave out."""
+        for name in ("reuse_resources", "use_double_scratch_buffer"):
+            if not isinstance(root.get(name, False), bool):
+                raise PlanError("X0402", f"{name} is no boolean", FileLocation(attribute=name), "true or false")
+        for name in ("num_threads_per_block", "buffer_alignment"):
+            if name in root and number_of(root, name, FileLocation()) < 1:
+                raise PlanError("X0402", f"{name} is 0", FileLocation(attribute=name), "at least 1")
+        threads = root.get("num_threads_per_block", MAX_THREADS)
+        at = FileLocation(attribute="num_threads_per_block")
+        self.operations.limit(threads, MAX_THREADS, "threads of a threadblock", at)
+
+    def _gpu(self, gpu: JsonObject, rank: int, ranks: int) -> None:
+        """A gpu without its threadblocks: buffers, semaphores, channels numbered by type, remote buffers."""
+        plan, location = self.plan, FileLocation(gpu=rank)
         names = ("input_chunks", "output_chunks", "scratch_chunks")
-        for rank, gpu in enumerate(gpus):
-            location = FileLocation(gpu=rank)
-            sizes = [_int(gpu, name, location) for name in names]
-            plan.chunks.append((sizes[0], sizes[1], sizes[2]))
-            found = [_object(entry, "semaphore", location) for entry in _optional(gpu, "semaphores", location)]
-            plan.semaphores.append([_int(entry, "init_value", location) for entry in found])
-            self._limit(len(found), MAX_SEMAPHORES, "semaphores of a gpu", location)
-            self._gpu(gpu, rank, len(gpus))
-        chunks = sum(map(sum, plan.chunks))
-        if chunks > MAX_CHUNKS:
-            raise PlanError("X0406", f"{chunks} chunks in all buffers", nowhere, f"at most {MAX_CHUNKS} to be checked")
-        for rank, gpu in enumerate(gpus):
-            for number, entry in enumerate(_list(gpu, "threadblocks", FileLocation(gpu=rank))):
-                location = FileLocation(gpu=rank, tb=number)
-                self._threadblock(plan, _object(entry, "threadblock", location), location)
-        check_synchronisation(plan, self.findings)
-        if root.get("use_double_scratch_buffer") is True and protocol == "Simple":
-            self._doubled(plan)
-        return plan
-
-    def _doubled(self, plan: Plan) -> None:
-        """With two halves of scratch in turn, only packets reach the right one of another gpu.
-
-        Source: docs/msccl-contract.md, section 6.4.
-        """
-        for op in (op for ops in plan.threadblocks for op in ops):
-            slots = [slots for move in op.moves for slots in move.sources + move.targets]
-            if any(one.gpu != op.location.gpu and one.buffer == BUFFERS["s"] for one in slots):
-                text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
-                self.findings.add(
-                    Finding("contract", "X0404", text, op.location, "one scratch buffer, or packets (LL)")
-                )
-
-    def _gpu(self, gpu: Object, rank: int, ranks: int) -> None:
-        """Its channels, numbered by type in order, and the buffers of others that it may reach."""
-        location = FileLocation(gpu=rank)
-        flat: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
+        inputs, outputs, scratch = (number_of(gpu, name, location) for name in names)
+        for name, count in (("input_chunks", inputs), ("output_chunks", outputs)):
+            if not count:
+                at = FileLocation(gpu=rank, attribute=name)
+                text = f"{name} is 0: the runtime divides by it and ends the process"
+                self.findings.add(Finding("contract", "X0402", text, at, "at least 1"), breaks=True)
+        plan.chunks.append((inputs, outputs, scratch))
+        found = [object_of(entry, "semaphore", location) for entry in optional_list_of(gpu, "semaphores", location)]
+        plan.semaphores.append([number_of(entry, "init_value", location) for entry in found])
+        self.operations.limit(len(found), MAX_SEMAPHORES, "semaphores of a gpu", location)
+        listed: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
         met: Counter[tuple[str, int]] = Counter()
-        for entry in _list(gpu, "channels", location):
-            item = _object(entry, "channel", location)
-            kind = _channel_type(item, "channel_type", location)
-            for peer in _list(item, "connected_to", location):
-                if not _is_number(peer) or not 0 <= peer < ranks or peer == rank:
+        for entry in list_of(gpu, "channels", location):
+            item = object_of(entry, "channel", location)
+            kind = channel_type_of(item, "channel_type", location)
+            for peer in list_of(item, "connected_to", location):
+                if not is_number(peer) or not 0 <= peer < ranks or peer == rank:
                     raise PlanError("X0403", f"channel to {peer}", location, f"another rank of 0 .. {ranks - 1}")
-                flat[kind].append((kind, rank, peer, met[kind, peer]))
+                listed[kind].append((kind, rank, peer, met[kind, peer]))
                 met[kind, peer] += 1
-        self.channels.append(flat)
+        self.channels.append(listed)
         remote: list[tuple[int, int, tuple[str, ...]]] = []
-        for entry in _optional(gpu, "remote_buffers", location):
-            item = _object(entry, "remote buffer", location)
-            owner = _int(item, "rank", location)
+        for entry in optional_list_of(gpu, "remote_buffers", location):
+            item = object_of(entry, "remote buffer", location)
+            owner = number_of(item, "rank", location)
             if not 0 <= owner < ranks:
                 raise PlanError("X0403", f"remote buffer of rank {owner}", location, f"0 .. {ranks - 1}")
-            kinds = tuple(str(kind) for kind in _list(item, "access_channel_types", location))
-            remote.append((owner, _buffer(item, location), kinds))
+            kinds = tuple(str(kind) for kind in list_of(item, "access_channel_types", location))
+            remote.append((owner, buffer_of(item, location), kinds))
         self.remote.append(remote)
 
-    def _threadblock(self, plan: Plan, entry: Object, location: FileLocation) -> None:
-        if _int(entry, "id", location) != location.tb:
+    def _threadblock(self, entry: JsonObject, location: FileLocation) -> None:
+        if number_of(entry, "id", location) != location.tb:
             raise PlanError("X0402", "threadblock ids are not 0, 1, ... in order", location, f"id {location.tb}")
-        channels: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
-        for item in _list(entry, "channels", location):
-            group = _object(item, "channels", location)
-            kind = _channel_type(group, "channel_type", location)
-            mine = self.channels[location.gpu][kind]
-            channels[kind] += [
-                _at(mine, number, f"{kind} channel", location) for number in _list(group, "channel_ids", location)
-            ]
-        buffers: dict[str, list[tuple[int, int]]] = {kind: [] for kind in CHANNEL_TYPES}
-        for item in _optional(entry, "remote_buffer_refs", location):
-            group = _object(item, "remote buffer reference", location)
-            kind = _channel_type(group, "access_channel_type", location)
-            for number in _list(group, "remote_buffer_ids", location):
-                owner, buffer, kinds = _at(self.remote[location.gpu], number, "remote buffer", location)
-                if kind not in kinds:
-                    raise PlanError("X0403", f"remote buffer {number} is not for {kind} channels", location)
-                buffers[kind].append((owner, buffer))
-        self._limit(sum(map(len, channels.values())), MAX_CHANNELS, "channels of a threadblock", location)
-        self._limit(sum(map(len, buffers.values())), MAX_BUFFERS, "remote buffers of a threadblock", location)
-        ops = _list(entry, "ops", location)
-        self._limit(len(ops), MAX_OPS, "operations of a threadblock", location)
-        row = len(plan.threadblocks)
+        references, limit = self._references(entry, location), self.operations.limit
+        for kind in CHANNEL_TYPES:
+            limit(len(references.channels[kind]), MAX_CHANNELS, f"{kind} channels of a threadblock", location)
+            count = len(references.buffers[kind])
+            limit(count, MAX_BUFFERS, f"remote buffers of a threadblock for {kind} channels", location)
+        items = list_of(entry, "ops", location)
+        limit(len(items), MAX_OPS, "operations of a threadblock", location)
+        plan, row = self.plan, len(self.plan.threadblocks)
         plan.gpu_of.append(location.gpu)
         plan.threadblocks.append([])
-        for number, item in enumerate(ops):
+        for number, item in enumerate(items):
             at = FileLocation(gpu=location.gpu, tb=location.tb, step=number)
-            operation = self._operation(plan, _object(item, "operation", at), Operation("", row, at), channels, buffers)
+            operation = self.operations.read(object_of(item, "operation", at), row, at, references)
             plan.threadblocks[row].append(operation)
 
-    def _operation(
-        self,
-        plan: Plan,
-        item: Object,
-        op: Operation,
-        channels: dict[str, list[Channel]],
-        buffers: dict[str, list[tuple[int, int]]],
-    ) -> Operation:
-        op.name = _text(item, "name", op.location)
-        if op.name not in NAMES:
-            raise PlanError("X0404", f'operation "{op.name}"', op.location, f"one of {', '.join(NAMES)}")
-        if "channel_type" in item:
-            op.via = _channel_type(item, "channel_type", op.location)
-        for number in _optional(item, "channel_ids", op.location):
-            op.over.append(_at(channels.get(op.via, []), number, "channel of the threadblock", op.location))
-        self._limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.location)
-        if op.name in (*SIGNALS, *WAITS, "flush"):
-            if not op.over:
-                raise PlanError("X0404", f"{op.name} without channel_ids", op.location, "at least one")
-            if len(set(op.over)) < len(op.over):
-                raise PlanError("X0404", f"{op.name} names a channel twice: two threads use it at once", op.location)
-        if "tbg_info" in item:
-            raise PlanError("X0404", "tbg_info: collc does not judge operations of several threadblocks", op.location)
-        if op.name == "pws" and op.via != "port":
-            raise PlanError(
-                "X0404", "pws on memory channels: the runtime puts and never signals", op.location, "put, nop, signal"
-            )
-        op.signals = op.over if op.name in SIGNALS else []
-        op.waits = [(kind, peer, rank, k) for kind, rank, peer, k in op.over] if op.name in WAITS else []
-        if op.name == "barrier":
-            if _int(item, "num_threadblocks", op.location) < 1:
-                raise PlanError("X0402", "num_threadblocks is 0", op.location, "as many as meet there")
-            op.barrier = _int(item, "barrier_id", op.location), _int(item, "num_threadblocks", op.location)
-            self._limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
-        if op.name.startswith("sem_"):
-            values = plan.semaphores[op.location.gpu]
-            numbers = _list(item, "semaphore_ids", op.location)
-            for number in numbers:
-                _at(values, number, "semaphore", op.location)
-            op.semaphores = [int(number) for number in numbers]
-            self._limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
-        sources = [self._slots(plan, entry, op, buffers) for entry in _optional(item, "src_buff", op.location)]
-        targets = [self._slots(plan, entry, op, buffers) for entry in _optional(item, "dst_buff", op.location)]
-        self._limit(max(len(sources), len(targets)), MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
-        self._moves(op, sources, targets)
-        return op
+    def _references(self, entry: JsonObject, location: FileLocation) -> References:
+        """The channels and remote buffers of a threadblock, which its operations index."""
+        found = References()
+        for item in list_of(entry, "channels", location):
+            group = object_of(item, "channels", location)
+            kind = channel_type_of(group, "channel_type", location)
+            mine = self.channels[location.gpu][kind]
+            for number in list_of(group, "channel_ids", location):
+                found.channels[kind].append(item_at(mine, number, f"{kind} channel", location))
+        for item in optional_list_of(entry, "remote_buffer_refs", location):
+            group = object_of(item, "remote buffer reference", location)
+            kind = channel_type_of(group, "access_channel_type", location)
+            for number in list_of(group, "remote_buffer_ids", location):
+                owner, buffer, kinds = item_at(self.remote[location.gpu], number, "remote buffer", location)
+                if kind not in kinds:
+                    raise PlanError("X0403", f"remote buffer {number} is not for {kind} channels", location)
+                found.buffers[kind].append((owner, buffer))
+        return found
 
-    def _slots(
-        self, plan: Plan, entry: object, op: Operation, buffers: dict[str, list[tuple[int, int]]]
-    ) -> tuple[SlotRange, bool]:
-        """The slots meant, and whether they are remote."""
-        item = _object(entry, "buffer", op.location)
-        index, size = _int(item, "index", op.location), _int(item, "size", op.location)
-        remote = "buffer_id" in item
-        if remote:
-            owner, buffer = _at(
-                buffers.get(op.via, []), item["buffer_id"], "remote buffer of the threadblock", op.location
-            )
-        else:
-            owner, buffer = op.location.gpu, _buffer(item, op.location)
-        limit = plan.chunks[owner][buffer]
-        if size < 1 or index + size > limit:
-            text = f"{'ios'[buffer]}[{index} .. {index + size - 1}] of gpu {owner} is outside the buffer"
-            raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
-        self.moved += size
-        if self.moved > MAX_MOVED:
-            raise PlanError(
-                "X0406", "operations move too many chunks to be checked", op.location, f"at most {MAX_MOVED}"
-            )
-        return SlotRange(owner, buffer, index, size), remote
+    def _remote_memory(self, root: JsonObject) -> None:
+        """Settings with which memory of another gpu is not what the plan names (sections 6.4 and 6.5)."""
+        doubled = root.get("use_double_scratch_buffer") is True and self.plan.protocol == "Simple"
+        reused = root.get("reuse_resources") is True
+        for op in (op for ops in self.plan.threadblocks for op in ops):
+            remote = [slots for move in op.moves for slots in move.sources + move.targets if slots.remote]
+            if doubled and any(slots.buffer == BUFFERS["s"] for slots in remote):
+                text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
+                self._refuse(op, text, "one scratch buffer, or packets (LL)")
+            if reused and any(slots.buffer != BUFFERS["s"] for slots in remote):
+                self._refuse(op, "reuse_resources: the buffer of another gpu may be that of an earlier call", "scratch")
 
-    def _moves(
-        self, op: Operation, sources: list[tuple[SlotRange, bool]], targets: list[tuple[SlotRange, bool]]
-    ) -> None:
-        """What the operation does with its buffers, as the runtime reads them."""
-        if op.name not in ("copy", "put", "pws", "get", "re", "res", "rre", "rres"):
-            return
-        if len({slots.size for slots, _ in sources + targets}) != 1 or not sources or not targets:
-            raise PlanError(
-                "X0404", f"{op.name} with buffers of different sizes, or without any", op.location, "equal sizes"
-            )
-        reads, writes = [far for _, far in sources], [far for _, far in targets]
-        shape = {
-            "copy": len(sources) == len(targets) == 1 and not any(reads + writes),
-            "put": len(sources) == len(targets) and not any(reads) and all(writes),
-            "get": len(sources) == len(targets) and all(reads) and not any(writes),
-            "re": len(targets) == 1 and not any(reads + writes),
-            "res": not any(reads) and not writes[0] and all(writes[1:]),
-            "rre": len(targets) == 1 and not reads[0] and all(reads[1:]) and not writes[0],
-            "rres": not reads[0] and all(reads[1:]) and not writes[0] and all(writes[1:]),
-        }
-        if not shape["put" if op.name == "pws" else op.name]:
-            raise PlanError("X0404", f"{op.name} with local and remote buffers in the wrong places", op.location)
-        if op.via == "port" and op.name not in ("put", "pws", "copy", "re"):
-            raise PlanError("X0404", f"{op.name} over port channels", op.location, "memory channels")
-        if op.via == "port" and len(op.over) != len(targets) and op.name in ("put", "pws"):
-            raise PlanError(
-                "X0404", f"{op.name} over {len(op.over)} channels to {len(targets)} buffers", op.location, "one each"
-            )
-        _traps(op, [slots for slots, _ in sources], [slots for slots, _ in targets])
-        first = [slots for slots, _ in sources]
-        to = tuple(slots for slots, _ in targets)
-        if op.name in ("put", "pws", "get", "copy"):
-            op.moves = [DataMove((a,), (b,)) for a, b in zip(first, to, strict=True)]
-        else:
-            op.moves = [DataMove(tuple(first), to)]
-
-    def _limit(self, count: int, limit: int, what: str, location: FileLocation) -> None:
-        if count > limit:
-            self.findings.add(Finding("contract", "X0406", f"{count} {what}", location, f"at most {limit}"))
-
-
-def _traps(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
-    """What the runtime does otherwise than the file says (docs/msccl-contract.md, section 6.5)."""
-    if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
-        text = "get with different indices: the runtime takes the one of src for dst and the other way round"
-        raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")
-    if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
-        text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
-        raise PlanError("X0404", text, op.location, "one put for each type")
-
-
-def _object(value: object, what: str, location: FileLocation) -> Object:
-    if not isinstance(value, dict):
-        raise PlanError("X0402", f"{what} is no object", location)
-    return cast("Object", value)
-
-
-def _list(item: Object, name: str, location: FileLocation) -> list[Any]:
-    value = item.get(name)
-    if not isinstance(value, list):
-        raise PlanError("X0402", f"{name} is missing or no list", replace(location, attribute=name))
-    return cast("list[Any]", value)
-
-
-def _optional(item: Object, name: str, location: FileLocation) -> list[Any]:
-    return _list(item, name, location) if name in item else []
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _int(item: Object, name: str, location: FileLocation, limit: int = 2**32) -> int:
-    value = item.get(name)
-    if not _is_number(value) or not 0 <= (number := cast("int", value)) < limit:
-        text = f"{name} is missing or no number of {limit.bit_length() - 1} bits"
-        raise PlanError("X0402", text, replace(location, attribute=name))
-    return number
-
-
-def _text(item: Object, name: str, location: FileLocation) -> str:
-    value = item.get(name)
-    if not isinstance(value, str) or not value.isprintable():
-        raise PlanError("X0402", f"{name} is missing or no printable text", replace(location, attribute=name))
-    return value
-
-
-def _channel_type(item: Object, name: str, location: FileLocation) -> str:
-    kind = _text(item, name, location)
-    if kind not in CHANNEL_TYPES:
-        raise PlanError("X0402", f'{name} "{kind}"', replace(location, attribute=name), "memory or port")
-    return kind
-
-
-def _buffer(item: Object, location: FileLocation) -> int:
-    name = _text(item, "type", location)
-    if name not in BUFFERS:
-        raise PlanError("X0402", f'buffer type "{name}"', location, "i, o or s")
-    return BUFFERS[name]
-
-
-def _at(items: list[T], number: object, what: str, location: FileLocation) -> T:
-    if not _is_number(number) or not 0 <= (position := cast("int", number)) < len(items):
-        told = f"0 .. {len(items) - 1}" if items else "none, as there are none"
-        raise PlanError("X0403", f"there is no {what} {str(number)[:20]}", location, told)
-    return items[position]
+    def _refuse(self, op: Operation, text: str, expected: str) -> None:
+        self.findings.add(Finding("contract", "X0404", text, op.location, expected))

@@ -30,9 +30,10 @@ def _threads(ops: list[Operation], findings: Findings) -> None:
     for op in ops:
         if op.name == "nop" or op.barrier is not None:
             last = {}
-        for kind in (op.signals, op.waits):
+        queued = op.over if op.via == "port" and op.name == "put" else op.signals
+        for kind in (queued, op.waits):
             for thread, channel in enumerate(kind):
-                before = last.setdefault((kind is op.signals, channel), thread)
+                before = last.setdefault((kind is queued, channel), thread)
                 if before != thread:
                     text = f"{op.name} uses the channel to gpu {op.over[thread][2]} in thread {thread}"
                     text += f", while thread {before} may still use it"

@@ -23,7 +23,7 @@ from collc.msccl.check.findings import CHECKS, Check, FileLocation, Finding, Fin
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
-from collc.msccl.check_plan.memory import address, check_counts, memory_of, possible_roots, total_chunks
+from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import Plan, SlotRange
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
@@ -175,21 +175,20 @@ def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
 def _likely_roots(call: _PlanCall, state: _FinalState) -> list[int]:
     """Ranks that can be the root, by the first chunks in the outputs of a run for any root; never none."""
     ranks, total, values = len(call.plan.chunks), state.total, state.values
-    possible = possible_roots(call.plan, call.coll)
     if call.coll in ("broadcast", "scatter"):
         first = state.output(0, 0)
         parts = values.parts(first)[0] if first != UNDEFINED else ()
         likely = [parts[0][1].bit_length() - 1] if parts else []
     elif call.coll == "reduce":
         whole = values.number((((0, (1 << ranks) - 1),), ()))
-        likely = [rank for rank in possible if state.output(rank, 0) == whole]
+        likely = [rank for rank in range(ranks) if state.output(rank, 0) == whole]
     else:
         likely = [
             rank
-            for rank in possible
+            for rank in range(ranks)
             if all(state.output(rank, k * total) == values.input(k, 0) for k in range(ranks) if k != rank)
         ]
-    return [rank for rank in likely if rank in possible] or possible[:1]
+    return likely or [0]
 
 
 def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
@@ -218,7 +217,7 @@ def _checkable(call: _PlanCall, findings: Findings) -> bool:
             Finding("contract", "X0406", text, FileLocation(), f"at most {MAX_CHUNKS} to be checked"), breaks=True
         )
         return False
-    return call.expected is not None or check_counts(call.plan, call.coll, call.root, findings)
+    return call.expected is not None or check_counts(call.plan, call.coll, findings)
 
 
 def _offsets(plan: Plan, coll: str, findings: Findings) -> None:

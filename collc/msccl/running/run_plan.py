@@ -64,13 +64,13 @@ def run_plan_file(
         raise UsageError(
             Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
         )
-    plan, coll = _load(path, collective, root)
+    plan, coll = _load(path, collective)
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
     return [_PlanRun(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
 
 
-def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, str]:
+def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
     findings = Findings()
     try:
         plan = read_plan(path, findings)
@@ -85,7 +85,7 @@ def _load(path: Path, collective: str | None, root: int | None) -> tuple[Plan, s
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:
         raise unknown_result(collective or plan.collective)
-    if not check_counts(plan, coll, root, findings):
+    if not check_counts(plan, coll, findings):
         locate(findings, path)
         raise CheckFailed(*errors_of(findings, path))
     return plan, coll

@@ -1,0 +1,200 @@
+"""Reading the operations of a threadblock: what they move, signal and wait for (docs/msccl-contract.md, section 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.msccl.check_plan.fields import (
+    CHANNEL_TYPES,
+    JsonObject,
+    buffer_of,
+    channel_type_of,
+    item_at,
+    list_of,
+    number_of,
+    object_of,
+    optional_list_of,
+    text_of,
+)
+from collc.msccl.check_plan.json_text import PlanError
+from collc.msccl.check_plan.model import (
+    MAX_OP_BUFFERS,
+    NAMES,
+    SIGNALS,
+    WAITS,
+    Channel,
+    DataMove,
+    Operation,
+    Plan,
+    SlotRange,
+)
+
+MAX_OP_CHANNELS: Final = 8
+MAX_BARRIERS: Final = 16
+MAX_SEMAPHORES: Final = 16
+MAX_MOVED: Final = 2**26
+"""Chunks that all operations move together; a limit of the check, not of the runtime."""
+
+_MOVING: Final = ("copy", "put", "pws", "get", "re", "res", "rre", "rres")
+_OVER_PORTS: Final = ("put", "pws", "copy", "re")
+"""Operations on data that a port channel may have."""
+
+RemoteBuffer = tuple[int, int]
+"""(owner, number of the buffer)."""
+
+
+@dataclass(frozen=True)
+class References:
+    """The lists of a threadblock that its operations index, by channel type."""
+
+    channels: dict[str, list[Channel]] = field(default_factory=lambda: {kind: [] for kind in CHANNEL_TYPES})
+    buffers: dict[str, list[RemoteBuffer]] = field(default_factory=lambda: {kind: [] for kind in CHANNEL_TYPES})
+
+
+class OperationReader:
+    """Reads operations of one plan whose gpus have been read. Limits that are exceeded become findings (X0406)."""
+
+    def __init__(self, plan: Plan, findings: Findings) -> None:
+        self.plan: Plan = plan
+        self.findings: Findings = findings
+        self.moved: int = 0
+
+    def read(self, item: JsonObject, tb: int, location: FileLocation, references: References) -> Operation:
+        """One operation of the threadblock in row `tb`. Raises PlanError where it cannot be executed as written."""
+        op = Operation(text_of(item, "name", location), tb, location)
+        if op.name not in NAMES:
+            raise PlanError("X0404", f'operation "{op.name}"', location, f"one of {', '.join(NAMES)}")
+        if "channel_type" in item:
+            op.via = channel_type_of(item, "channel_type", location)
+        self._channels(op, item, references)
+        _refuse_what_is_not_done(op, item)
+        if op.name == "barrier":
+            self._barrier(op, item)
+        if op.name.startswith("sem_"):
+            self._semaphores(op, item)
+        if op.name != "flush":
+            self._buffers(op, item, references)
+        return op
+
+    def limit(self, count: int, limit: int, what: str, location: FileLocation) -> None:
+        """Add a finding where there are more of something than the runtime has room for."""
+        if count > limit:
+            self.findings.add(Finding("contract", "X0406", f"{count} {what}", location, f"at most {limit}"))
+
+    def _channels(self, op: Operation, item: JsonObject, references: References) -> None:
+        channels = references.channels.get(op.via, [])
+        for number in optional_list_of(item, "channel_ids", op.location):
+            op.over.append(item_at(channels, number, "channel of the threadblock", op.location))
+        self.limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.location)
+        if op.name in (*SIGNALS, *WAITS, "flush"):
+            if not op.over:
+                raise PlanError("X0404", f"{op.name} without channel_ids", op.location, "at least one")
+            if len(set(op.over)) < len(op.over):
+                raise PlanError("X0404", f"{op.name} names a channel twice: two threads use it at once", op.location)
+        if op.name in SIGNALS:
+            op.signals = op.over
+        if op.name in WAITS:
+            op.waits = [(kind, peer, rank, number) for kind, rank, peer, number in op.over]
+
+    def _barrier(self, op: Operation, item: JsonObject) -> None:
+        count = number_of(item, "num_threadblocks", op.location)
+        if count < 1:
+            raise PlanError("X0402", "num_threadblocks is 0", op.location, "the number of threadblocks that meet")
+        op.barrier = number_of(item, "barrier_id", op.location), count
+        self.limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
+
+    def _semaphores(self, op: Operation, item: JsonObject) -> None:
+        values = self.plan.semaphores[op.location.gpu]
+        numbers = list_of(item, "semaphore_ids", op.location)
+        for number in numbers:
+            item_at(values, number, "semaphore", op.location)
+        op.semaphores = [int(number) for number in numbers]
+        self.limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
+
+    def _buffers(self, op: Operation, item: JsonObject, references: References) -> None:
+        entries = [optional_list_of(item, name, op.location) for name in ("src_buff", "dst_buff")]
+        sources, targets = ([self._slots(entry, op, references) for entry in side] for side in entries)
+        most = max(len(sources), len(targets))
+        self.limit(most, MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
+        if op.name not in _MOVING:
+            return
+        _check_shape(op, sources, targets)
+        _refuse_other_effects(op, sources, targets)
+        if op.name in ("put", "pws", "get", "copy"):
+            op.moves = [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
+        else:
+            op.moves = [DataMove(tuple(sources), tuple(targets))]
+
+    def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
+        """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""
+        item = object_of(entry, "buffer", op.location)
+        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
+        remote = "buffer_id" in item
+        if remote:
+            buffers = references.buffers.get(op.via, [])
+            owner, buffer = item_at(buffers, item["buffer_id"], "remote buffer of the threadblock", op.location)
+        else:
+            owner, buffer = op.location.gpu, buffer_of(item, op.location)
+        limit = self.plan.chunks[owner][buffer]
+        if size < 1 or index + size > limit:
+            text = f"{'ios'[buffer]}[{index} .. {index + size - 1}] of gpu {owner} is outside the buffer"
+            raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
+        self.moved += size
+        if self.moved > MAX_MOVED:
+            text = "operations move too many chunks to be checked"
+            raise PlanError("X0406", text, op.location, f"at most {MAX_MOVED}")
+        return SlotRange(owner, buffer, index, size, remote)
+
+
+def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
+    """Raise PlanError (X0404) for what the runtime ignores, and for what the check cannot judge."""
+    if item.get("reduce_op", "sum") != "sum":
+        text = f"reduce_op {str(item['reduce_op'])[:20]!a}: the runtime adds, whatever it says"
+        raise PlanError("X0404", text, op.location, '"sum"')
+    if "tbg_info" in item:
+        text = "tbg_info: collc cannot judge operations that several threadblocks share"
+        raise PlanError("X0404", text, op.location)
+    if op.name == "pws" and op.via != "port":
+        text = "pws on memory channels: the runtime puts and never signals"
+        raise PlanError("X0404", text, op.location, "put, nop, signal")
+    if op.name == "flush":
+        count = len(optional_list_of(item, "dst_buff", op.location))
+        if count < len(op.over):
+            text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"
+            raise PlanError("X0404", text, op.location, "an entry of dst_buff for each channel")
+
+
+def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
+    """Raise PlanError (X0404) where buffers are not local and remote, and as many, as the operation requires."""
+    if len({slots.size for slots in sources + targets}) != 1 or not sources or not targets:
+        text = f"{op.name} with buffers of different sizes, or without any"
+        raise PlanError("X0404", text, op.location, "equal sizes")
+    reads, writes = [slots.remote for slots in sources], [slots.remote for slots in targets]
+    shape = {
+        "copy": len(sources) == len(targets) == 1 and not any(reads + writes),
+        "put": len(sources) == len(targets) and not any(reads) and all(writes),
+        "get": len(sources) == len(targets) and all(reads) and not any(writes),
+        "re": len(targets) == 1 and not any(reads + writes),
+        "res": not any(reads) and not writes[0] and all(writes[1:]),
+        "rre": len(targets) == 1 and not reads[0] and all(reads[1:]) and not writes[0],
+        "rres": not reads[0] and all(reads[1:]) and not writes[0] and all(writes[1:]),
+    }
+    if not shape["put" if op.name == "pws" else op.name]:
+        raise PlanError("X0404", f"{op.name} with local and remote buffers in the wrong places", op.location)
+    if op.via == "port" and op.name not in _OVER_PORTS:
+        raise PlanError("X0404", f"{op.name} over port channels", op.location, "memory channels")
+    if op.via == "port" and len(op.over) != len(targets) and op.name in ("put", "pws"):
+        text = f"{op.name} over {len(op.over)} channels to {len(targets)} buffers"
+        raise PlanError("X0404", text, op.location, "one each")
+
+
+def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
+    """Raise PlanError (X0404) where the runtime moves other slots than the plan names (section 6.5)."""
+    if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
+        text = "get with different indices: the runtime takes the one of src for dst and the other way round"
+        raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")
+    if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
+        text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
+        raise PlanError("X0404", text, op.location, "one put for each type")
