@@ -21,7 +21,7 @@ def total_chunks(plan: Plan, coll: str) -> int:
 def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
     """Whether the buffers of all gpus have the chunks that a known collective requires; findings X0402 if not.
 
-    The runtime derives the size of a chunk from input and output, so that gpus which do not use a buffer declare it too.
+    The runtime derives the size of a chunk from both, so that gpus which do not use a buffer declare it too.
     """
     total, ranks = total_chunks(plan, coll), len(plan.chunks)
     sizes = buffer_sizes(coll, ranks, total)
