@@ -1,44 +1,85 @@
-"""collc: schedules for collective communication, proved correct and written for real runtimes.
+"""collc: schedules for collective communication, verified and written for real runtimes.
 
-The Python API is small: `compile` builds the schedules of a `.coll` file as the command line does, and
-`load` reads a `.ten` file.
+docs/python.md shows the Python API that is exported here. Each name is imported when it is first used, so that
+`import collc` alone is fast.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from collc.version import __version__
 
 if TYPE_CHECKING:
-    from collc.application.compile_report import CompileReport
+    from collc.api.compiling import compile, compile_text  # noqa: A004
+    from collc.api.schedules import LoweredProgram, load, lower, run, verify
+    from collc.application.compile_report import CompileReport, ScheduleReport
+    from collc.application.file_report import FileReport
+    from collc.application.file_runs import FileRuns
+    from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError, UsageError
+    from collc.ten.demand import Demand
     from collc.ten.module import Module
+    from collc.ten.network import Network
+    from collc.ten.schedule import Schedule
 
-__all__ = ["__version__", "compile", "load"]
+__all__ = [
+    "CheckFailed",
+    "CollcError",
+    "CompileReport",
+    "Demand",
+    "FileReport",
+    "FileRuns",
+    "LoweredProgram",
+    "Module",
+    "Network",
+    "NoSchedule",
+    "Schedule",
+    "ScheduleReport",
+    "SourceError",
+    "UsageError",
+    "__version__",
+    "compile",
+    "compile_text",
+    "load",
+    "lower",
+    "run",
+    "verify",
+]
+
+_MODULES: Final = {
+    "CheckFailed": "collc.base.diagnostics",
+    "CollcError": "collc.base.diagnostics",
+    "CompileReport": "collc.application.compile_report",
+    "Demand": "collc.ten.demand",
+    "FileReport": "collc.application.file_report",
+    "FileRuns": "collc.application.file_runs",
+    "LoweredProgram": "collc.api.schedules",
+    "Module": "collc.ten.module",
+    "Network": "collc.ten.network",
+    "NoSchedule": "collc.base.diagnostics",
+    "Schedule": "collc.ten.schedule",
+    "ScheduleReport": "collc.application.compile_report",
+    "SourceError": "collc.base.diagnostics",
+    "UsageError": "collc.base.diagnostics",
+    "compile": "collc.api.compiling",
+    "compile_text": "collc.api.compiling",
+    "load": "collc.api.schedules",
+    "lower": "collc.api.schedules",
+    "run": "collc.api.schedules",
+    "verify": "collc.api.schedules",
+}
+"""The module that defines each exported name."""
 
 
-def compile(path: str | PathLike[str], **settings: object) -> CompileReport:  # noqa: A001
-    """Compile a `.coll` file: build, verify and write all its schedules.
-
-    settings: the fields of collc.application.settings.Settings, as in `compile("a.coll", output="out", seed=7)`.
-    Raises CollcError where the file or the settings are wrong; what goes wrong with one schedule is
-    in its report, as are its numbers, checks and files.
-    """
-    from collc.application.compilation import compile_file
-    from collc.application.settings import Settings
-
-    chosen = replace(Settings(), **settings)
-    return compile_file(Path(path), replace(chosen, output=Path(chosen.output)))
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'collc' has no attribute '{name}'", name=name, obj=import_module("collc"))
+    found: object = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
 
 
-def load(path: str | PathLike[str]) -> Module:
-    """Read a `.ten` file, text or binary: a network, a demand and, where there is one, a schedule.
-
-    Raises SourceError where the file is no module, with line and column where it is text.
-    """
-    from collc.ten.files import read_module
-
-    return read_module(Path(path))
+def __dir__() -> list[str]:
+    return __all__

@@ -1,52 +1,49 @@
-"""From a file to its schedules: what the command line and the Python API both call."""
+"""The compilation of a program: what the command line and the Python API both call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from collc.application.compile_report import CompileReport, ScheduleReport
 from collc.application.output_files import WRITERS, file_names, unknown_kind
-from collc.application.schedule_build import Build
-from collc.application.settings import Settings
-from collc.base.diagnostics import Diagnostic, Note, SourceError, Span, UsageError
-from collc.base.wording import listed
-from collc.passes.pipeline import make_pass, parse_pipeline
+from collc.application.schedule_build import ScheduleBuild
+from collc.application.settings import Callbacks, Settings
+from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.wording import did_you_mean, listed
+from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import EmitRequest, Program, ScheduleRequest
 
 
-def compile_file(
-    path: Path,
-    settings: Settings,
-    progress: Callable[[float, str], None] = lambda _share, _words: None,
-    show: Callable[[str], None] = print,
-    done: Callable[[ScheduleReport], None] = lambda _report: None,
-) -> CompileReport:
-    """Build, verify and write all schedules of a file.
+def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Callbacks | None = None) -> CompileReport:
+    """Synthesize, check and write all schedules of a program.
 
-    progress is told the share done and a few words; show gets what `--print-after` asks for; done gets each report
-    as soon as its schedule is written, also if a later one raises. Raises SourceError where the program is wrong and
-    UsageError where the settings are; what goes wrong with one schedule is in its report.
+    source: the program's file, or its text where it is in no file. Raises SourceError where the program is wrong and
+    UsageError where the settings are. Errors that concern one schedule are in its report.
     """
-    _check(settings)
-    program = load_program(path, settings.definitions, settings.only)
-    _check_files(program.schedules, settings, path)
+    callbacks = callbacks or Callbacks()
+    _check_settings(settings)
+    program = load_program(source, settings.definitions, settings.only)
+    _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
+    count = len(program.schedules)
     reports: list[ScheduleReport] = []
-    for number, request in enumerate(program.schedules):
+    for number, request in enumerate(program.schedules, 1):
 
-        def told(share: float, words: str, number: int = number, name: str = request.name) -> None:
-            progress((number + share) / len(program.schedules), f"{name}: {words}")
+        def progress(share: float | None, phase: str, number: int = number, name: str = request.name) -> None:
+            which = name if count == 1 else f"{name} ({number} of {count})"
+            callbacks.progress(share, f"{which}: {phase}")
 
-        reports.append(Build(request, _own(settings, request, len(program.schedules)), told, show).report())
-        done(reports[-1])
-    return CompileReport(tuple(reports), _left_out(program))
+        own = _settings_of_schedule(settings, request, count)
+        reports.append(ScheduleBuild(request, own, progress, callbacks.module_text).report())
+        callbacks.finished(reports[-1])
+    return CompileReport(tuple(reports), _warnings(program))
 
 
-def _left_out(program: Program) -> tuple[Diagnostic, ...]:
-    """Warnings: of designs, which are checked only, and where there is nothing to build."""
+def _warnings(program: Program) -> tuple[Diagnostic, ...]:
+    """Warnings about designs, which are only checked (U0208), and about a program without a schedule (U0207)."""
     found = [
         Diagnostic("U0208", f"design '{d.name}' is checked, but collc does not solve designs yet", d.span, warning=True)
         for d in program.designs
@@ -57,30 +54,29 @@ def _left_out(program: Program) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _own(settings: Settings, request: ScheduleRequest, schedules: int) -> Settings:
-    """The settings for one schedule: of several, each has a certificate of its own."""
+def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: int) -> Settings:
+    """The settings for one of `count` schedules: each of several has a certificate of its own."""
     path = settings.certificate
-    if path is None or schedules == 1:
+    if path is None or count == 1:
         return settings
     return replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
 
 
-def _check(settings: Settings) -> None:
-    """Raise UsageError for names that there are not, before any work is done."""
+def _check_settings(settings: Settings) -> None:
+    """Raise UsageError for unknown names in the settings, before any work is done."""
     for kind in settings.emit:
         if kind not in WRITERS:
             raise UsageError(unknown_kind(kind))
-    if settings.synthesizer is not None:
-        make_pass(settings.synthesizer, {})
-        if settings.synthesizer not in SYNTHESIZERS:
-            message = f"the pass '{settings.synthesizer}' synthesizes nothing"
-            raise UsageError(Diagnostic("U0102", message, hint="there are " + listed(SYNTHESIZERS)))
+    name = settings.synthesizer
+    if name is not None and name not in SYNTHESIZERS:
+        hint = did_you_mean(name, SYNTHESIZERS, f"the synthesizers are {listed(SYNTHESIZERS)}")
+        raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
     if settings.passes is not None:
         parse_pipeline(settings.passes)
 
 
-def _check_files(requests: Sequence[ScheduleRequest], settings: Settings, program: Path) -> None:
-    """Raise SourceError where two files would have one name, or one that of the program, before any work is done."""
+def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None) -> None:
+    """Raise SourceError where two files would have one name (U0204), or a file that of the program (U0206)."""
     taken: dict[Path, Span] = {}
     for request in requests:
         kinds = {emit.kind for emit in request.emits}
@@ -90,7 +86,7 @@ def _check_files(requests: Sequence[ScheduleRequest], settings: Settings, progra
         for name, span in named:
             path = (settings.output / name).resolve()
             hint = "give one of them another name"
-            if path == program.resolve():
+            if program is not None and path == program.resolve():
                 raise SourceError(Diagnostic("U0206", f"{name} would overwrite the program", span, hint=hint))
             if path in taken:
                 notes = (Note("the other is written here", taken[path]),)

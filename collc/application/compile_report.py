@@ -1,47 +1,85 @@
-"""What a compilation tells about each schedule: for machines as JSON, for people as a table."""
+"""The report of a compilation: for programs as attributes and JSON, for people as a table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from collc.base.diagnostics import Diagnostic, Exit
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
+from collc.base.html import html_table
 from collc.base.outcome import Outcome
+from collc.base.rendering import folded, render
 from collc.base.units import format_time
-from collc.ten.module import ParetoPoint
+from collc.base.wording import did_you_mean, listed
+from collc.ten.module import Module, ParetoPoint
 
-STRUCTURAL = ("causality", "congestion_free", "delivered", "reductions", "switches")
-"""The checks that every schedule passes before anything is written."""
+SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
+"""The checks of every schedule, made before any file is written."""
 
-OF_FILES = ("contract", "result", "deadlock", "race")
-"""The checks of a file for a runtime, read back."""
+FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
+"""The checks of a file for a runtime, which is read back after it was written under a temporary name."""
+
+COLUMNS: Final = ("schedule", "network", "algorithm", "steps", "time", "lower bound", "efficiency", "checks", "files")
+"""The columns of the table of schedules; `ScheduleReport.cells` is a row."""
+
+_ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
 
 
 @dataclass(frozen=True, slots=True)
-class Optimal:
-    """Whether a schedule is as short as can be: "proved", "refuted" or "undecided", and why, in words.
+class ShorterSchedule:
+    """A schedule that Z3 found and that is shorter than the one synthesized.
 
-    shorter, time: where a shorter schedule is that was found, and its picoseconds.
+    time_ps: its time in picoseconds. file: None where it was not written. module: None where it was not kept.
     """
+
+    time_ps: int
+    file: Path | None = None
+    module: Module | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimality:
+    """Whether a schedule is optimal (no schedule of its demand is shorter), and why, in words."""
 
     answer: Literal["proved", "refuted", "undecided"]
     reason: str
-    shorter: Path | None = None
-    time: int | None = None
+    shorter: ShorterSchedule | None = None
 
     def as_json(self) -> dict[str, object]:
-        """What `compile --json` says of it."""
-        shorter = None if self.shorter is None else {"file": str(self.shorter), "time_ps": self.time}
+        """The value of "optimal" in `compile --json`."""
+        found = self.shorter
+        file = None if found is None or found.file is None else str(found.file)
+        shorter = None if found is None else {"file": file, "time_ps": found.time_ps}
         return {"answer": self.answer, "reason": self.reason, "shorter": shorter}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ScheduleReport:
-    """One schedule of a file, built or not.
+    """The report of one schedule. What compilation did not reach is None or empty.
 
-    time, bound: picoseconds. steps: None where links or chunks differ or the model is not `store`.
-    exit: what it contributes to the exit code. Fields are None where compilation did not get so far.
+    Attributes
+    ----------
+    name: of the schedule in the program.
+    topology: name of the network.
+    npus, devices, links, chunks: how many the network and the demand have; removed devices do not count.
+    link_model: "store" or "pipelined".
+    transfers: number of transfers.
+    steps: None where links or chunks differ, or where the link model is not `store`.
+    time_ps, bound_ps: the time of the schedule and its lower bound, in picoseconds.
+    bound: what sets the lower bound, as in "in-degree of npu[0, 0]".
+    algorithm: the synthesizer, or the names of the algorithms written by hand.
+    seed: the seed of the synthesizer.
+    seconds: how long compilation took.
+    checks: the outcome of each check.
+    files: the files that were written.
+    notes: remarks for people.
+    pareto: the Pareto points that the program asked for, by steps.
+    optimal: whether the schedule is optimal, where the program or the caller asked.
+    diagnostics: errors and warnings.
+    exit: the exit code that this schedule leads to.
+    module: network, demand and schedule, where the caller keeps modules (the Python API does).
     """
 
     name: str
@@ -53,9 +91,9 @@ class ScheduleReport:
     link_model: str
     transfers: int | None = None
     steps: int | None = None
-    time: int | None = None
-    bound: int | None = None
-    bound_name: str | None = None
+    time_ps: int | None = None
+    bound_ps: int | None = None
+    bound: str | None = None
     algorithm: str | None = None
     seed: int | None = None
     seconds: float = 0.0
@@ -63,19 +101,25 @@ class ScheduleReport:
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     pareto: tuple[ParetoPoint, ...] = ()
-    optimal: Optimal | None = None
+    optimal: Optimality | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     exit: Exit = Exit.DONE
+    module: Module | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the schedule was found, passed all checks and was written."""
+        return self.exit is Exit.DONE
 
     @property
     def efficiency(self) -> float | None:
-        """Bound / time; 1 where nothing has to move, None where congestion makes the time mean nothing."""
-        if self.time is None or self.bound is None or self.checks.get("congestion_free") == "failed":
+        """bound_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        if self.time_ps is None or self.bound_ps is None or self.checks.get("congestion_free") == "failed":
             return None
-        return self.bound / self.time if self.time else 1.0
+        return self.bound_ps / self.time_ps if self.time_ps else 1.0
 
     def as_json(self) -> dict[str, object]:
-        """The keys that `compile --json` promises, times in picoseconds."""
+        """One element of "schedules" in `compile --json`. Keys that are here are never removed or renamed."""
         return {
             "name": self.name,
             "topology": self.topology,
@@ -85,9 +129,9 @@ class ScheduleReport:
             "chunks": self.chunks,
             "transfers": self.transfers,
             "steps": self.steps,
-            "time_ps": self.time,
-            "bound_ps": self.bound,
-            "bound": self.bound_name,
+            "time_ps": self.time_ps,
+            "bound_ps": self.bound_ps,
+            "bound": self.bound,
             "efficiency": self.efficiency,
             "algorithm": self.algorithm,
             "seed": self.seed,
@@ -101,43 +145,95 @@ class ScheduleReport:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """A row of the table for people, under `COLUMNS`."""
+        """A row of the table of schedules, under `COLUMNS`."""
         efficiency = self.efficiency
-        passed = sum(outcome == "ok" for outcome in self.checks.values())
-        failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
         return (
             self.name,
             f"{self.topology} ({self.npus} NPUs, {self.links} links)",
             self.algorithm or "-",
             "-" if self.steps is None else str(self.steps),
-            "-" if self.time is None else format_time(self.time),
-            "-" if self.bound is None else f"{format_time(self.bound)} ({self.bound_name})",
+            "-" if self.time_ps is None else format_time(self.time_ps),
+            "-" if self.bound_ps is None else f"{format_time(self.bound_ps)} ({self.bound})",
             "-" if efficiency is None else f"{100 * efficiency:.2f} %",
-            "failed: " + ", ".join(failed) if failed else f"{passed} ok" if passed else "-",
+            self._checks_in_words(),
             ", ".join(str(path) for path in self.files) or "-",
         )
 
+    def _checks_in_words(self) -> str:
+        """The checks that failed, else how many passed ("10 ok"); "-" where none was made."""
+        passed = sum(outcome == "ok" for outcome in self.checks.values())
+        failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
+        return "failed: " + ", ".join(failed) if failed else f"{passed} ok" if passed else "-"
 
-COLUMNS = ("schedule", "network", "algorithm", "steps", "time", "lower bound", "efficiency", "checks", "files")
+    def __repr__(self) -> str:
+        if self.time_ps is None:
+            return f"<ScheduleReport {self.name}: no schedule>"
+        steps = "" if self.steps is None else f" in {self.steps} steps"
+        bound = "" if self.efficiency is None else f", {100 * self.efficiency:.2f} % of the lower bound"
+        time = format_time(self.time_ps)
+        return f"<ScheduleReport {self.name}: {self.algorithm}, {time}{steps}{bound}, {self._checks_in_words()}>"
+
+    def _repr_html_(self) -> str:
+        return _html([self], self.diagnostics)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompileReport:
-    """All schedules of a file, and messages that belong to none of them."""
+    """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
 
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
-    def exit(self) -> Exit:
-        """The exit code of the first schedule that failed."""
-        return next((s.exit for s in self.schedules if s.exit is not Exit.DONE), Exit.DONE)
+    def ok(self) -> bool:
+        """Whether all schedules were found, passed all checks and were written."""
+        return self.exit is Exit.DONE
 
     @property
-    def told(self) -> tuple[Diagnostic, ...]:
-        """All messages."""
-        return (*self.diagnostics, *(told for schedule in self.schedules for told in schedule.diagnostics))
+    def exit(self) -> Exit:
+        """The exit code of the first schedule that failed."""
+        return next((s.exit for s in self.schedules if not s.ok), Exit.DONE)
+
+    @property
+    def all_diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All messages, those of the schedules included."""
+        return (*self.diagnostics, *(message for schedule in self.schedules for message in schedule.diagnostics))
+
+    def raise_if_failed(self) -> None:
+        """Raise SourceError, NoSchedule or CheckFailed with all errors where a schedule failed."""
+        if not self.ok:
+            errors = [message for message in self.all_diagnostics if not message.warning]
+            raise _ERRORS.get(self.exit, SourceError)(*errors)
 
     def as_json(self) -> dict[str, object]:
-        """One object, as `compile --json` prints it."""
+        """The object that `compile --json` prints."""
         return {"schedules": [schedule.as_json() for schedule in self.schedules]}
+
+    def __len__(self) -> int:
+        return len(self.schedules)
+
+    def __iter__(self) -> Iterator[ScheduleReport]:
+        return iter(self.schedules)
+
+    def __contains__(self, name: object) -> bool:
+        return any(schedule.name == name for schedule in self.schedules)
+
+    def __getitem__(self, name: str) -> ScheduleReport:
+        """The schedule of that name. Raises KeyError, with the names that there are."""
+        for schedule in self.schedules:
+            if schedule.name == name:
+                return schedule
+        names = [schedule.name for schedule in self.schedules]
+        hint = did_you_mean(name, names, f"the schedules are {listed(names)}" if names else "there is none")
+        raise KeyError(f"no schedule is named '{name}'; {hint}")
+
+    def __repr__(self) -> str:
+        return f"<CompileReport: {', '.join(repr(schedule) for schedule in self.schedules) or 'no schedules'}>"
+
+    def _repr_html_(self) -> str:
+        return _html(self.schedules, self.all_diagnostics)
+
+
+def _html(schedules: tuple[ScheduleReport, ...] | list[ScheduleReport], messages: tuple[Diagnostic, ...]) -> str:
+    remarks = [render(folded(messages))] if messages else []
+    return html_table(COLUMNS, [schedule.cells() for schedule in schedules], remarks)

@@ -1,120 +1,40 @@
-"""`collc verify`: every check of a file, whoever wrote it."""
+"""`collc verify`: all checks of a file or module, from whatever source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from collc.application.limit_checks import steps_of
-from collc.application.named_collectives import check_named, known_collective
+from collc.application.file_report import FileReport
+from collc.application.named_collectives import check_demand, collective_named
+from collc.application.step_count import step_count
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
-from collc.base.wording import listed, plural
+from collc.base.wording import listed
 from collc.msccl.file_kinds import FileKind, kind_of
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
+    from collc.msccl.check.reader import Profile
     from collc.source.program import ScheduleRequest
 
-Profile = Literal["executor", "old"]
+_UNCHECKED_NAMES: Final = ("send", "recv", "alltoallv", "custom")
+"""Names of collectives that a file may have although collc does not know their results."""
 
-_OTHERS: Final = ("send", "recv", "alltoallv", "custom")
-"""Names of collectives that files may have, beside those whose results are known."""
-
-_READ_TWICE: Final = 8 * 2**20
-"""Bytes of an MSCCL file up to which it is told whether the other runtime would take it, too."""
+_TWO_CONTRACTS: Final = 8 * 2**20
+"""Bytes of an MSCCL file up to which the report says also whether the other runtime accepts the file."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileReport:
-    """kind: "ten", "msccl" or "mscclpp". checks: each with its outcome. summary: what is in the file.
+class Expectation:
+    """What a file is checked against. None: what the file says itself.
 
-    skipped: why each skipped check was not made. refused: it could not even be read.
-    """
-
-    file: Path
-    kind: str
-    checks: Mapping[str, Outcome]
-    summary: Mapping[str, object]
-    diagnostics: tuple[Diagnostic, ...]
-    refused: bool = False
-    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def ok(self) -> bool:
-        """Whether it could be read and no check failed."""
-        return not self.refused and "failed" not in self.checks.values()
-
-    def told(self) -> str:
-        """What is in the file, in words; "" where it could not be read or the checks are all that is known."""
-        if not self.summary or self.kind == "mscclpp":
-            return ""
-        return _in_words(self.summary) if self.kind == "msccl" else _schedule_in_words(self.summary)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Each check with its outcome, for the table; of those that were skipped, why."""
-        why = {name: f" ({reason})" for name, reason in self.skipped.items()}
-        return [(name, f"{outcome}{why.get(name, '')}") for name, outcome in self.checks.items()]
-
-    def as_json(self) -> dict[str, object]:
-        """What `verify --json` prints."""
-        return {
-            "file": str(self.file),
-            "kind": self.kind,
-            "checks": dict(self.checks),
-            "skipped": dict(self.skipped),
-            "summary": dict(self.summary),
-        }
-
-
-def _schedule_in_words(summary: Mapping[str, Any]) -> str:
-    """How large and how long a schedule is, and how good."""
-    if summary["transfers"] is None:
-        return ""
-    parts = [f"{plural(summary['npus'], 'NPU')}, {plural(summary['links'], 'link')}"]
-    parts.append(plural(summary["transfers"], "transfer"))
-    if "time_ps" in summary:
-        time, bound = summary["time_ps"], summary["bound_ps"]
-        steps = "" if summary["steps"] is None else f" ({plural(summary['steps'], 'step')})"
-        parts += [f"time {format_time(time)}{steps}", f"lower bound {format_time(bound)} ({summary['bound']})"]
-        if time:
-            parts.append(f"efficiency {100 * bound / time:.2f} %")
-    if summary["algorithm"]:
-        parts.append(f"made by {summary['algorithm']}")
-    return "; ".join(parts)
-
-
-def _in_words(summary: Mapping[str, Any]) -> str:
-    """What an MSCCL file is, and up to which size it is free of deadlock."""
-    chunks = ", ".join(f"{name} {size}" for name, size in zip("ios", summary["chunks"], strict=True))
-    most, safe = summary["max_bytes"], summary["largest_safe"]
-    limits = "" if most is None else f" to {most}"
-    places = [words for key, words in (("outofplace", "out of place"), ("inplace", "in place")) if summary[key]]
-    root = "" if summary["root"] < 0 else f", root {summary['root']}"
-    parts = [
-        f"{summary['coll']}{root}",
-        f"{summary['ranks']} ranks, {summary['channels']} channels, {summary['threadblocks']} threadblocks, "
-        f"{summary['steps']} steps",
-        f"chunks: {chunks}, {summary['nchunksperloop']} in a loop",
-        f"{summary['proto']}, {' and '.join(places)}, sizes from {summary['min_bytes']}{limits} bytes",
-    ]
-    if safe is not None:
-        parts.append(f"free of deadlock up to {safe} bytes" if safe else "hangs at every size")
-    if "contracts" in summary:
-        taken = ", ".join(f"{profile} {outcome}" for profile, outcome in summary["contracts"].items())
-        parts.append(f"contract of the runtimes: {taken}")
-    return "; ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Against:
-    """What a file is to be checked against; None: what it says itself.
-
-    collective, root: what it should do, over all NPUs. profile: for MSCCL files. program, schedule: a
-    schedule of a `.coll` file, whose network and demand then count.
+    collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
+    profile: the runtime that will load an MSCCL file.
+    program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
     """
 
     collective: str | None = None
@@ -124,20 +44,22 @@ class Against:
     schedule: str | None = None
 
 
-def verify_file(path: Path, against: Against) -> FileReport:
-    """Check a `.ten`, MSCCL or MSCCL++ file.
+def verify_file(path: Path, expected: Expectation) -> FileReport:
+    """Check a `.ten` file (as text or binary), an MSCCL file or an MSCCL++ plan.
 
-    Raises CollcError where it cannot be read or is of another kind.
+    Raises UsageError where the file cannot be opened or a name is unknown, CheckFailed where the file is not what the
+    expectation says.
     """
-    if against.collective is not None:
-        known_collective(against.collective, _OTHERS)
+    if expected.collective is not None:
+        collective_named(expected.collective, _UNCHECKED_NAMES)
     kind = _kind(path)
     if kind == "ten":
-        return _verify_ten(path, against)
-    return _with_reasons(_verify_msccl(path, against) if kind == "msccl" else _verify_plan(path, against))
+        return _verify_ten(path, expected)
+    return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
 
 
 def _kind(path: Path) -> FileKind:
+    """The kind of a file; a file of no known kind counts as `.ten`."""
     try:
         return kind_of(path) or "ten"
     except OSError as error:
@@ -146,33 +68,43 @@ def _kind(path: Path) -> FileKind:
 
 
 def _with_reasons(report: FileReport) -> FileReport:
-    """The report with why checks were skipped; a warning where all others passed but nobody looked at the result."""
+    """The report with the reason for each skipped check; warning C0208 where no check failed and some were skipped."""
     failed = [name for name, outcome in report.checks.items() if outcome == "failed"]
     skipped = [name for name, outcome in report.checks.items() if outcome == "skipped"]
     coll, packets = report.summary.get("coll"), report.summary.get("protocol") == "LL"
-    why = f"not reached: {listed(failed)} failed" if failed else f"'{coll}' does not say what is computed"
+    reason = f"not reached: {listed(failed)} failed" if failed else f"'{coll}' does not say what is computed"
     hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
     if packets and not failed:
-        why, hint = "plans of packets (protocol LL) are only read", "check the same plan with the protocol Simple"
-    warnings = report.diagnostics
+        reason, hint = "plans of packets (protocol LL) are only read", "check the same plan with the protocol Simple"
+    messages = report.diagnostics
     if skipped and not failed:
-        message = f"{listed(skipped)} {'was' if len(skipped) == 1 else 'were'} not checked: {why}"
-        warnings = (*warnings, Diagnostic("C0208", message, hint=hint, warning=True))
-    return replace(report, skipped=dict.fromkeys(skipped, why), diagnostics=warnings)
+        message = f"{listed(skipped)} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
+        messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
+    return replace(report, skipped=dict.fromkeys(skipped, reason), diagnostics=messages)
 
 
-def _verify_ten(path: Path, against: Against) -> FileReport:
+# .ten files and modules
+
+
+def _verify_ten(path: Path, expected: Expectation) -> FileReport:
     from collc.ten.files import read_module
-    from collc.verification import CHECKS, verify_schedule
+    from collc.verification import CHECKS
 
     try:
         module = read_module(path)
     except SourceError as error:
-        return FileReport(path, "ten", dict.fromkeys(CHECKS, "skipped"), {}, error.diagnostics, refused=True)
-    if against.program is not None:
-        module = _as_in(module, against.program, against.schedule)
-    if against.collective is not None:
-        check_named(module, against.collective, against.root or 0)
+        return FileReport(path, "ten", dict.fromkeys(CHECKS, "skipped"), {}, error.diagnostics, unreadable=True)
+    return verify_module(module, expected, path)
+
+
+def verify_module(module: Module, expected: Expectation, path: Path | None = None) -> FileReport:
+    """Check a module, which was read from `path` or is in no file (None). Raises as `verify_file` does."""
+    from collc.verification import verify_schedule
+
+    if expected.program is not None:
+        module = _with_demand_of(module, expected.program, expected.schedule)
+    if expected.collective is not None:
+        check_demand(module, expected.collective, expected.root or 0)
     verdict = verify_schedule(module)
     summary: dict[str, object] = {
         "name": module.name,
@@ -186,45 +118,45 @@ def _verify_ten(path: Path, against: Against) -> FileReport:
     warnings: list[Diagnostic] = []
     skipped: dict[str, str] = {}
     if module.schedule is None:
-        warnings.append(Diagnostic("C0205", f"{path} has no schedule: there was nothing to check", warning=True))
+        message = f"{path or module.name} has no schedule: there was nothing to check"
+        warnings.append(Diagnostic("C0205", message, warning=True))
         skipped = dict.fromkeys(verdict.checks, "there is no schedule")
     elif verdict.ok:
-        warnings += _measured(module, summary)
-    told = (*verdict.diagnostics, *warnings)
-    return FileReport(path, "ten", verdict.checks, summary, told, skipped=skipped)
+        times, warnings = _times(module)
+        summary |= times
+    return FileReport(path, "ten", verdict.checks, summary, (*verdict.diagnostics, *warnings), skipped=skipped)
 
 
-def _measured(module: Module, summary: dict[str, object]) -> list[Diagnostic]:
-    """Add time, steps and bound to a summary; warns where the file says another bound."""
+def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
+    """Time, steps and lower bound for the summary; warning C0206 where the module claims a higher bound."""
     from collc.synthesis.bounds import lower_bound
 
     assert module.schedule is not None
     bound = lower_bound(module.network, module.demand, module.model)
     time = module.schedule.collective_time(module.network, module.demand)
-    summary |= {"time_ps": time, "steps": steps_of(module, time)}
-    summary |= {"bound_ps": bound.time, "bound": bound.name}
+    times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
     if module.bound is None or module.bound.time <= bound.time:
-        return []
-    said, found = format_time(module.bound.time), format_time(bound.time)
-    message = f"the file says that no schedule takes less than {said}, but collc can only show {found}"
-    return [Diagnostic("C0206", message, warning=True)]
+        return times, []
+    claimed, found = format_time(module.bound.time), format_time(bound.time)
+    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {found}"
+    return times, [Diagnostic("C0206", message, warning=True)]
 
 
-def _as_in(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program."""
+def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
+    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 where links differ."""
     request = _request(program, schedule)
     theirs, ours = request.network, module.network
     names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
     if names[0] != names[1]:
         message = f"the links of '{module.name}' are not those of '{theirs.name}' in {program}"
         other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
-        told = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
-        raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {told}"),)))
+        difference = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
+        raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {difference}"),)))
     return replace(module, network=theirs, demand=request.demand)
 
 
 def _request(program: Path, schedule: str | None) -> ScheduleRequest:
-    """The schedule of a program that a file is to be checked against."""
+    """The schedule of a program to check against. Raises UsageError U0107 where `schedule` must say which."""
     from collc.source.elaboration.elaborate import load_program
 
     requests = load_program(program, {}, schedule).schedules
@@ -234,53 +166,56 @@ def _request(program: Path, schedule: str | None) -> ScheduleRequest:
     return requests[0]
 
 
-def _named_by(against: Against) -> tuple[Against, ScheduleRequest | None]:
-    """What a file for a runtime must do: a named collective, or the schedule of a program that is none."""
-    if against.program is None:
-        return against, None
-    request = _request(against.program, against.schedule)
+# Files for runtimes
+
+
+def _collective_of_program(expected: Expectation) -> tuple[Expectation, ScheduleRequest | None]:
+    """The expectation with the collective that its program computes, and None.
+
+    Where the program computes no collective of the standard library over all NPUs, the expectation as it is and the
+    schedule of the program.
+    """
+    if expected.program is None:
+        return expected, None
+    request = _request(expected.program, expected.schedule)
     standard = request.demand.runs[0].standard if len(request.demand.runs) == 1 else None
     if standard is None or request.demand.runs[0].group.tolist() != request.network.npus.tolist():
-        return against, request
+        return expected, request
     root = standard.root if standard.root >= 0 else None
-    return replace(against, collective=against.collective or standard.kind, root=root), None
+    return replace(expected, collective=expected.collective or standard.kind, root=root), None
 
 
-def _verify_msccl(path: Path, against: Against) -> FileReport:
-    from dataclasses import asdict
-
+def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check import check_file, contract_of, expected_of
 
-    against, custom = _named_by(against)
-    collective = against.collective if custom is None else "custom"
-    verdict = check_file(path, collective=collective, root=against.root, profile=against.profile)
+    expected, custom = _collective_of_program(expected)
+    collective = expected.collective if custom is None else "custom"
+    verdict = check_file(path, collective=collective, root=expected.root, profile=expected.profile)
     if custom is not None and verdict.summary is not None and verdict.checks["deadlock"] != "skipped":
-        once = expected_of(custom.network, custom.demand)
-        instances = max(1, verdict.summary.nchunksperloop // max(1, once.width))
-        expected = expected_of(custom.network, custom.demand, instances)
-        verdict = check_file(path, collective="custom", profile=against.profile, expected=expected)
+        one_instance = expected_of(custom.network, custom.demand)
+        instances = max(1, verdict.summary.nchunksperloop // max(1, one_instance.width))
+        result = expected_of(custom.network, custom.demand, instances)
+        verdict = check_file(path, collective="custom", profile=expected.profile, expected=result)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
-    if summary and path.stat().st_size <= _READ_TWICE:
-        other: Profile = "old" if against.profile == "executor" else "executor"
-        taken = {against.profile: checks["contract"], other: contract_of(path, other, collective)}
-        summary["contracts"] = {profile: taken[profile] for profile in ("executor", "old")}
+    if summary and path.stat().st_size <= _TWO_CONTRACTS:
+        other: Profile = "old" if expected.profile == "executor" else "executor"
+        contracts = {expected.profile: checks["contract"], other: contract_of(path, other, collective)}
+        summary["contracts"] = {profile: contracts[profile] for profile in ("executor", "old")}
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
 
 
-def _verify_plan(path: Path, against: Against) -> FileReport:
-    from dataclasses import asdict
-
+def _verify_plan(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
 
-    against, custom = _named_by(against)
-    verdict = check_plan(path, collective=against.collective, root=against.root)
+    expected, custom = _collective_of_program(expected)
+    verdict = check_plan(path, collective=expected.collective, root=expected.root)
     if custom is not None and verdict.summary is not None:
-        once = expected_of(custom.network, custom.demand)
-        instances = max(1, verdict.summary.chunks // max(1, once.width))
-        expected = expected_of(custom.network, custom.demand, instances)
-        verdict = check_plan(path, collective="custom", expected=expected)
+        one_instance = expected_of(custom.network, custom.demand)
+        instances = max(1, verdict.summary.chunks // max(1, one_instance.width))
+        result = expected_of(custom.network, custom.demand, instances)
+        verdict = check_plan(path, collective="custom", expected=result)
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

@@ -1,4 +1,4 @@
-"""The checks that a `verify` statement asks for beyond those that always run."""
+"""The checks that a `verify` statement asks for by comparison: `verify time <= 100us`, `verify steps <= 4`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-import numpy as np
-
 from collc.base.diagnostics import Diagnostic, Note
 from collc.base.outcome import Outcome
 from collc.base.units import decimal, format_time
 from collc.source.program import CheckRequest
-from collc.ten.module import Module
-from collc.ten.schedule import LinkModel
 
 _COMPARE: Final[dict[str, Callable[[Fraction, Fraction], bool]]] = {
     "<": operator.lt,
@@ -28,63 +24,51 @@ _COMPARE: Final[dict[str, Callable[[Fraction, Fraction], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What a finished schedule is measured by. time, bound: picoseconds. steps: None where there are none."""
+class ScheduleLength:
+    """How long a schedule is, and its lower bound.
 
-    time: int
-    bound: int
-    bound_name: str
+    time_ps, bound_ps: picoseconds. bound: what sets the lower bound. steps: None where there are no steps.
+    """
+
+    time_ps: int
+    bound_ps: int
+    bound: str
     steps: int | None
 
 
-def step_time(module: Module) -> int | None:
-    """Picoseconds of a step where links and chunks are all alike under `store`: latency + size/bandwidth; else None."""
-    sizes = module.demand.chunks.size
-    network = module.network
-    used = np.unique(network.kind)
-    alike = len({network.kinds[int(kind)] for kind in used}) == 1 and len(sizes) > 0 and sizes.min() == sizes.max()
-    if module.model is not LinkModel.STORE or not alike:
-        return None
-    kind = int(used[0])
-    return int(network.latencies[kind] + network.occupancy(sizes[:1])[kind, 0])
-
-
-def steps_of(module: Module, time: int) -> int | None:
-    """How many steps a time is, or None where it is no whole number of them or there are none."""
-    step = step_time(module)
-    return time // step if step and time % step == 0 else None
-
-
-def _least(request: CheckRequest, measured: Measured) -> Fraction:
-    """What no schedule can undercut: the bound, in steps where these are limited."""
+def check_limit(request: CheckRequest, length: ScheduleLength) -> tuple[Outcome, Diagnostic | None]:
+    """Whether the comparison holds for a schedule, and the message (C0101, C0102) where it does not."""
+    if request.name == "steps" and length.steps is None:
+        message = "'steps' cannot be checked: links, chunks or their times differ, so this schedule has no steps"
+        return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: 'verify time <= 100us'")
     if request.name == "steps":
-        return Fraction(-(-measured.bound * (measured.steps or 0) // max(1, measured.time)))
-    return Fraction(measured.bound)
-
-
-def check_limit(request: CheckRequest, measured: Measured) -> tuple[Outcome, Diagnostic | None]:
-    """Whether `time <= ...` or `steps <= ...` holds; if not, why."""
-    if request.name == "steps":
-        if measured.steps is None:
-            message = "'steps' cannot be checked: links, chunks or their times differ, so this schedule has no steps"
-            return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: 'verify time <= 100us'")
-        actual, base = Fraction(measured.steps), Fraction(1)
-        shown = str
+        actual, limit, shown, noun = Fraction(length.steps or 0), request.limit, str, "the number of steps"
     else:
-        actual, base = Fraction(measured.time), Fraction(measured.bound if request.of_bound else 1)
-        shown = format_time
-    limit = request.limit * base
+        base = length.bound_ps if request.of_bound else 1
+        actual, limit, shown, noun = Fraction(length.time_ps), request.limit * base, format_time, f"the {request.name}"
     if _COMPARE[request.operator](actual, limit):
         return "ok", None
-    what = "the number of steps" if request.name == "steps" else f"the {request.name}"
-    told = f"{shown(int(actual))} is not {request.operator} {shown(limit)}"
+    bound = format_time(length.bound_ps)
+    comparison = f"{shown(int(actual))} is not {request.operator} {shown(limit)}"
     if request.of_bound:
-        told += f" ({decimal(request.limit)} x the bound of {format_time(measured.bound)})"
-    note = Note(f"no schedule can take less than {format_time(measured.bound)} ({measured.bound_name})")
-    hint = "try more trials or another algorithm, or relax the limit"
-    least = _least(request, measured)
+        comparison += f" ({decimal(request.limit)} x the bound of {bound})"
+    message = f"{noun} is not as asked: {comparison}"
+    note = Note(f"no schedule can take less than {bound} ({length.bound})")
+    return "failed", Diagnostic("C0102", message, request.span, (note,), _hint(request, length, limit))
+
+
+def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str:
+    """What to try; it depends on whether any schedule can meet the limit."""
     if request.operator in (">", ">=", "!="):
-        hint = "relax the limit"
-    elif least > limit or (least == limit and request.operator == "<"):
-        hint = "no schedule can keep to it: give more time or steps, less data, or faster links"
-    return "failed", Diagnostic("C0102", f"{what} is not as asked: {told}", request.span, (note,), hint)
+        return "relax the limit"
+    least = _least(request, length)
+    if least > limit or (least == limit and request.operator == "<"):
+        return "no schedule can keep to it: give more time or steps, less data, or faster links"
+    return "try more trials or another synthesizer, or relax the limit"
+
+
+def _least(request: CheckRequest, length: ScheduleLength) -> Fraction:
+    """The lower bound: picoseconds, or steps (rounded up) where the comparison is about steps."""
+    if request.name == "steps":
+        return Fraction(-(-length.bound_ps * (length.steps or 0) // max(1, length.time_ps)))
+    return Fraction(length.bound_ps)

@@ -1,8 +1,12 @@
-"""Whether a demand is that of a named collective over all NPUs, told by what each chunk's conditions are."""
+"""The collectives of the standard library by name, and whether a demand is one of them.
+
+The conditions of each chunk decide, not how the demand came about.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, UsageError
@@ -10,90 +14,103 @@ from collc.base.wording import did_you_mean, listed
 from collc.ten.demand import Op
 from collc.ten.module import Module
 
-Holders = Callable[[int, int, int], list[int]]
-"""Members that hold block b at the start or end, of n members with a root."""
+_Holders = Callable[[int, int, int], list[int]]
+"""(block, n, root) -> the ranks, of n, that hold the block at the start or at the end."""
 
 
-def _all(_b: int, n: int, _root: int) -> list[int]:
+def _all(_block: int, n: int, _root: int) -> list[int]:
     return list(range(n))
 
 
-def _owner(b: int, _n: int, _root: int) -> list[int]:
-    return [b]
+def _owner(block: int, _n: int, _root: int) -> list[int]:
+    return [block]
 
 
-def _root(_b: int, _n: int, root: int) -> list[int]:
+def _root(_block: int, _n: int, root: int) -> list[int]:
     return [root]
 
 
-def _row(b: int, n: int, _root: int) -> list[int]:
-    return [b // n]
+def _sender(block: int, n: int, _root: int) -> list[int]:
+    return [block // n]
 
 
-def _column(b: int, n: int, _root: int) -> list[int]:
-    return [b % n]
+def _receiver(block: int, n: int, _root: int) -> list[int]:
+    return [block % n]
 
 
-_NAMED: Final[dict[str, tuple[Callable[[int], int], Holders, Holders, bool]]] = {
-    "all_gather": (lambda n: n, _owner, _all, False),
-    "reduce_scatter": (lambda n: n, _all, _owner, True),
-    "all_reduce": (lambda n: n, _all, _all, True),
-    "all_to_all": (lambda n: n * n, _row, _column, False),
-    "broadcast": (lambda _n: 1, _root, _all, False),
-    "reduce": (lambda _n: 1, _all, _root, True),
-    "scatter": (lambda n: n, _root, _owner, False),
-    "gather": (lambda n: n, _owner, _root, False),
-}
-"""Blocks, holders before and after, and whether chunks are reduced."""
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A collective over n ranks.
 
-
-def known_collective(name: str, more: tuple[str, ...] = ()) -> str:
-    """The name in the standard library of a collective ("allgather", "all_gather"), or one of `more` as it stands.
-
-    Raises UsageError (U0111) where there is no such collective.
+    blocks: how many blocks it moves, from n. start, end: who holds each block before and after. reduces: whether the
+    holders at the start have contributions to a reduction, and not copies.
     """
-    plain = {known.replace("_", ""): known for known in (*_NAMED, *more)}
-    kind = plain.get(name.replace("_", "").replace("-", "").lower())
+
+    blocks: Callable[[int], int]
+    start: _Holders
+    end: _Holders
+    reduces: bool = False
+
+
+_DEFINITIONS: Final[dict[str, _Definition]] = {
+    "all_gather": _Definition(lambda n: n, _owner, _all),
+    "reduce_scatter": _Definition(lambda n: n, _all, _owner, reduces=True),
+    "all_reduce": _Definition(lambda n: n, _all, _all, reduces=True),
+    "all_to_all": _Definition(lambda n: n * n, _sender, _receiver),
+    "broadcast": _Definition(lambda _n: 1, _root, _all),
+    "reduce": _Definition(lambda _n: 1, _all, _root, reduces=True),
+    "scatter": _Definition(lambda n: n, _root, _owner),
+    "gather": _Definition(lambda n: n, _owner, _root),
+}
+
+
+def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
+    """The collective that a name means ("allgather" and "all-gather" mean "all_gather"), or one of `more`.
+
+    Raises UsageError U0111 for an unknown name.
+    """
+    names = {known.replace("_", ""): known for known in (*_DEFINITIONS, *more)}
+    kind = names.get(name.replace("_", "").replace("-", "").lower())
     if kind is None:
-        hint = did_you_mean(name, plain.values(), f"there are {listed(plain.values())}")
+        hint = did_you_mean(name, names.values(), f"there are {listed(names.values())}")
         raise UsageError(Diagnostic("U0111", f"there is no collective named '{name}'", hint=hint))
     return kind
 
 
-def check_named(module: Module, name: str, root: int) -> None:
-    """Raise CheckFailed where a module's demand is not that of a collective over all its NPUs in order.
+def check_demand(module: Module, name: str, root: int) -> None:
+    """Check that a module's demand is that of a collective over all its NPUs in rank order.
 
-    name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may be
-    cut into any number of equal chunks. Raises UsageError where there is no such collective or rank.
+    name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may consist of
+    any number of equal chunks.
+    Raises CheckFailed C0203 where the demand is another, UsageError for an unknown name or a root that is no rank.
     """
-    kind = known_collective(name)
+    kind = collective_named(name)
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
         raise UsageError(Diagnostic("U0112", f"rank {root} is none of the {len(npus)} ranks"))
-    wrong = _difference(module, kind, root)
-    if wrong:
+    difference = _difference(module, _DEFINITIONS[kind], root)
+    if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
-        raise CheckFailed(Diagnostic("C0203", f"this is no {kind}: {wrong}", None, (note,)))
+        raise CheckFailed(Diagnostic("C0203", f"this is no {kind}: {difference}", None, (note,)))
 
 
-def _difference(module: Module, kind: str, root: int) -> str:
-    """What is different, or ""."""
-    blocks_of, before, after, reduced = _NAMED[kind]
+def _difference(module: Module, wanted: _Definition, root: int) -> str:
+    """The first difference between the demand and the collective, in words; "" where there is none."""
     table = module.demand.chunks
     npus = module.network.npus.tolist()
-    blocks = blocks_of(len(npus))
+    blocks = wanted.blocks(len(npus))
     if not blocks or not len(table) or len(table) % blocks:
         return f"{len(table)} chunks do not make {blocks} equal blocks"
     if len(set(table.size.tolist())) > 1:
         return "its chunks differ in size"
-    each = len(table) // blocks
+    chunks_per_block = len(table) // blocks
     for chunk in range(len(table)):
-        b = chunk // each
+        block = chunk // chunks_per_block
         name = module.demand.chunk_name(chunk)
-        if (table.op[chunk] != Op.COPY) != reduced:
-            return f"{name} is {'copied' if reduced else 'reduced'}"
-        for what, column, holders in (("pre", table.pre, before), ("post", table.post, after)):
-            wanted = sorted(npus[member] for member in holders(b, len(npus), root))
-            if table.sets[int(column[chunk])].tolist() != wanted:
-                return f"the {what}condition of {name} is another"
+        if (table.op[chunk] != Op.COPY) != wanted.reduces:
+            return f"{name} is {'copied' if wanted.reduces else 'reduced'}"
+        for condition, column, holders in (("pre", table.pre, wanted.start), ("post", table.post, wanted.end)):
+            devices = sorted(npus[rank] for rank in holders(block, len(npus), root))
+            if table.sets[int(column[chunk])].tolist() != devices:
+                return f"the {condition}condition of {name} is another"
     return ""

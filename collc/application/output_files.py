@@ -1,4 +1,4 @@
-"""The kinds of files a schedule can be written to, each checked before it gets its final name."""
+"""The kinds of files that a schedule can be written to. Each file is checked before it gets its final name."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from collc.application.settings import Progress
 from collc.base.atomic_files import Draft, inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
 from collc.base.outcome import Outcome
 from collc.base.wording import did_you_mean, listed
+from collc.msccl.options import MscclOptions, options_of, plan_options_of
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What came of writing one file: checks of the file that was read back, remarks and messages."""
+class WrittenFile:
+    """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages."""
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     notes: tuple[str, ...] = ()
@@ -28,11 +30,12 @@ class Output:
 class Destination:
     """Where the files of one request go: under temporary names until all checks have passed.
 
-    path: the final name. finals: the final name of each temporary one.
+    path: the final name. span: the place of the request in the program. finals: the final name of each temporary one.
     """
 
     path: Path
     draft: Draft
+    span: Span | None = None
     finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def new(self, variant: str = "") -> Path:
@@ -49,39 +52,34 @@ def variant_name(name: str, variant: str) -> str:
     return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
 
 
-def _ten(module: Module, request: EmitRequest, destination: Destination) -> Output:
-    from collc.ten.binary import save_module
-    from collc.ten.text.limits import too_large_for_text
+def write_ten(module: Module, path: Path) -> None:
+    """Write the module as `.ten` text."""
     from collc.ten.text.write import write_module
 
-    binary = request.options.get("binary")
-    if binary is not None and binary.value:
-        save_module(module, destination.new())
-        return Output()
-    if module.schedule is not None and (why := too_large_for_text(module.schedule)):
-        hint = "write it in the binary form: emit ten(binary: true)"
-        raise SourceError(Diagnostic("T0108", why, request.span, hint=hint))
-    with destination.new().open("w", encoding="utf-8", newline="\n") as file:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
         write_module(module, file)
-    return Output()
 
 
-def _msccl(module: Module, request: EmitRequest, destination: Destination) -> Output:
+def write_msccl(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+    """Lower the schedule to MSCCL, write it as XML, read the file back and check it. Raises what `lower` raises.
+
+    The old runtime needs a file for each placement; then there are two.
+    """
     from collc.emit.msccl import write_xml
     from collc.msccl.check import check_file, expected_of
     from collc.msccl.lowering.files import never_selected, program_files
     from collc.msccl.lowering.quality import quality, slowdown_note
-    from collc.msccl.options import options_of
 
-    options = options_of(request.options)
-    collective, root = _asked(module)
-    found: list[Output] = []
+    collective, root = _collective_of(module)
+    written: list[WrittenFile] = []
+    progress(None, "lowering to MSCCL")
     files = program_files(module, options)
     for variant, program in files:
         path = destination.new(variant)
         with path.open("wb") as file:
             write_xml(program, file)
         custom = program.collective.kind == "custom"
+        progress(None, "reading the MSCCL file back and checking it")
         verdict = check_file(
             path,
             collective=None if custom else collective,
@@ -89,59 +87,60 @@ def _msccl(module: Module, request: EmitRequest, destination: Destination) -> Ou
             profile=options.profile.value,
             expected=expected_of(module.network, module.demand, options.instances) if custom else None,
         )
+        progress(None, "simulating the MSCCL file")
         measured = quality(program, module)
         notes = [*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured)]
         if len(files) > 1:
             name = destination.finals[path].name
             placement = "in place" if program.placement.in_place else "out of place"
             notes = [f"{name} is for calls {placement}", *(f"{name}: {note}" for note in notes if note)]
-        warning = never_selected(program, request.span)
-        warnings = (warning,) if warning else ()
-        found.append(Output({**verdict.checks}, tuple(filter(None, notes)), (*verdict.diagnostics, *warnings)))
-    return _summed(found)
+        warning = never_selected(program, destination.span)
+        messages = (*verdict.diagnostics, *((warning,) if warning else ()))
+        written.append(WrittenFile({**verdict.checks}, tuple(filter(None, notes)), messages))
+    return _combined(written)
 
 
-def _summed(outputs: Sequence[Output]) -> Output:
-    """What came of several files together; of each check the worst outcome."""
+def _combined(files: Sequence[WrittenFile]) -> WrittenFile:
+    """What is known of several files together; each check has the worst of its outcomes."""
     checks: dict[str, Outcome] = {}
-    for name, outcome in (item for output in outputs for item in output.checks.items()):
+    for name, outcome in (item for file in files for item in file.checks.items()):
         found = (outcome, checks.get(name, outcome))
-        checks[name] = next(worst for worst in WORST_FIRST if worst in found)
-    notes = tuple(note for output in outputs for note in output.notes)
-    return Output(checks, notes, tuple(message for output in outputs for message in output.diagnostics))
+        checks[name] = next(worst for worst in _WORST_FIRST if worst in found)
+    notes = tuple(note for file in files for note in file.notes)
+    return WrittenFile(checks, notes, tuple(message for file in files for message in file.diagnostics))
 
 
-def _msccl_stages(module: Module, request: EmitRequest, destination: Destination) -> Output:
+def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
+    """Write the MSCCL program after each stage of the lowering, as text for people."""
     from collc.msccl.lowering.stages import stages_of, stages_text
-    from collc.msccl.options import options_of
 
-    stages = stages_of(module, options_of(request.options))
-    with destination.new().open("w", encoding="utf-8", newline="\n") as file:
+    stages = stages_of(module, options)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(stages_text(stages))
-    return Output()
 
 
-def _mscclpp(module: Module, request: EmitRequest, destination: Destination) -> Output:
+def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+    """Write an MSCCL++ execution plan, read the file back and check it. Raises what `plan_of` raises."""
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
-    from collc.msccl.options import plan_options_of
 
-    options = plan_options_of(request.options)
     path = destination.new()
+    progress(None, "lowering to MSCCL++")
     with path.open("wb") as file:
         custom, notes = write_plan(module, options, file)
-    collective, root = _asked(module)
+    collective, root = _collective_of(module)
+    progress(None, "reading the MSCCL++ plan back and checking it")
     if custom:
         expected = expected_of(module.network, module.demand, options.instances)
         verdict = check_plan(path, collective="custom", expected=expected)
     else:
         verdict = check_plan(path, collective=collective, root=root)
-    return Output({**verdict.checks}, tuple(notes), verdict.diagnostics)
+    return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
 
-def _asked(module: Module) -> tuple[str | None, int | None]:
-    """The collective and the root that a program asks for, if it is one of the standard library."""
+def _collective_of(module: Module) -> tuple[str | None, int | None]:
+    """The collective of the standard library that a module computes, and its root; None where there is none."""
     standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
     if standard is None:
         return None, None
@@ -152,30 +151,58 @@ CHECKED: Final = ("msccl", "mscclpp")
 """Kinds whose files are read back and checked."""
 
 FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages")
-"""Kinds whose runtimes send from NPU to NPU: a switch passes each message on once."""
+"""Kinds for runtimes that send from NPU to NPU. In a schedule for them, a switch passes each chunk on once."""
 
-WRITERS: Final[dict[str, Callable[[Module, EmitRequest, Destination], Output]]] = {
-    "ten": _ten,
-    "msccl": _msccl,
-    "msccl_stages": _msccl_stages,
-    "mscclpp": _mscclpp,
+Writer = Callable[[Module, EmitRequest, Destination, Progress], WrittenFile]
+
+
+def _emit_ten(module: Module, emit: EmitRequest, destination: Destination, _progress: Progress) -> WrittenFile:
+    from collc.ten.binary import save_module
+    from collc.ten.text.limits import too_large_for_text
+
+    binary = emit.options.get("binary")
+    if binary is not None and binary.value:
+        save_module(module, destination.new())
+        return WrittenFile()
+    if module.schedule is not None and (reason := too_large_for_text(module.schedule)):
+        hint = "write it in the binary form: emit ten(binary: true)"
+        raise SourceError(Diagnostic("T0108", reason, emit.span, hint=hint))
+    write_ten(module, destination.new())
+    return WrittenFile()
+
+
+def _emit_msccl(module: Module, emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
+    return write_msccl(module, options_of(emit.options), destination, progress)
+
+
+def _emit_stages(module: Module, emit: EmitRequest, destination: Destination, _progress: Progress) -> WrittenFile:
+    write_msccl_stages(module, options_of(emit.options), destination.new())
+    return WrittenFile()
+
+
+def _emit_mscclpp(module: Module, emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
+    return write_mscclpp(module, plan_options_of(emit.options), destination, progress)
+
+
+WRITERS: Final[dict[str, Writer]] = {
+    "ten": _emit_ten,
+    "msccl": _emit_msccl,
+    "msccl_stages": _emit_stages,
+    "mscclpp": _emit_mscclpp,
 }
-"""By the kind that `emit` names."""
+"""The function that writes each kind, by its name in `emit`."""
 
 
-def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
-    """Raise SourceError for a file that no schedule of the request fits into, before one is sought."""
+def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
+    """Raise SourceError for a file that can hold no schedule of the request, before one is synthesized."""
+    from collc.msccl.lowering.precheck import precheck
+    from collc.msccl.plans.precheck import precheck_plan
+
     for emit in emits:
         try:
             if emit.kind in ("msccl", "msccl_stages"):
-                from collc.msccl.lowering.precheck import precheck
-                from collc.msccl.options import options_of
-
                 precheck(request.network, request.demand, options_of(emit.options))
             elif emit.kind == "mscclpp":
-                from collc.msccl.options import plan_options_of
-                from collc.msccl.plans.precheck import precheck_plan
-
                 precheck_plan(request.network, request.demand, plan_options_of(emit.options))
         except SourceError as error:
             raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
@@ -183,12 +210,11 @@ def foresee(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
 
 def file_names(emit: EmitRequest, schedule: str) -> list[str]:
     """The names of all files that a request may write, relative to the output folder."""
+    from collc.msccl.lowering.files import VARIANTS, may_be_two_files
+
     name = emit.path or f"{schedule}.{emit.kind}"
     if emit.kind != "msccl":
         return [name]
-    from collc.msccl.lowering.files import VARIANTS, may_be_two_files
-    from collc.msccl.options import options_of
-
     try:
         two = may_be_two_files(options_of(emit.options))
     except SourceError:
@@ -196,58 +222,61 @@ def file_names(emit: EmitRequest, schedule: str) -> list[str]:
     return [name, *(variant_name(name, variant) for variant in VARIANTS)] if two else [name]
 
 
-WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
-"""How the same check of several files sums up: none hides what another one lacks."""
+_WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
+"""Of several files, a check has the worst of its outcomes."""
 
 
-def write_outputs(module: Module, requests: Sequence[EmitRequest], folder: Path, draft: Draft) -> Output:
-    """Write all files of a schedule under temporary names, and read back those that can be.
+def write_outputs(
+    module: Module, emits: Sequence[EmitRequest], folder: Path, draft: Draft, progress: Progress
+) -> WrittenFile:
+    """Write all files of a schedule under temporary names, and check those that can be read back.
 
-    Raises CollcError where one cannot be written.
+    Raises CollcError where a file cannot be written.
     """
-    found: list[Output] = []
-    for request in requests:
-        destination = Destination(inside(folder, request.path or f"{module.name}.{request.kind}", request.span), draft)
+    written: list[WrittenFile] = []
+    for emit in emits:
+        path = inside(folder, emit.path or f"{module.name}.{emit.kind}", emit.span)
+        destination = Destination(path, draft, emit.span)
         try:
-            written = WRITERS[request.kind](module, request, destination)
+            found = WRITERS[emit.kind](module, emit, destination, progress)
         except CollcError as error:
-            named = [_of_final(message, destination) for message in error.diagnostics]
-            raise type(error)(*(d if d.span else replace(d, span=request.span) for d in named)) from error
-        messages = [_of_final(message, destination) for message in written.diagnostics]
-        if "failed" in written.checks.values():
-            messages = [_unwritten(messages[0], destination.path), *messages[1:]] if messages else []
-        found.append(replace(written, diagnostics=tuple(messages)))
-    return _summed(found)
+            renamed = [_with_final_names(message, destination) for message in error.diagnostics]
+            raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
+        messages = [_with_final_names(message, destination) for message in found.diagnostics]
+        if "failed" in found.checks.values() and messages:
+            messages[0] = _as_internal_fault(messages[0], path)
+        written.append(replace(found, diagnostics=tuple(messages)))
+    return _combined(written)
 
 
-def _of_final(message: Diagnostic, destination: Destination) -> Diagnostic:
-    """A message about a file under the name that it was to get."""
+def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:
+    """A message about temporary files, with the files' final names instead."""
 
-    def words(text: str) -> str:
+    def renamed(text: str) -> str:
         for temporary, final in destination.finals.items():
             text = text.replace(str(temporary), str(final))
         return text
 
-    def place(span: Span | None) -> Span | None:
-        return span and replace(span, file=replace(span.file, name=words(span.file.name)))
+    def moved(span: Span | None) -> Span | None:
+        return span and replace(span, file=replace(span.file, name=renamed(span.file.name)))
 
-    notes = tuple(Note(words(note.message), place(note.span)) for note in message.notes)
+    notes = tuple(Note(renamed(note.message), moved(note.span)) for note in message.notes)
     return replace(
-        message, message=words(message.message), span=place(message.span), notes=notes, hint=words(message.hint)
+        message, message=renamed(message.message), span=moved(message.span), notes=notes, hint=renamed(message.hint)
     )
 
 
-def _unwritten(told: Diagnostic, path: Path) -> Diagnostic:
-    """The first of the messages about a file of ours that is wrong."""
+def _as_internal_fault(message: Diagnostic, path: Path) -> Diagnostic:
+    """A message about a file of collc's own that fails a check, with a note that collc is at fault."""
     note = Note(f"collc made this file and does not keep it: {path} was not written; please report the program")
-    return replace(told, notes=(*told.notes, note))
+    return replace(message, notes=(*message.notes, note))
 
 
 def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
-    """The files that a program asks for, and those of the kinds that the command line adds.
+    """The files to write: those of the program, and one of each kind of `more` that the program does not name.
 
-    The stages of an MSCCL file have the options of the file that the program asks for, unless they have their own.
-    Raises SourceError for kinds of the program that collc cannot write.
+    `msccl_stages` without options has those of the program's first `msccl`. Raises SourceError U0205 for an unknown
+    kind.
     """
     for emit in request.emits:
         if emit.kind not in WRITERS:
@@ -258,11 +287,12 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
     msccl = [emit.options for emit in request.emits if emit.kind == "msccl"]
     if not msccl:
         return emits
-    alike = [emit.kind == "msccl_stages" and not emit.options for emit in emits]
-    return tuple(replace(emit, options=msccl[0]) if same else emit for emit, same in zip(emits, alike, strict=True))
+    return tuple(
+        replace(emit, options=msccl[0]) if emit.kind == "msccl_stages" and not emit.options else emit for emit in emits
+    )
 
 
 def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:
-    """The message for a kind of file that there is not."""
+    """The message U0205 for an unknown kind of file."""
     hint = did_you_mean(kind, WRITERS, f"there are {listed(WRITERS)}")
     return Diagnostic("U0205", f"collc cannot write files of kind '{kind}'", span, hint=hint)

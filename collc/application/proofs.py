@@ -1,40 +1,39 @@
-"""`verify optimal`, `verify proved` and `--prove`: what is asked of Z3, and how the answer is told."""
+"""The proofs that `verify optimal`, `verify proved` and `--prove` ask for, and how their answers are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Final
 
-from collc.application.compile_report import Optimal
-from collc.application.settings import Settings
+from collc.application.compile_report import Optimality, ShorterSchedule
+from collc.application.output_files import write_ten
+from collc.application.settings import Progress, Settings
 from collc.base.atomic_files import drafting, inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.ten.module import Module
 
-PROOF_SECONDS = 60.0
-"""How long Z3 may take for a proof where no time limit is given."""
+PROOF_SECONDS: Final = 60.0
+"""Time limit of each question to Z3 where the settings have none."""
 
-_CONGESTED = "two chunks are on one link at once, so that the schedule takes longer than its time says"
-
-Progress = Callable[[float, str], None]
+_CONGESTED: Final = "two chunks are on one link at once, so that the schedule takes longer than its time says"
 
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """What came of all proofs.
+    """The answers of all proofs.
 
-    checks: those that were asked for; what is not proved is failed. optimal: the answer about optimality, None where
-    nobody asked. certificates: SMT-LIB texts, in the order in which Z3 was asked.
+    checks: "optimal" and "proved" where they were asked for; what is not proved is failed. optimal: None where nobody
+    asked. certificates: the formulas given to Z3 as SMT-LIB texts, in order.
     """
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
-    optimal: Optimal | None = None
+    optimal: Optimality | None = None
 
 
 def prove(
@@ -45,32 +44,36 @@ def prove(
     *,
     congested: bool = False,
 ) -> Proofs:
-    """Ask Z3 for what `verify` wants ("optimal", "proved", with their places) and for what `--prove` adds.
+    """Make the proofs that a program or the settings ask for.
 
-    `--prove` wants the properties proved; whether the schedule is optimal it only tells. A shorter schedule is written
-    to the output folder as NAME.shorter.ten, once it is verified. The certificate is written also where a proof fails.
-    congested: two chunks are on a link at once, which the program allows: such a schedule is not as long as it says.
+    wanted: the names in `verify` statements with their places; "optimal" and "proved" ask for proofs. `settings.prove`
+    asks for the properties, and reports whether the schedule is optimal without failing where it is not.
+    congested: two chunks are on a link at once, and the program allows it: then the time of the schedule is not exact.
+
+    A shorter schedule that Z3 finds is verified, and written to NAME.shorter.ten in the output folder where
+    `settings.write_shorter` says so. The certificate is written also where a proof fails.
     """
     timeout = settings.time_limit or PROOF_SECONDS
     answers: list[Proofs] = []
     if "optimal" in wanted or settings.prove:
-        answers.append(_optimality(module, wanted, settings, timeout, progress, congested))
+        answers.append(_prove_optimal(module, wanted, settings, timeout, progress, congested))
     if "proved" in wanted or settings.prove:
-        answers.append(_properties(module, wanted.get("proved"), timeout, progress))
+        answers.append(_prove_properties(module, wanted.get("proved"), timeout, progress))
     certificates = tuple(text for answer in answers for text in answer.certificates)
+    messages = [message for answer in answers for message in answer.diagnostics]
     return Proofs(
         {name: outcome for answer in answers for name, outcome in answer.checks.items()},
-        (*(told for answer in answers for told in answer.diagnostics), *_certified(settings, wanted, certificates)),
+        (*messages, *_write_certificate(settings, wanted, certificates)),
         tuple(note for answer in answers for note in answer.notes),
         certificates,
         next((answer.optimal for answer in answers if answer.optimal is not None), None),
     )
 
 
-def _certified(
+def _write_certificate(
     settings: Settings, wanted: Mapping[str, Span | None], certificates: tuple[str, ...]
 ) -> list[Diagnostic]:
-    """Write the certificate, or say why there is none."""
+    """Write the certificate; the warning C0207 where Z3 was asked nothing."""
     path = settings.certificate
     if path is None:
         return []
@@ -86,7 +89,7 @@ def _certified(
     return [Diagnostic("C0207", message, hint=hint, warning=True)]
 
 
-def _optimality(
+def _prove_optimal(
     module: Module,
     wanted: Mapping[str, Span | None],
     settings: Settings,
@@ -94,71 +97,80 @@ def _optimality(
     progress: Progress,
     congested: bool,
 ) -> Proofs:
-    """Whether no schedule is shorter: a lower bound is met, or Z3 shows it. timeout: seconds."""
-    from collc.verification.optimal import Optimality, prove_optimal
+    """Whether no schedule is shorter: a lower bound is met, or Z3 shows it within `timeout` seconds.
 
-    found = prove_optimal(module, timeout, progress) if not congested else Optimality("undecided", _CONGESTED)
+    Messages: C0104 where Z3 finds a shorter schedule, C0103 where the question stays undecided.
+    """
+    from collc.verification.optimal import Optimality as Proof
+    from collc.verification.optimal import prove_optimal
+
+    found = prove_optimal(module, timeout, progress) if not congested else Proof("undecided", _CONGESTED)
     certificates = tuple(map(str, found.certificates))
     asked = "optimal" in wanted
     outcome: Outcome = "ok" if found.answer == "proved" else "failed"
     checks: dict[str, Outcome] = {"optimal": outcome} if asked else {}
     if found.answer == "proved":
-        told = Optimal("proved", found.reason)
-        return Proofs(checks, (), (f"optimal: {found.reason}",), certificates, told)
+        return Proofs(checks, (), (f"optimal: {found.reason}",), certificates, Optimality("proved", found.reason))
     span = wanted.get("optimal")
-    if found.shorter is not None and found.shorter.schedule is not None:
-        better = found.shorter.schedule.collective_time(module.network, module.demand)
-        path = _offered(found.shorter, settings.output)
-        message = f"the schedule is not optimal: one of {format_time(better)} exists"
-        notes = (Note(found.reason), Note(f"it is in {path}, verified"))
-        hint = "take it from there; more trials or another way of synthesis may find one as short"
-        diagnostic = Diagnostic("C0104", message, span, notes, hint, warning=not asked)
-        return Proofs(checks, (diagnostic,), (), certificates, Optimal("refuted", found.reason, path, better))
-    told = Optimal("undecided", found.reason)
+    if found.shorter is not None:
+        shorter = _keep_shorter(found.shorter, settings)
+        message = f"the schedule is not optimal: one of {format_time(shorter.time_ps)} exists"
+        where = () if shorter.file is None else (Note(f"it is in {shorter.file}, verified"),)
+        hint = "take it from there; more trials or another synthesizer may find one as short"
+        diagnostic = Diagnostic("C0104", message, span, (Note(found.reason), *where), hint, warning=not asked)
+        return Proofs(checks, (diagnostic,), (), certificates, Optimality("refuted", found.reason, shorter))
+    undecided = Optimality("undecided", found.reason)
     if not asked:
-        return Proofs(checks, (), (f"optimal: not decided: {found.reason}",), certificates, told)
+        return Proofs(checks, (), (f"optimal: not decided: {found.reason}",), certificates, undecided)
     message = "it is not decided whether the schedule is optimal"
     hint = "ask for what can be measured: 'verify time <= 1.05 * bound'"
     if found.timed_out:
         hint = "give the proof more time with --time-limit, or " + hint
     elif congested:
         hint = "leave out 'allow congestion', so that a schedule without it is sought"
-    return Proofs(checks, (Diagnostic("C0103", message, span, (Note(found.reason),), hint),), (), certificates, told)
+    diagnostic = Diagnostic("C0103", message, span, (Note(found.reason),), hint)
+    return Proofs(checks, (diagnostic,), (), certificates, undecided)
 
 
-def _offered(shorter: Module, folder: Path) -> Path:
-    """Write a shorter schedule, read it back and verify that. Raises CheckFailed where it is not right."""
+def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
+    """A shorter schedule, written and kept as the settings say. The file is read back and verified.
+
+    Raises CheckFailed where the schedule that was read back is not right.
+    """
     from collc.base.reading import read_text
     from collc.ten.text.read import parse_module
-    from collc.ten.text.write import write_module
     from collc.verification import verify_schedule
 
-    path = inside(folder, f"{shorter.name}.shorter.ten")
+    assert module.schedule is not None
+    time_ps = module.schedule.collective_time(module.network, module.demand)
+    kept = module if settings.keep_modules else None
+    if not settings.write_shorter:
+        return ShorterSchedule(time_ps, None, kept)
+    path = inside(settings.output, f"{module.name}.shorter.ten")
     with drafting() as draft:
-        written = draft.new(path)
-        with written.open("w", encoding="utf-8", newline="\n") as file:
-            write_module(shorter, file)
-        verdict = verify_schedule(parse_module(read_text(written)))
+        temporary = draft.new(path)
+        write_ten(module, temporary)
+        verdict = verify_schedule(parse_module(read_text(temporary)))
         if not verdict.ok:
             raise CheckFailed(*verdict.diagnostics)
         draft.publish()
-    return path
+    return ShorterSchedule(time_ps, path, kept)
 
 
-def _properties(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proofs:
-    """Whether Z3 proves all properties of the schedule; not proved is failed. timeout: seconds, for each."""
+def _prove_properties(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proofs:
+    """Whether Z3 proves all properties of the schedule, each within `timeout` seconds; C0105 where it does not."""
     from collc.verification.prove import prove_properties
 
     found = prove_properties(module, timeout, progress)
     certificates = tuple(map(str, found.certificates.values()))
-    open_ = [name for name, outcome in found.outcomes.items() if outcome != "proved"]
-    if not open_:
+    unproved = [name for name, outcome in found.outcomes.items() if outcome != "proved"]
+    if not unproved:
         return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(found.outcomes),), certificates)
-    notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in open_)
+    notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in unproved)
     hint = "proofs are for small schedules: take fewer NPUs or chunks"
     if found.timed_out:
         hint += ", or give them more time with --time-limit"
     elif found.answer == "refuted":
         hint = "it does not hold: see the other messages"
-    told = Diagnostic("C0105", f"Z3 does not prove {', '.join(open_)}", span, notes, hint)
-    return Proofs({"proved": "failed"}, (told,), (), certificates)
+    message = Diagnostic("C0105", f"Z3 does not prove {', '.join(unproved)}", span, notes, hint)
+    return Proofs({"proved": "failed"}, (message,), (), certificates)

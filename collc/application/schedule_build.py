@@ -1,70 +1,65 @@
-"""One schedule on its way through passes, checks and writers."""
+"""The compilation of one schedule: passes, checks and files."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final
 
-from collc.application.compile_report import OF_FILES, STRUCTURAL, ScheduleReport
-from collc.application.limit_checks import Measured, check_limit, steps_of
-from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, emits_of, foresee, write_outputs
+from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
+from collc.application.limit_checks import ScheduleLength, check_limit
+from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, check_feasible, emits_of, write_outputs
 from collc.application.proofs import prove
-from collc.application.settings import Settings
+from collc.application.settings import Progress, Settings
+from collc.application.step_count import step_count
+from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.interrupts import stopping_at_interrupt, tidy_when_ended
 from collc.base.outcome import Outcome
-from collc.base.synthesizers import COMMON
-from collc.passes.context import HandwrittenRun, Pass, PassContext
-from collc.passes.pipeline import Value, make_pass, parse_pipeline
-from collc.passes.registry import Fixed, Invert
-from collc.source.program import ScheduleRequest
-from collc.synthesis.task import Effort
+from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel
 
-LONGEST = 2**62
-"""Picoseconds that a schedule may take: times are 64 bits wide."""
+MAX_TIME: Final = 2**62
+"""Picoseconds that a schedule may take: times are 64-bit integers."""
 
-_PLACED: Final = ("S", "C")
-"""Families of messages about how a schedule is sought: they stand at its `synthesize` where they have no place."""
+_SYNTHESIS_CODES: Final = ("S", "C")
+"""First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
 
-_BY_HAND: Final = {
+_ALGORITHM_HINTS: Final = {
     "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
     "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
 }
-"""By check, what to try where an algorithm by hand fails it; "" for all others."""
+"""What to try where an algorithm written by hand fails a check, by check; "" for all others."""
 
 
 @dataclass
-class Build:
-    """A request and how to go about it; `report` does all of it.
+class ScheduleBuild:
+    """The compilation of one schedule of a program; `report` does all of it.
 
-    progress is told the share done and a few words; show gets what `--print-after` asks for.
+    module_text: receives the modules that `Settings.print_after` asks for.
     """
 
     request: ScheduleRequest
     settings: Settings
-    progress: Callable[[float, str], None]
-    show: Callable[[str], None]
-    _known: ScheduleReport = field(init=False)
-    _cut: str = ""
+    progress: Progress
+    module_text: Callable[[str], None]
+    _report: ScheduleReport = field(init=False)
 
     def report(self) -> ScheduleReport:
-        """Synthesize, check and write; what goes wrong is in the report."""
+        """Synthesize, check and write the schedule. Errors are in the report; only UsageError is raised."""
         began = time.perf_counter()
         request = self.request
-        self._known = ScheduleReport(
+        self._report = ScheduleReport(
             name=request.name,
             topology=request.network.name,
             npus=len(request.network.npus),
             devices=int(request.network.present.sum()),
             links=request.network.link_count,
             chunks=sum(len(run.pattern) for run in request.demand.runs),
-            link_model=self._model().value,
+            link_model=SynthesisOptions(request, self.settings).link_model.value,
             checks=dict.fromkeys(self._expected_checks(), "skipped"),
         )
         try:
@@ -72,217 +67,183 @@ class Build:
         except UsageError:
             raise
         except CollcError as error:
-            placed = [
-                d if d.span or d.code[0] not in _PLACED else replace(d, span=request.synthesizer_span)
-                for d in error.diagnostics
-            ]
-            messages = (*self._known.diagnostics, *placed)
-            self._known = replace(self._known, diagnostics=messages, exit=error.exit)
-        return replace(self._known, seconds=time.perf_counter() - began)
+            messages = [self._with_place(message) for message in error.diagnostics]
+            diagnostics = (*self._report.diagnostics, *messages)
+            self._report = replace(self._report, diagnostics=diagnostics, exit=error.exit)
+        return replace(self._report, seconds=time.perf_counter() - began)
+
+    def _with_place(self, message: Diagnostic) -> Diagnostic:
+        """The message; one about synthesis without a place gets that of the `synthesize` statement."""
+        if message.span is not None or message.code[0] not in _SYNTHESIS_CODES:
+            return message
+        return replace(message, span=self.request.synthesizer_span)
 
     def _expected_checks(self) -> list[str]:
-        """The checks that will be made, so that a report has them also where it does not come to them."""
+        """The checks that will be made. A report names all of them, also where compilation ends before one."""
         kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
         asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
-        return [*STRUCTURAL, *(OF_FILES if kinds & set(CHECKED) else ()), *asked]
+        return [*SCHEDULE_CHECKS, *(FILE_CHECKS if kinds & set(CHECKED) else ()), *asked]
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
-        foresee(self.request, emits)
-        try:
-            with stopping_at_interrupt() as interrupted:
-                module = self._synthesized(self._context(interrupted))
-            module = self._measured(module)
-        except OverflowError as error:
-            message = f"transfers on '{self.request.network.name}' take longer than {LONGEST // 10**12 // 86400} days"
-            hint = "look at the units of bandwidths, latencies and sizes"
-            raise SourceError(Diagnostic("C0204", message, self.request.span, hint=hint)) from error
+        check_feasible(self.request, emits)
+        module = self._scheduled(emits)
         self._verify(module)
         self._check_limits()
         self._prove(module)
         with tidy_when_ended(), drafting() as draft:
-            output = write_outputs(module, emits, self.settings.output, draft)
-            self._note(output.checks, output.diagnostics, output.notes)
+            output = write_outputs(module, emits, self.settings.output, draft, self.progress)
+            self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
-        self._known = replace(self._known, files=files)
+        self._report = replace(self._report, files=files)
 
-    def _note(
+    def _add(
         self, checks: Mapping[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()
     ) -> None:
-        """Keep what was found; raises CheckFailed where a check failed."""
-        known = self._known
-        self._known = replace(
-            known,
-            checks={**known.checks, **checks},
-            diagnostics=(*known.diagnostics, *diagnostics),
-            notes=(*known.notes, *notes),
+        """Add outcomes, messages and remarks to the report. Raises CheckFailed where a check failed."""
+        report = self._report
+        self._report = replace(
+            report,
+            checks={**report.checks, **checks},
+            diagnostics=(*report.diagnostics, *diagnostics),
+            notes=(*report.notes, *notes),
         )
         if "failed" in checks.values():
             raise CheckFailed
 
-    # How it is to be done
+    # Synthesis
 
-    def _option(self, name: str, given: Value | None) -> Value | None:
-        """An option of `synthesize`: of the command line, else of the program, else the default. Times in seconds."""
-        if given is not None:
-            return given
-        option = self.request.options.get(name)
-        if option is None:
-            return COMMON[name].default
-        if option.type == "time":
-            return float(cast("float", option.value)) / 1e12
-        return cast("Value", option.value)
+    def _scheduled(self, emits: Sequence[EmitRequest]) -> Module:
+        """The module with its schedule and lower bound. Raises SourceError C0204 where times exceed 64 bits."""
+        try:
+            with stopping_at_interrupt() if self.settings.keep_best else nullcontext(lambda: False) as interrupted:
+                options = SynthesisOptions(self.request, self.settings)
+                limit = SearchLimit(interrupted, options.time_limit)
+                module = self._synthesized(options, limit, emits)
+            return self._measured(module, limit.note)
+        except OverflowError as error:
+            message = f"transfers on '{self.request.network.name}' take longer than {MAX_TIME // 10**12 // 86400} days"
+            hint = "look at the units of bandwidths, latencies and sizes"
+            raise SourceError(Diagnostic("C0204", message, self.request.span, hint=hint)) from error
 
-    def _model(self) -> LinkModel:
-        return LinkModel(str(self._option("link_model", self.settings.link_model)))
-
-    def _context(self, interrupted: Callable[[], bool]) -> PassContext:
-        settings = self.settings
-        limit = self._option("time_limit", settings.time_limit)
-        deadline = math.inf if limit is None else time.monotonic() + float(limit)
-
-        def stop() -> bool:
-            if interrupted():
-                self._cut = "stopped by Ctrl-C: this is the best schedule found until then"
-            elif time.monotonic() >= deadline:
-                self._cut = f"stopped at the time limit of {limit:g} s: this is the best schedule found until then"
-            return bool(self._cut)
-
-        effort = Effort(
-            seed=int(self._option("seed", settings.seed) or 0),
-            trials=int(self._option("trials", settings.trials) or 0),
-            threads=int(self._option("threads", settings.threads) or 0),
-            stop=stop,
-            progress=self.progress,
-            time_limit=None if limit is None else float(limit),
-        )
-        handwritten = {
-            number: HandwrittenRun(run.algorithm or "", run.moves, run.span)
-            for number, run in enumerate(self.request.runs)
-            if run.moves is not None
-        }
-        return PassContext(handwritten, effort, self.request.allow_congestion)
-
-    def _pipeline(self, context: PassContext) -> tuple[Pass, ...]:
-        settings, request = self.settings, self.request
-        if settings.passes is not None:
-            return parse_pipeline(settings.passes)
-        if len(context.handwritten) == len(request.runs):
-            return (Fixed(),)
-        before = (Fixed(),) if context.handwritten else ()
-        return (*before, self._synthesizer(), Invert())
-
-    def _synthesizer(self) -> Pass:
-        """The pass with the options that only this synthesizer has; the common ones are in the context."""
-        if self.settings.synthesizer is not None:
-            return make_pass(self.settings.synthesizer, {})
-        own = {name: self._option(name, None) for name in self.request.options if name not in COMMON}
-        return make_pass(self.request.synthesizer, own)
-
-    # Doing it
-
-    def _synthesized(self, context: PassContext) -> Module:
+    def _synthesized(self, options: SynthesisOptions, limit: SearchLimit, emits: Sequence[EmitRequest]) -> Module:
         request = self.request
-        relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits_of(request, self.settings.emit))
-        module = Module(request.name, request.network, request.demand, self._model(), relays=relays)
-        pipeline = self._pipeline(context)
+        context = options.context(limit.reached, self.progress)
+        relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits)
+        module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
+        pipeline = options.pipeline()
         self._check_print_after([step.name for step in pipeline])
         for step in pipeline:
             module = step.run(module, context)
             if step.name in self.settings.print_after:
                 from collc.ten.text.write import format_module
 
-                self.show(format_module(module))
-        if module.schedule is None or module.phases:
-            message = f"the pipeline leaves '{module.name}' without a schedule"
-            raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
-        if module.planned is not None and self.settings.passes is None:
-            message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
-            hint = "give the others algorithms with 'using', or name another synthesizer: 'synthesize auto'"
-            raise SourceError(Diagnostic("S0307", message, request.synthesizer_span, hint=hint))
-        if module.planned is not None:
-            message = (
-                f"the pipeline lays out only {len(module.planned)} of the {len(request.runs)} runs of '{module.name}'"
-            )
-            raise UsageError(
-                Diagnostic("U0104", message, hint='synthesize the others, as in "fixed,tacos,invert,verify"')
-            )
+                self.module_text(format_module(module))
+        self._check_complete(module)
         return module
 
     def _check_print_after(self, names: list[str]) -> None:
+        """Raise UsageError U0108 for a `--print-after` that names no pass of the pipeline."""
         for name in self.settings.print_after:
             if name not in names:
                 message = f"--print-after {name}: no such pass runs for '{self.request.name}'"
                 raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
 
-    def _measured(self, module: Module) -> Module:
-        """The module with its bound; the report with all numbers."""
+    def _check_complete(self, module: Module) -> None:
+        """Raise UsageError U0104 or SourceError S0307 where the passes have not scheduled all runs."""
+        if module.schedule is None or module.phases:
+            message = f"the pipeline leaves '{module.name}' without a schedule"
+            raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
+        if module.planned is None:
+            return
+        if self.settings.passes is None:
+            message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
+            hint = "give the others algorithms with 'using', or take another synthesizer: 'synthesize auto'"
+            raise SourceError(Diagnostic("S0307", message, self.request.synthesizer_span, hint=hint))
+        message = f"the pipeline lays out only {len(module.planned)} of the {len(self.request.runs)} runs"
+        hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'
+        raise UsageError(Diagnostic("U0104", f"{message} of '{module.name}'", hint=hint))
+
+    def _measured(self, module: Module, note: str) -> Module:
+        """The module with its lower bound. The report gets all numbers. Raises OverflowError beyond `MAX_TIME`."""
         from collc.synthesis.bounds import lower_bound
 
-        assert module.schedule is not None
-        taken = module.schedule.collective_time(module.network, module.demand)
-        bound = lower_bound(module.network, module.demand, module.model, taken)
-        if not 0 <= max(taken, bound.time) < LONGEST:
+        schedule = module.schedule
+        assert schedule is not None
+        self.progress(None, "computing the lower bound")
+        time_ps = schedule.collective_time(module.network, module.demand)
+        bound = lower_bound(module.network, module.demand, module.model, time_ps)
+        if not 0 <= max(time_ps, bound.time) < MAX_TIME:
             raise OverflowError
-        self._known = replace(
-            self._known,
+        module = replace(module, bound=bound)
+        self._report = replace(
+            self._report,
             links=module.network.link_count,
             devices=int(module.network.present.sum()),
-            transfers=len(module.schedule),
-            steps=steps_of(module, taken),
-            time=taken,
-            bound=bound.time,
-            bound_name=bound.name,
+            transfers=len(schedule),
+            steps=step_count(module, time_ps),
+            time_ps=time_ps,
+            bound_ps=bound.time,
+            bound=bound.name,
             algorithm=module.algorithm,
             seed=module.seed,
-            notes=(*module.notes, self._cut) if self._cut else module.notes,
+            notes=(*module.notes, note) if note else module.notes,
             pareto=module.pareto,
+            module=module if self.settings.keep_modules else None,
         )
-        return replace(module, bound=bound)
+        return module
+
+    # Checks
 
     def _verify(self, module: Module) -> None:
+        """Check the schedule. Congestion is a warning where the program allows it."""
         from collc.verification import verify_schedule
 
+        self.progress(None, "verifying the schedule")
         verdict = verify_schedule(module)
-        messages = self._at_runs(verdict.diagnostics)
+        messages = self._at_algorithms(verdict.diagnostics)
         failed = [name for name, outcome in verdict.checks.items() if outcome == "failed"]
         if failed == ["congestion_free"] and self.request.allow_congestion:
-            known = {**self._known.checks, **verdict.checks}
-            self._known = replace(self._known, checks=known)
-            self._note({}, [replace(d, warning=True) for d in messages])
+            checks = {**self._report.checks, **verdict.checks}
+            self._report = replace(self._report, checks=checks)
+            self._add({}, [replace(message, warning=True) for message in messages])
         else:
-            self._note(verdict.checks, messages)
+            self._add(verdict.checks, messages)
 
-    def _at_runs(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """What is wrong with an algorithm by hand, the first message of each check with the place and what to try."""
+    def _at_algorithms(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """The messages; where algorithms are written by hand, the first of each code with a place and a hint."""
         by_hand = [run for run in self.request.runs if run.moves is not None]
         if not by_hand:
             return list(messages)
         span = by_hand[0].span if len(by_hand) == 1 else self.request.span
-        first = {message.code: number for number, message in reversed([*enumerate(messages)])}
-        return [
-            replace(m, span=m.span or span, hint=m.hint or _BY_HAND.get(m.message.partition(":")[0], _BY_HAND[""]))
-            if first[m.code] == number
-            else m
-            for number, m in enumerate(messages)
-        ]
+        placed: list[Diagnostic] = []
+        seen: set[str] = set()
+        for message in messages:
+            if message.code in seen:
+                placed.append(message)
+                continue
+            seen.add(message.code)
+            hint = _ALGORITHM_HINTS.get(message.message.partition(":")[0], _ALGORITHM_HINTS[""])
+            placed.append(replace(message, span=message.span or span, hint=message.hint or hint))
+        return placed
 
     def _check_limits(self) -> None:
-        known = self._known
-        measured = Measured(known.time or 0, known.bound or 0, known.bound_name or "", known.steps)
+        """Check the comparisons of `verify` statements."""
+        report = self._report
+        length = ScheduleLength(report.time_ps or 0, report.bound_ps or 0, report.bound or "", report.steps)
         checks: dict[str, Outcome] = {}
         messages: list[Diagnostic] = []
         for request in self.request.checks:
             if request.operator:
-                outcome, message = check_limit(request, measured)
+                outcome, message = check_limit(request, length)
                 checks[request.name] = "failed" if "failed" in (outcome, checks.get(request.name)) else "ok"
                 messages += [message] if message else []
-        self._note(checks, messages)
+        self._add(checks, messages)
 
     def _prove(self, module: Module) -> None:
-        """What was asked of Z3."""
+        """Ask Z3 for the proofs that the program and the settings want."""
         wanted = {check.name: check.span for check in self.request.checks}
-        congested = self._known.checks.get("congestion_free") == "failed"
+        congested = self._report.checks.get("congestion_free") == "failed"
         proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
-        self._known = replace(self._known, optimal=proofs.optimal)
-        self._note(proofs.checks, proofs.diagnostics, proofs.notes)
+        self._report = replace(self._report, optimal=proofs.optimal)
+        self._add(proofs.checks, proofs.diagnostics, proofs.notes)

@@ -1,21 +1,40 @@
-"""What the command line and the Python API can say about a compilation."""
+"""The settings of a compilation, as the command line and the Python API give them, and its callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collc.application.compile_report import ScheduleReport
+
+Progress = Callable[[float | None, str], None]
+"""Receives the share of the current phase that is done (0 to 1, None where it is not known) and the phase's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is None or empty is left to the program.
+    """The settings of a compilation. None or an empty value leaves the choice to the program.
 
-    output: folder for the files. only: name of one schedule. definitions: values of params, as
-    text. emit: kinds of files to write too. synthesizer: its name. time_limit: seconds.
-    passes: a pipeline. print_after: names of passes. prove: prove all properties with Z3, and look for a shorter
-    schedule.
-    certificate: file for what Z3 was asked; of several schedules NAME comes before its suffix.
+    Attributes
+    ----------
+    output: folder that the files are written to.
+    only: name of the one schedule to compile.
+    definitions: values of the program's params, as text in the syntax of `.coll`.
+    emit: kinds of files to write besides those that the program names.
+    synthesizer: name of the synthesizer.
+    seed, trials, threads, time_limit, link_model: options of the synthesizer; `time_limit` in seconds.
+    passes: a pipeline, as in "tacos{seed=7},invert,verify".
+    print_after: names of passes; the module after each of them goes to `Callbacks.module_text`.
+    prove: ask Z3 to prove the properties of the schedule, and to look for a shorter schedule.
+    certificate: file for the formulas given to Z3. With several schedules, each has a file of its own, with the
+        schedule's name before the suffix.
+    keep_modules: keep the module (network, demand and schedule) of each schedule in its report.
+    write_shorter: write a shorter schedule that Z3 finds to NAME.shorter.ten.
+    keep_best: the first Ctrl-C during synthesis ends the search, and the best schedule found so far is used. Without
+        it, Ctrl-C raises KeyboardInterrupt.
     """
 
     output: Path = field(default_factory=Path)
@@ -32,3 +51,22 @@ class Settings:
     print_after: tuple[str, ...] = ()
     prove: bool = False
     certificate: Path | None = None
+    keep_modules: bool = False
+    write_shorter: bool = False
+    keep_best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Functions that a compilation calls.
+
+    Attributes
+    ----------
+    progress: see `Progress`.
+    module_text: receives the modules that `Settings.print_after` asks for, as `.ten` text.
+    finished: receives the report of each schedule as soon as its files are written, also where a later one raises.
+    """
+
+    progress: Progress = lambda _share, _phase: None
+    module_text: Callable[[str], None] = lambda _text: None
+    finished: Callable[[ScheduleReport], None] = lambda _report: None

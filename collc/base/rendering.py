@@ -1,4 +1,4 @@
-"""Messages as text for people and as JSON for editors."""
+"""Messages as text for people, and as JSON for editors."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, Note, Span, line_starts
+from collc.base.messages import Diagnostic, Note, Span, line_starts
 
 TAB: Final = 4
 """Columns from one tab stop to the next."""
 
 WIDTH: Final = 160
-"""Columns of a source line that are shown; of a longer one, those around the place."""
+"""Columns of a source line that are shown; a longer line is clipped to those around the place."""
 
 _NUMBER: Final = re.compile(r"\d+")
 _MORE: Final = re.compile(r"and (\d+) more ")
-"""The note of a check that tells only its first offenders."""
+"""The last note of a check that reports only the first faults it finds."""
 
 _RED, _YELLOW, _BLUE, _CYAN, _BOLD, _END = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1;36m", "\x1b[1m", "\x1b[0m"
 
 
 def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
-    """The messages one below the other, each with its source line and the place underlined."""
+    """The messages as text, one below the other, each with its source line and the place underlined.
+
+    colour: with ANSI colour codes.
+    """
     return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
 
 
 def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The messages, of warnings that are alike but for their numbers and places the first one, with how many follow."""
+    """The messages without repeated warnings.
+
+    Of warnings that differ only in numbers and places, the first one is kept, with a note how many follow.
+    """
     kept: dict[object, Diagnostic] = {}
     more: dict[object, int] = {}
     for number, diagnostic in enumerate(diagnostics):
@@ -47,9 +53,9 @@ def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
-    """One object a message: code, severity, message, the place (null where there is none), notes and hint.
+    """One object per message: code, severity, message, place (null where there is none), notes and hint.
 
-    A note has a message and a place. Lines and columns count from 1; the end is the first column after the place.
+    A note has a message and a place. Lines and columns start at 1; the end is the first column after the place.
     """
     return [
         {"code": d.code, "severity": _severity(d), "message": d.message}
@@ -99,7 +105,7 @@ def _note(note: Note, colour: bool) -> list[str]:
 
 
 def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
-    """The place, the first line of what stands there, and the marks below it."""
+    """The place as file:line:column, its first source line, and marks below the characters."""
     text = span.file.text
     starts = line_starts(text)
     number = span.line
@@ -137,12 +143,12 @@ def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
 
 
 def _printable(text: str) -> str:
-    """Without characters that a terminal would obey."""
+    """The text with control characters replaced, so that it cannot control a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def _wide(text: str, column: int) -> str:
-    """Tabs as spaces, from a column on, and every other control character as one sign."""
+    """The text with tabs as spaces and other control characters replaced; `column` is where the text begins."""
     out: list[str] = []
     for character in text:
         piece = " " * (TAB - column % TAB) if character == "\t" else _printable(character.replace("\n", "\ufffd"))
@@ -152,7 +158,7 @@ def _wide(text: str, column: int) -> str:
 
 
 def _columns(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Columns that a text occupies on a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -19,11 +19,14 @@ _CODES: Final = (
     "4 a check failed, 5 an error in collc itself. The first Ctrl-C while a schedule is sought keeps the best so far."
 )
 
-_SMALLER: Final = {
+_MEMORY_HINTS: Final = {
     "compile": "compile one schedule at a time with --schedule NAME, or a smaller network",
     "run": "run fewer elements with --count N",
 }
-"""By command, what to try where memory is short."""
+"""What to try where memory is short, by command."""
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -171,37 +174,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _why(error: BaseException | None, command: str, written: bool) -> tuple[Sequence[Diagnostic], int]:
-    """What to tell of what ended a command, and its exit code. written: files of some schedules are there."""
+def _messages_of(error: BaseException | None, command: str, partial: bool) -> tuple[Sequence[Diagnostic], int]:
+    """The messages about an error that ended a command, and the exit code.
+
+    partial: some schedules were compiled and written before.
+    """
     if isinstance(error, CollcError):
         return error.diagnostics, int(error.exit)
     if isinstance(error, KeyboardInterrupt):
-        rest = "what was built before it was kept" if written else "nothing was written"
-        return [Diagnostic("U0115", f"interrupted: {rest}")], 130
+        rest = "what was built before it was kept" if partial else "nothing was written"
+        return [Diagnostic("U0115", f"interrupted: {rest}")], INTERRUPTED
     if isinstance(error, MemoryError):
-        hint = _SMALLER.get(command, "use a machine with more, or a smaller network")
+        hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
         return [Diagnostic("U0109", "there is not enough memory for this", hint=hint)], int(Exit.SOURCE)
     from collc.command.terminal import internal_error
 
     return [internal_error(error)], int(Exit.INTERNAL)
 
 
-def _ended(error: BaseException, words: Sequence[str]) -> int:
-    """Tell what ended a command early; its exit code."""
-    from collc.command.commands import Unfinished
-    from collc.command.terminal import tell
+def _report_error(error: BaseException, words: Sequence[str]) -> int:
+    """Print what ended a command early, as JSON too where that was asked for; returns the exit code."""
+    from collc.command.commands import CompilationEnded
+    from collc.command.terminal import print_messages
 
-    early = error.report if isinstance(error, Unfinished) else None
+    partial = error.report if isinstance(error, CompilationEnded) else None
     command = words[0] if words else ""
-    told, code = _why(error if early is None else error.__cause__, command, early is not None)
+    messages, code = _messages_of(error if partial is None else error.__cause__, command, partial is not None)
     if "--json" in words:
         from collc.base.rendering import as_json
 
-        before = early.told if early is not None else ()
-        built: dict[str, object] = {"schedules": []} if command == "compile" else {}
-        answer = built if early is None else early.as_json()
-        print(json.dumps(answer | {"diagnostics": as_json([*before, *told])}, indent=2))
-    tell(told)
+        earlier = partial.all_diagnostics if partial is not None else ()
+        empty: dict[str, object] = {"schedules": []} if command == "compile" else {}
+        answer = empty if partial is None else partial.as_json()
+        print(json.dumps(answer | {"diagnostics": as_json([*earlier, *messages])}, indent=2))
+    print_messages(messages)
     return code
 
 
@@ -217,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return int(Exit.DONE)
     except (Exception, KeyboardInterrupt) as error:
-        return _ended(error, words)
+        return _report_error(error, words)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each command does, once its arguments are read."""
+"""The commands, after their arguments were parsed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError
-from collc.command.terminal import progress, show_table, tell
+from collc.command.terminal import print_messages, print_table, progress_bar
 
 if TYPE_CHECKING:
     from collc.application.compile_report import CompileReport, ScheduleReport
-    from collc.msccl.running.run_file import RunReport
 
 
 def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
@@ -24,10 +22,11 @@ def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] 
     print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
 
 
-class Unfinished(Exception):
-    """`collc compile` ended early, for the reason in `__cause__`.
+class CompilationEnded(Exception):
+    """`collc compile` ended early, for the reason in `__cause__`, after some schedules were compiled.
 
-    report: the schedules that were built before. In text it has been shown; as JSON it waits for the reason.
+    report: those schedules. As text it is already printed; as JSON it is not, since it goes into one object with the
+    message about the reason.
     """
 
     def __init__(self, report: CompileReport) -> None:
@@ -36,9 +35,10 @@ class Unfinished(Exception):
 
 
 def compile_command(chosen: argparse.Namespace) -> Exit:
-    """`collc compile`: build, verify, write. Raises Unfinished where it ends early, with a schedule built."""
-    from collc.application.compilation import Settings, compile_file
+    """`collc compile`. Raises CompilationEnded where it ends early and a schedule was compiled before."""
+    from collc.application.compilation import compile_program
     from collc.application.compile_report import CompileReport
+    from collc.application.settings import Callbacks, Settings
 
     settings = Settings(
         output=chosen.output,
@@ -55,39 +55,41 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
         print_after=tuple(chosen.print_after),
         prove=chosen.prove,
         certificate=chosen.certificate,
+        write_shorter=True,
+        keep_best=True,
     )
-    built: list[ScheduleReport] = []
+    finished: list[ScheduleReport] = []
     try:
-        with progress(chosen.quiet) as show:
-            report = compile_file(chosen.file, settings, show, done=built.append)
+        with progress_bar(chosen.quiet) as progress:
+            report = compile_program(chosen.file, settings, Callbacks(progress, print, finished.append))
     except (Exception, KeyboardInterrupt) as error:
-        if not built:
+        if not finished:
             raise
-        early = CompileReport(tuple(built))
+        partial = CompileReport(tuple(finished))
         if not chosen.json:
-            show_compiled(early, chosen)
-        raise Unfinished(early) from error
-    show_compiled(report, chosen)
+            print_report(partial, chosen)
+        raise CompilationEnded(partial) from error
+    print_report(report, chosen)
     return report.exit
 
 
-def show_compiled(report: CompileReport, chosen: argparse.Namespace) -> None:
-    """Show what came of a compilation."""
+def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
+    """Print the report of a compilation: JSON or a table on stdout, notes and messages on stderr."""
     from collc.application.compile_report import COLUMNS
 
-    found = report.told
+    messages = report.all_diagnostics
     if chosen.json:
-        _print_json(report.as_json(), found)
+        _print_json(report.as_json(), messages)
     elif not chosen.quiet and not chosen.print_after and report.schedules:
-        show_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
+        print_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
         for schedule in report.schedules:
             for note in schedule.notes:
                 print(f"{schedule.name}: {note}", file=sys.stderr)
-    tell(found)
+    print_messages(messages)
 
 
 def check_command(chosen: argparse.Namespace) -> Exit:
-    """`collc check`: messages only."""
+    """`collc check`: the messages about a program, without synthesis."""
     from collc.source.elaboration.elaborate import load_program
 
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -98,28 +100,28 @@ def check_command(chosen: argparse.Namespace) -> Exit:
         diagnostics, code = error.diagnostics, error.exit
     if chosen.json:
         _print_json({}, diagnostics)
-    tell(diagnostics)
+    print_messages(diagnostics)
     return code
 
 
 def verify_command(chosen: argparse.Namespace) -> Exit:
-    """`collc verify`: every check of a file, whoever wrote it."""
-    from collc.application.file_verification import Against, verify_file
+    """`collc verify`: all checks of a file."""
+    from collc.application.file_verification import Expectation, verify_file
 
-    against = Against(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
-    verdict = verify_file(chosen.file, against)
+    expected = Expectation(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
+    report = verify_file(chosen.file, expected)
     if chosen.json:
-        _print_json(verdict.as_json(), verdict.diagnostics)
-    elif not verdict.refused:
-        show_table(("check", "outcome"), verdict.rows())
-        if words := verdict.told():
-            print(textwrap.fill(words, 80, break_long_words=False, break_on_hyphens=False))
-    tell(verdict.diagnostics)
-    return Exit.DONE if verdict.ok else Exit.CHECK_FAILED
+        _print_json(report.as_json(), report.diagnostics)
+    elif not report.unreadable:
+        print_table(("check", "outcome"), report.rows())
+        if description := report.description():
+            print(textwrap.fill(description, 80, break_long_words=False, break_on_hyphens=False))
+    print_messages(report.diagnostics)
+    return Exit.DONE if report.ok else Exit.CHECK_FAILED
 
 
 def fmt_command(chosen: argparse.Namespace) -> Exit:
-    """`collc fmt`: one canonical layout."""
+    """`collc fmt`: the canonical layout of programs."""
     from collc.base.atomic_files import write_file
     from collc.base.reading import read_text
     from collc.source.formatting.format import format_source
@@ -141,7 +143,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
 
 
 def std_command(chosen: argparse.Namespace) -> Exit:
-    """`collc std`: the standard library."""
+    """`collc std`: the standard library, or the source of one of its declarations."""
     from collc.source.std_listing import std_entries, std_source
 
     if chosen.name is not None:
@@ -159,7 +161,7 @@ def std_command(chosen: argparse.Namespace) -> Exit:
 
 
 def explain_command(chosen: argparse.Namespace) -> Exit:
-    """`collc explain`: more about a code."""
+    """`collc explain`: the explanation of a message's code."""
     from collc.codes.explain import explain
 
     print(explain(chosen.code))
@@ -168,42 +170,29 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
-    from collc.application.named_collectives import known_collective
-    from collc.msccl.file_kinds import kind_of_program
-    from collc.msccl.running.run_file import run_file
-    from collc.msccl.running.run_plan import run_plan_file
+    from collc.application.file_runs import COLUMNS, run_program
 
-    if chosen.collective is not None:
-        known_collective(chosen.collective, ("custom",))
-    names = ("dtype", "count", "seed", "runs", "op", "collective", "root")
-    settings = {name: getattr(chosen, name) for name in names}
-    if kind_of_program(chosen.file) == "mscclpp":
-        reports = run_plan_file(chosen.file, threads=chosen.threads, **settings)
-    else:
-        reports = run_file(chosen.file, profile=chosen.profile, threads=chosen.threads, **settings)
+    found = run_program(
+        chosen.file,
+        dtype=chosen.dtype,
+        count=chosen.count,
+        seed=chosen.seed,
+        runs=chosen.runs,
+        op=chosen.op,
+        collective=chosen.collective,
+        root=chosen.root,
+        profile=chosen.profile,
+        threads=chosen.threads,
+    )
     if chosen.json:
-        _print_json({"runs": [asdict(report) | {"ok": report.ok} for report in reports]})
+        _print_json(found.as_json())
     else:
-        columns = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
-        show_table(columns, [_run_row(report) for report in reports])
-    return Exit.DONE if all(report.ok for report in reports) else Exit.CHECK_FAILED
-
-
-def _run_row(report: RunReport) -> tuple[str, ...]:
-    outcome = "as NumPy says"
-    if report.hung:
-        gpu, tb, step = report.hung[0]
-        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(report.hung) - 1} more wait for ever"
-    elif report.wrong:
-        first = report.wrong[0]
-        outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
-    placement = "in place" if report.inplace else "out of place"
-    data = report.dtype, report.op or "-", str(report.count)
-    return placement, str(report.seed), *data, str(report.messages), outcome, f"{report.error:.1e}"
+        print_table(COLUMNS, found.rows())
+    return Exit.DONE if found.ok else Exit.CHECK_FAILED
 
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:
-    """`collc inspect`: what is in an MSCCL file or an MSCCL++ plan."""
+    """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
     from collc.base.atomic_files import write_file
     from collc.msccl.inspecting.inspect_file import inspection_of
 
@@ -213,7 +202,7 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     if chosen.json:
         _print_json(found.as_json())
         return Exit.DONE
-    show_table(*found.table())
+    print_table(*found.table())
     totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
     print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
     return Exit.DONE
@@ -232,5 +221,5 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
 
 
 def run(chosen: argparse.Namespace) -> Exit:
-    """The command that was chosen; raises CollcError where it cannot be done."""
+    """Run the chosen command; returns its exit code. Raises CollcError."""
     return COMMANDS[chosen.command](chosen)

@@ -1,52 +1,58 @@
-"""Talking to people: messages and progress on stderr, tables on stdout."""
+"""Output for people: messages and progress on stderr, tables on stdout."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-import time
+import threading
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
+    from collc.application.settings import Progress
     from collc.base.diagnostics import Diagnostic
 
-WIDE: Final = 200
+FILE_WIDTH: Final = 200
 """Columns of a table that goes into a file or pipe."""
 
-PATIENCE: Final = 2.0
+PROGRESS_DELAY: Final = 2.0
 """Seconds before progress is shown."""
 
 
-def colours(stream: TextIO) -> bool:
-    """Whether a stream takes colours: a terminal, and NO_COLOR is not set."""
+_ALMOST_DONE: Final = 0.9999
+"""The largest share that the bar shows: Rich stops the clock of a task that is complete, and more phases may follow."""
+
+
+def uses_colour(stream: TextIO) -> bool:
+    """Whether to write colours to a stream: it is a terminal that can show them, and NO_COLOR is not set."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def tell(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print messages to stderr, the first of warnings that are alike."""
+def print_messages(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print messages to stderr; of repeated warnings only the first."""
     if diagnostics:
         from collc.base.rendering import folded, render
 
-        print(render(folded(diagnostics), colour=colours(sys.stderr)), file=sys.stderr)
+        print(render(folded(diagnostics), colour=uses_colour(sys.stderr)), file=sys.stderr)
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table to stdout, one row below the other where the terminal is too narrow."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to stdout; where the terminal is too narrow, each row as a list of its cells."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    width = None if sys.stdout.isatty() else WIDE
-    console = Console(file=sys.stdout, width=width, highlight=False, no_color=not colours(sys.stdout))
+    width = None if sys.stdout.isatty() else FILE_WIDTH
+    console = Console(file=sys.stdout, width=width, highlight=False, no_color=not uses_colour(sys.stdout))
     widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
     if sum(widths) + 3 * len(widths) > console.width:
+        longest = max(len(column) for column in columns)
         for row in rows:
-            wide = max(len(column) for column in columns)
             for column, cell in zip(columns, row, strict=True):
-                print(f"{column:<{wide}}  {cell}")
+                print(f"{column:<{longest}}  {cell}")
             if row is not rows[-1]:
                 print()
         return
@@ -57,45 +63,84 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool) -> Generator[Callable[[float, str], None]]:
-    """A function (share done, words) that shows progress after a while, on a terminal only."""
+def progress_bar(quiet: bool) -> Generator[Progress]:
+    """A progress callback that shows a bar on stderr after a delay, if stderr is a terminal and not `quiet`.
+
+    A phase whose share is not known shows a moving bar. The bar appears also during a phase that reports nothing.
+    """
     if quiet or not sys.stderr.isatty():
-        yield lambda _share, _words: None
+        yield lambda _share, _phase: None
         return
-    began = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        bar: list[Callable[[float, str], None]] = []
-
-        def report(share: float, words: str) -> None:
-            if not bar:
-                if time.monotonic() - began < PATIENCE:
-                    return
-                bar.append(_bar(stack))
-            bar[0](share, words)
-
-        yield report
+    bar = _Bar()
+    timer = threading.Timer(PROGRESS_DELAY, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.report
+    finally:
+        timer.cancel()
+        bar.close()
 
 
-def _bar(stack: contextlib.ExitStack) -> Callable[[float, str], None]:
+@dataclass
+class _Bar:
+    """A progress bar of Rich; it is not shown before `show`, which another thread may call."""
+
+    _share: float | None = None
+    _phase: str = ""
+    _closed: bool = False
+    _update: Callable[[float | None, str], None] | None = None
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def report(self, share: float | None, phase: str) -> None:
+        """Remember the phase, and show it if the bar is shown."""
+        with self._lock:
+            self._share, self._phase = share, phase
+            if self._update is not None:
+                self._update(share, phase)
+
+    def show(self) -> None:
+        """Show the bar with the last phase that was reported."""
+        with self._lock:
+            if not self._closed and self._update is None:
+                self._update = _rich_bar(self._stack)
+                self._update(self._share, self._phase)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        with self._lock:
+            self._closed = True
+            self._stack.close()
+
+
+def _rich_bar(stack: contextlib.ExitStack) -> Callable[[float | None, str], None]:
+    """Show a bar until the stack is closed; returns the function that updates it."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     shown = stack.enter_context(
         Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
+            TaskProgressColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
         )
     )
-    task = shown.add_task("", total=1.0)
-    return lambda share, words: shown.update(task, completed=min(1.0, share), description=words)
+    task = shown.add_task("", total=None)
+
+    def update(share: float | None, phase: str) -> None:
+        shown.tasks[0].total = None if share is None else 1.0
+        done = 0.0 if share is None else min(share, _ALMOST_DONE)
+        shown.update(task, completed=done, description=phase)
+
+    return update
 
 
 def internal_error(error: BaseException | None) -> Diagnostic:
-    """The message that collc itself is at fault, and where; COLLC_TRACEBACK in the environment prints its traceback."""
+    """The message U0116 for an error of collc itself. COLLC_TRACEBACK in the environment prints its traceback too."""
     import traceback
 
     from collc.base.diagnostics import Diagnostic

@@ -139,6 +139,10 @@ class Demand:
 
     runs: tuple[Run, ...]
 
+    def __repr__(self) -> str:
+        runs = [f"{run.collective} over {len(run.group)} NPUs ({len(run.pattern)} chunks)" for run in self.runs]
+        return f"<Demand: {', '.join(runs) or 'no runs'}>"
+
     @cached_property
     def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: number of the first chunk of each run, and of all chunks."""

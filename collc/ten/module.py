@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
 
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Schedule
+from collc.ten.transfer_table import transfer_frame, transfer_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,33 @@ class Module:
     planned: frozenset[int] | None = None
     phases: tuple[Phase, ...] = ()
     pareto: tuple[ParetoPoint, ...] = ()
+
+    def transfers(self) -> np.recarray[Any, np.dtype[np.record]]:
+        """The transfers of the schedule as a NumPy record array, one row each, in order of start, link and chunk.
+
+        Columns: chunk, run, source, target, link (numbers), start_ps, end_ps (picoseconds), reduce, size_bytes.
+        Raises ValueError where there is no schedule.
+        """
+        return transfer_table(self.network, self.demand, self._scheduled())
+
+    def to_frame(self, library: Literal["pandas", "polars"] | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
+        """The same table as a data frame of pandas, or of polars where pandas is not installed.
+
+        library: "pandas" or "polars". names: with the names of chunks, devices and links in place of their numbers.
+        Raises ImportError where the library is not installed, ValueError where there is no schedule.
+        """
+        return transfer_frame(self.network, self.demand, self._scheduled(), library, names=names)
+
+    def _scheduled(self) -> Schedule:
+        """The schedule. Raises ValueError where there is none."""
+        if self.schedule is None:
+            raise ValueError(f"module {self.name} has no schedule")
+        return self.schedule
+
+    def __repr__(self) -> str:
+        schedule = "no schedule" if self.schedule is None else f"{len(self.schedule)} transfers"
+        by = f" by {self.algorithm}" if self.algorithm else ""
+        return f"<Module {self.name}: {self.network!r}, {self.demand!r}, {schedule}{by}>"
 
     def with_schedule(self, schedule: Schedule, algorithm: str) -> Module:
         """The module with a schedule."""

@@ -142,6 +142,11 @@ class Network:
         """Links by target as (offsets int32[devices + 1], links int32[links])."""
         return grouped(self.target, self.device_count)
 
+    def __repr__(self) -> str:
+        switches = int(self.present[self.npu_count :].sum())
+        between = f", {switches} switches" if switches else ""
+        return f"<Network {self.name}: {len(self.npus)} NPUs{between}, {self.link_count} links>"
+
     def is_switch(self, device: int) -> bool:
         """Whether a device is a switch."""
         return device >= self.npu_count

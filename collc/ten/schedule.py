@@ -120,6 +120,9 @@ class Schedule(ABC):
     def __len__(self) -> int:
         """Number of transfers."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} transfers, link model {self.model.value}>"
+
     @abstractmethod
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """All transfers in order of (start, link, chunk), about `rows` at a time, for use in bounded memory."""
@@ -136,7 +139,7 @@ class Schedule(ABC):
         return max(ends, default=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowSchedule(Schedule):
     """One row a transfer."""
 
@@ -159,7 +162,7 @@ class RowSchedule(Schedule):
             yield Transfers(r.chunk[part], r.link[part], r.start[part], r.reduce[part])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StepSchedule(Schedule):
     """A grid: chunk[s, l] enters link l at time s * step; the dtype's largest value stands for none.
 

@@ -32,7 +32,7 @@ def test_a_file_that_fails_its_check_is_told_by_its_own_name(
     if limit is not None:
         monkeypatch.setattr("collc.msccl.check.findings.SPAN_LIMIT", limit)
     (tmp_path / "p.coll").write_text(PROGRAM)
-    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     assert report.exit == 4
     assert report.checks["contract"] == "failed"
     told = render(report.diagnostics)
@@ -63,7 +63,7 @@ def test_the_stages_of_a_lowering_can_be_written(tmp_path: Path) -> None:
 def test_limits_are_told_before_a_schedule_is_sought(tmp_path: Path) -> None:
     text = PAIR + "schedule s on t { run all_gather(t.npus, size: 1GiB, chunks: 16384) emit msccl }"
     (tmp_path / "p.coll").write_text(text)
-    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     (told,) = report.diagnostics
     assert told.code == "M0111"
     assert "65535 as the last chunk of a buffer, 32768 more than the 32767" in told.message

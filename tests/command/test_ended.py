@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import schedule_build
+from collc.application.schedule_build import ScheduleBuild
 from collc.base.diagnostics import Diagnostic, Note, UsageError
 from collc.base.rendering import folded
 from collc.command.cli import main
-from collc.passes.context import PassContext
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
@@ -29,14 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
     """The schedule of that name meets an error that nothing foresees."""
-    true = schedule_build.Build._synthesized
+    original = ScheduleBuild._scheduled
 
-    def synthesized(self: schedule_build.Build, context: PassContext) -> object:
+    def scheduled(self: ScheduleBuild, emits: object) -> object:
         if self.request.name == name:
             raise error
-        return true(self, context)
+        return original(self, emits)
 
-    monkeypatch.setattr(schedule_build.Build, "_synthesized", synthesized)
+    monkeypatch.setattr(ScheduleBuild, "_scheduled", scheduled)
 
 
 ENDS = {

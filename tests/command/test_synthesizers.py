@@ -145,9 +145,10 @@ schedule s on t { run %s synthesize %s emit ten }
 
 COMPILE = """
 from pathlib import Path
-from collc.application.compilation import compile_file
-from collc.application.settings import Settings
-report = compile_file(Path("p.coll"), Settings(output=Path("out")), lambda _share, _words: print("works", flush=True))
+from collc.application.compilation import compile_program
+from collc.application.settings import Callbacks, Settings
+callbacks = Callbacks(progress=lambda _share, _phase: print("works", flush=True))
+report = compile_program(Path("p.coll"), Settings(output=Path("out"), keep_best=True), callbacks)
 raise SystemExit(int(report.schedules[0].exit))
 """
 

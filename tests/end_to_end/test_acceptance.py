@@ -58,7 +58,7 @@ def test_public_numbers(
     )
     (schedule,) = build(tmp_path, text)
     all_ok(schedule)
-    assert schedule.time is not None
+    assert schedule.time_ps is not None
     wanted = Fraction(expected) * 10**6
     # Written with two decimals: half of the last one is more than 0.001 % of none of them.
-    assert abs(schedule.time - wanted) <= wanted / 100_000
+    assert abs(schedule.time_ps - wanted) <= wanted / 100_000

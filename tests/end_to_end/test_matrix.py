@@ -47,9 +47,9 @@ def check_all(folder: Path, text: str, count: int) -> None:
     assert len(schedules) == count
     for schedule in schedules:
         all_ok(schedule, *FILE_CHECKS)
-        assert schedule.time is not None
-        assert schedule.bound is not None
-        assert schedule.time >= schedule.bound > 0
+        assert schedule.time_ps is not None
+        assert schedule.bound_ps is not None
+        assert schedule.time_ps >= schedule.bound_ps > 0
         (path,) = schedule.files
         stands(path, COLLECTIVES[schedule.name.rpartition("_")[0]])
 
@@ -134,6 +134,6 @@ def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, ste
     text += f"schedule scatter on back {{ run reduce_scatter(back.npus, {options} }}"
     for schedule in build(tmp_path, text):
         all_ok(schedule)
-        assert (schedule.steps, schedule.time) == (steps, steps * STEP)
-        assert schedule.bound is not None
-        assert schedule.bound <= steps * STEP
+        assert (schedule.steps, schedule.time_ps) == (steps, steps * STEP)
+        assert schedule.bound_ps is not None
+        assert schedule.bound_ps <= steps * STEP

@@ -102,7 +102,7 @@ def test_one_npu_has_nothing_to_do(tmp_path: Path) -> None:
         text += f"schedule {name}_s on t {{ run {name}(t.npus, size: 4MiB) {TACOS} emit msccl emit ten }}\n"
     text += "schedule hand on t { run all_reduce(t.npus, size: 4MiB) using ring emit msccl emit ten }\n"
     for schedule in build(tmp_path, text):
-        assert (schedule.time, schedule.bound, schedule.transfers, schedule.efficiency) == (0, 0, 0, 1.0)
+        assert (schedule.time_ps, schedule.bound_ps, schedule.transfers, schedule.efficiency) == (0, 0, 0, 1.0)
         all_ok(schedule, *FILE_CHECKS)
         stands(schedule.files[0], COLLECTIVES.get(schedule.name.removesuffix("_s"), "allreduce"))
         assert main(["verify", str(schedule.files[1])]) == 0
@@ -111,7 +111,7 @@ def test_one_npu_has_nothing_to_do(tmp_path: Path) -> None:
 def test_a_group_of_one_among_others(tmp_path: Path) -> None:
     text = one(f"run all_reduce(g, size: 4MiB) {TACOS} emit ten", more="group g = t.npu[2..3]")
     (schedule,) = build(tmp_path, text)
-    assert (schedule.time, schedule.transfers) == (0, 0)
+    assert (schedule.time_ps, schedule.transfers) == (0, 0)
 
 
 def test_ranks_are_those_that_are_left(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
         one(f"{GATHER} emit ten"),
         ("--algorithm", "fixed"),
         2,
-        ["synthesizes nothing", "tacos"],
+        ["no synthesizer named 'fixed'", "tacos"],
     ),
     "seed below 0": (one(f"{GATHER} emit ten"), ("--seed", "-1"), 2, ["--seed"]),
     "seed of a pass below 0": (one(f"{GATHER} emit ten"), ("--passes", "pccl{seed=-3},invert"), 2, ["at least 0"]),

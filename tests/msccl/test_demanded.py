@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collc.application.compilation import Settings, compile_file
-from collc.application.file_verification import Against, verify_file
+from collc.application.compilation import compile_program
+from collc.application.file_verification import Expectation, verify_file
+from collc.application.settings import Settings
 from collc.base.diagnostics import SourceError
 from collc.msccl.check import ExpectedResult, WantedChunk, check_file, expected_of
 from collc.msccl.check_plan import check_plan
@@ -102,12 +103,12 @@ schedule otherwise on t {
 def test_files_against_the_schedules_of_a_program(tmp_path):
     program = tmp_path / "p.coll"
     program.write_text(PROGRAM)
-    report = compile_file(program, Settings(output=tmp_path))
+    report = compile_program(program, Settings(output=tmp_path))
     assert all(set(schedule.checks.values()) == {"ok"} for schedule in report.schedules)
 
     def result(name: str, schedule: str) -> str:
         profile = "old" if name == "two.xml" else "executor"
-        against = Against(program=program, schedule=schedule, profile=profile)
+        against = Expectation(program=program, schedule=schedule, profile=profile)
         return verify_file(tmp_path / name, against).checks["result"]
 
     for good in ("two.xml", "two.json"):

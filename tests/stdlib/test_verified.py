@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compilation import Settings, compile_file
+from collc.application.compilation import compile_program
+from collc.application.settings import Settings
 
 HEAD = "import std.topologies import std.collectives import std.algorithms import std.clusters "
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
@@ -29,5 +30,5 @@ def test_algorithms_verify(topology: str, run: str, tmp_path: Path) -> None:
     """A partial sum that passes a switch is still one."""
     path = tmp_path / "program.coll"
     path.write_text(HEAD + f"topology t = {topology} schedule s on t {{ run {run} }}", encoding="utf-8")
-    report = compile_file(path, Settings(output=tmp_path)).schedules[0]
+    report = compile_program(path, Settings(output=tmp_path)).schedules[0]
     assert set(report.checks.values()) == {"ok"}

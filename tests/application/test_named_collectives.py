@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.named_collectives import check_named
+from collc.application.named_collectives import check_demand
 from collc.base.diagnostics import CheckFailed, UsageError
 from collc.ten.module import Module
 from tests import support
@@ -27,32 +27,32 @@ MAKERS = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_each_demand_is_what_it_is_called_and_nothing_else(name: str, chunks: int) -> None:
     module = Module("m", support.ring(4), MAKERS[name]([0, 1, 2, 3], chunks=chunks))
-    check_named(module, name, 0)
-    check_named(module, name.replace("_", ""), 0)
+    check_demand(module, name, 0)
+    check_demand(module, name.replace("_", ""), 0)
     for other in MAKERS.keys() - {name}:
         with pytest.raises(CheckFailed, match="this is no"):
-            check_named(module, other, 0)
+            check_demand(module, other, 0)
 
 
 def test_the_root_counts() -> None:
     module = Module("m", support.ring(4), support.broadcast([0, 1, 2, 3], root=2))
-    check_named(module, "broadcast", 2)
+    check_demand(module, "broadcast", 2)
     with pytest.raises(CheckFailed, match="precondition"):
-        check_named(module, "broadcast", 1)
+        check_demand(module, "broadcast", 1)
     with pytest.raises(UsageError, match="rank 4"):
-        check_named(module, "broadcast", 4)
+        check_demand(module, "broadcast", 4)
 
 
 def test_a_group_in_another_order_is_another_collective() -> None:
     module = Module("m", support.ring(4), support.all_gather([0, 2, 1, 3]))
     with pytest.raises(CheckFailed, match="precondition"):
-        check_named(module, "all_gather", 0)
+        check_demand(module, "all_gather", 0)
 
 
 def test_an_unknown_name_is_told() -> None:
     module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
     with pytest.raises(UsageError, match="no collective") as caught:
-        check_named(module, "all_gathr", 0)
+        check_demand(module, "all_gathr", 0)
     assert "all_gather" in caught.value.diagnostics[0].hint
 
 

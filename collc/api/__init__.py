@@ -1,0 +1,1 @@
+"""The Python API. `import collc` exports it; docs/python.md shows it."""

@@ -1,0 +1,164 @@
+"""`collc.load`, `collc.verify`, `collc.lower` and `collc.run`: what can be done with schedules and files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Literal, TypedDict, Unpack
+
+from collc.api.keywords import with_keywords
+from collc.application.file_report import FileReport
+from collc.application.file_runs import FileRuns, RunOptions, run_program
+from collc.application.file_verification import Expectation, verify_file, verify_module
+from collc.application.output_files import Destination, write_msccl, write_mscclpp
+from collc.base.atomic_files import drafting, write_file
+from collc.base.diagnostics import CheckFailed, Diagnostic, SourceFile, Span
+from collc.base.options import OptionValue
+from collc.base.outcome import Outcome
+from collc.msccl.options import MscclOptions, options_of, plan_options_of
+from collc.ten.files import read_module
+from collc.ten.module import Module
+
+
+def load(path: str | PathLike[str]) -> Module:
+    """Read a `.ten` file, text or binary: a network, a demand and, where there is one, a schedule.
+
+    Raises SourceError where the file is no module, with line and column where it is text.
+    """
+    return read_module(Path(path))
+
+
+class VerifyOptions(TypedDict, total=False):
+    """The keywords of `verify`. A missing one, or None, leaves it to the file.
+
+    collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
+    profile: the runtime that will load an MSCCL file: "executor" (the default) or "old".
+    program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
+    """
+
+    collective: str | None
+    root: int | None
+    profile: Literal["executor", "old"]
+    program: str | PathLike[str] | None
+    schedule: str | None
+
+
+@with_keywords(VerifyOptions)
+def verify(source: str | PathLike[str] | Module, **options: Unpack[VerifyOptions]) -> FileReport:
+    """Check a module, or a file: `.ten`, MSCCL XML or an MSCCL++ plan. The keywords are those of `VerifyOptions`.
+
+    Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
+    where one did not. Raises UsageError where the file cannot be opened or a name is unknown, and CheckFailed where
+    the file is not what the keywords say.
+    """
+    program = options.get("program")
+    expected = Expectation(
+        options.get("collective"),
+        options.get("root"),
+        options.get("profile", "executor"),
+        None if program is None else Path(program),
+        options.get("schedule"),
+    )
+    return verify_module(source, expected) if isinstance(source, Module) else verify_file(Path(source), expected)
+
+
+class LowerOptions(TypedDict, total=False):
+    """The keywords of `lower`, which are the options of `emit msccl` and `emit mscclpp` (docs/msccl.md).
+
+    format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
+        instances, sizes and placement.
+    instances: how often the program is repeated, each with its part of every chunk.
+    protocol: "Simple" (the default), "LL" or "LL128".
+    channels: at most so many.
+    sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest.
+    profile: the runtime: "executor" (msccl-executor-nccl, the default) or "old" (microsoft/msccl).
+    placement: "in", "out" or "both"; whether the output is the input's memory.
+    """
+
+    format: Literal["msccl", "mscclpp"]
+    instances: int
+    protocol: Literal["Simple", "LL", "LL128"]
+    channels: int | None
+    sizes: tuple[int, int | None]
+    profile: Literal["executor", "old"]
+    placement: Literal["in", "out", "both"] | None
+
+
+_TYPES: Final = {"str": "string", "tuple": "range"}
+"""The names of types in the language, where they are not Python's."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LoweredProgram:
+    """A schedule as a program for a runtime, checked.
+
+    text: the file. format: "msccl" or "mscclpp". checks: the outcome of each check of the text. notes: remarks.
+    diagnostics: warnings.
+    """
+
+    text: str
+    format: Literal["msccl", "mscclpp"]
+    checks: dict[str, Outcome]
+    notes: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the text to a file."""
+        write_file(Path(path), self.text)
+
+    def __repr__(self) -> str:
+        return f"<LoweredProgram: {self.format}, {len(self.text)} bytes, {len(self.checks)} checks ok>"
+
+
+@with_keywords(LowerOptions)
+def lower(module: Module, **options: Unpack[LowerOptions]) -> LoweredProgram:
+    """Lower the schedule of a module to a program for a runtime. The keywords are those of `LowerOptions`.
+
+    The schedule is verified first; the program is read back and checked. Raises CheckFailed where a check fails,
+    SourceError where the runtime cannot express the schedule. Writes no file.
+    """
+    chosen = options.get("format", "msccl")
+    if chosen not in ("msccl", "mscclpp"):
+        raise ValueError(f"format must be 'msccl' or 'mscclpp', not {chosen!r}")
+    if module.schedule is None:
+        raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
+    verify_module(module, Expectation()).raise_if_failed()
+    settings = _msccl_options(options)
+    with TemporaryDirectory() as folder, drafting() as draft:
+        destination = Destination(Path(folder, "program"), draft)
+        write = write_msccl if chosen == "msccl" else write_mscclpp
+        written = write(module, settings, destination, lambda _share, _phase: None)
+        if "failed" in written.checks.values():
+            raise CheckFailed(*written.diagnostics)
+        texts = [path.read_text("utf-8") for path in destination.finals]
+    if len(texts) > 1:
+        raise ValueError("the old runtime needs a file for each placement: say placement='in' or placement='out'")
+    return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
+
+
+def _msccl_options(options: LowerOptions) -> MscclOptions:
+    """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
+    values: dict[str, OptionValue] = {}
+    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement"):
+        value: Any = options.get(name)
+        if value is not None and value != (0, None):
+            text = f"{name}={value!r}"
+            span = Span(SourceFile("lower()", text), 0, len(text))
+            data = (value[0], 2**63 - 1) if name == "sizes" and value[1] is None else value
+            kind = type(value).__name__
+            values[name] = OptionValue(_TYPES.get(kind, kind), data, span)
+    chosen = (options_of if options.get("format", "msccl") == "msccl" else plan_options_of)(values)
+    open_ended = options.get("sizes", (0, None))[1] is None
+    return replace(chosen, sizes=(chosen.sizes[0], None)) if open_ended else chosen
+
+
+@with_keywords(RunOptions)
+def run(path: str | PathLike[str], **options: Unpack[RunOptions]) -> FileRuns:
+    """Run an MSCCL file or MSCCL++ plan on random data, and compare its results with NumPy.
+
+    The keywords are those of `RunOptions`. Returns one report for each run and placement; `runs.ok` says whether all
+    results are right. Raises CollcError where the file or a keyword's value is wrong.
+    """
+    return run_program(Path(path), **options)

@@ -1,0 +1,110 @@
+"""`collc run`: an MSCCL file or MSCCL++ plan on random data, compared with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, TypedDict, Unpack
+
+from collc.application.named_collectives import collective_named
+from collc.base.html import html_table
+from collc.msccl.check.reader import Profile
+from collc.msccl.file_kinds import kind_of_program
+from collc.msccl.running.run_file import RunReport, run_file
+from collc.msccl.running.run_plan import run_plan_file
+
+COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
+"""The columns of the table of runs."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FileRuns:
+    """All runs of one file, in order."""
+
+    file: Path
+    runs: tuple[RunReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run ended and gave what NumPy computes."""
+        return all(run.ok for run in self.runs)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each run, under `COLUMNS`."""
+        return [_row(run) for run in self.runs]
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `run --json` prints, without its messages."""
+        return {"runs": [asdict(run) | {"ok": run.ok} for run in self.runs]}
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[RunReport]:
+        return iter(self.runs)
+
+    def __getitem__(self, number: int) -> RunReport:
+        return self.runs[number]
+
+    def __repr__(self) -> str:
+        failed = sum(not run.ok for run in self.runs)
+        return f"<FileRuns {self.file}: {len(self.runs) - failed} ok, {failed} failed>"
+
+    def _repr_html_(self) -> str:
+        return html_table(COLUMNS, self.rows())
+
+
+class PlanRunOptions(TypedDict, total=False):
+    """The options of a run of an MSCCL++ plan.
+
+    dtype: of the elements ("float32", "int32", ...).
+    count: elements as NCCL counts them; a few elements a chunk where it is missing.
+    seed: of data and order of events; run k has seed + k.
+    runs: how often the file is run.
+    op: of reductions: "sum", "prod", "max" or "min"; what the file says where it is missing, else "sum".
+    collective: what the file must compute; what it says itself where it is missing.
+    root: rank of the root of a rooted collective.
+    threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.
+    """
+
+    dtype: str
+    count: int | None
+    seed: int
+    runs: int
+    op: str | None
+    collective: str | None
+    root: int | None
+    threads: bool
+
+
+class RunOptions(PlanRunOptions, total=False):
+    """The options of a run of an MSCCL file. profile: the runtime that will load the file."""
+
+    profile: Profile
+
+
+def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[PlanRunOptions]) -> FileRuns:
+    """Run an MSCCL file or an MSCCL++ plan on random data, and compare its results with NumPy.
+
+    Raises UsageError for unknown names, and what the reader of the file raises.
+    """
+    collective = options.get("collective")
+    if collective is not None:
+        collective_named(collective, ("custom",))
+    if kind_of_program(path) == "mscclpp":
+        return FileRuns(path, tuple(run_plan_file(path, **options)))
+    return FileRuns(path, tuple(run_file(path, profile=profile, **options)))
+
+
+def _row(run: RunReport) -> tuple[str, ...]:
+    outcome = "as NumPy says"
+    if run.hung:
+        gpu, tb, step = run.hung[0]
+        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(run.hung) - 1} more wait for ever"
+    elif run.wrong:
+        first = run.wrong[0]
+        outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
+    placement = "in place" if run.inplace else "out of place"
+    data = run.dtype, run.op or "-", str(run.count)
+    return placement, str(run.seed), *data, str(run.messages), outcome, f"{run.error:.1e}"

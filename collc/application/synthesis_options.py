@@ -1,0 +1,117 @@
+"""The options of a synthesis: what the settings say, else what the `synthesize` statement says, else the default."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from collc.application.settings import Progress, Settings
+from collc.base.synthesizers import COMMON
+from collc.passes.context import HandwrittenRun, Pass, PassContext
+from collc.passes.pipeline import Value, make_pass, parse_pipeline
+from collc.passes.registry import Fixed, Invert
+from collc.source.program import ScheduleRequest
+from collc.synthesis.task import Effort
+from collc.ten.schedule import LinkModel
+
+
+@dataclass(frozen=True, eq=False)
+class SynthesisOptions:
+    """The options of the synthesis of one schedule.
+
+    request: the schedule in the program. settings: of the compilation.
+    """
+
+    request: ScheduleRequest
+    settings: Settings
+
+    def _value(self, name: str, setting: Value | None) -> Value | None:
+        """The setting, else the option of the program (times in seconds), else the default."""
+        if setting is not None:
+            return setting
+        option = self.request.options.get(name)
+        if option is None:
+            return COMMON[name].default
+        if option.type == "time":
+            return float(cast("float", option.value)) / 1e12
+        return cast("Value", option.value)
+
+    @property
+    def link_model(self) -> LinkModel:
+        """The link model that the schedule is made for."""
+        return LinkModel(str(self._value("link_model", self.settings.link_model)))
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds for the search; None: no limit."""
+        limit = self._value("time_limit", self.settings.time_limit)
+        return None if limit is None else float(limit)
+
+    def context(self, stop: Callable[[], bool], progress: Progress) -> PassContext:
+        """What the passes receive besides the module: algorithms written by hand, and how long to search.
+
+        stop: polled by the synthesizers; True ends the search.
+        """
+        settings = self.settings
+        effort = Effort(
+            seed=int(self._value("seed", settings.seed) or 0),
+            trials=int(self._value("trials", settings.trials) or 0),
+            threads=int(self._value("threads", settings.threads) or 0),
+            stop=stop,
+            progress=progress,
+            time_limit=self.time_limit,
+        )
+        handwritten = {
+            number: HandwrittenRun(run.algorithm or "", run.moves, run.span)
+            for number, run in enumerate(self.request.runs)
+            if run.moves is not None
+        }
+        return PassContext(handwritten, effort, self.request.allow_congestion)
+
+    def pipeline(self) -> tuple[Pass, ...]:
+        """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""
+        if self.settings.passes is not None:
+            return parse_pipeline(self.settings.passes)
+        by_hand = sum(run.moves is not None for run in self.request.runs)
+        if by_hand == len(self.request.runs):
+            return (Fixed(),)
+        return (*((Fixed(),) if by_hand else ()), self._synthesizer(), Invert())
+
+    def _synthesizer(self) -> Pass:
+        """The pass that synthesizes, with the options that only this synthesizer has; the context has the common ones.
+
+        The program's options of another synthesizer do not apply to one that the settings name.
+        """
+        if self.settings.synthesizer is not None:
+            return make_pass(self.settings.synthesizer, {})
+        own = {name: self._value(name, None) for name in self.request.options if name not in COMMON}
+        return make_pass(self.request.synthesizer, own)
+
+
+@dataclass(slots=True)
+class SearchLimit:
+    """Ends a search at Ctrl-C or at its time limit, and remembers why.
+
+    interrupted: whether Ctrl-C was pressed. seconds: the time limit, counted from the creation of this object.
+    note: the remark for the report; "" while the search goes on.
+    """
+
+    interrupted: Callable[[], bool]
+    seconds: float | None
+    note: str = ""
+    _deadline: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None:
+            self._deadline = time.monotonic() + self.seconds
+
+    def reached(self) -> bool:
+        """Whether the search must end now."""
+        if self.interrupted():
+            self.note = "stopped by Ctrl-C: this is the best schedule found until then"
+        elif time.monotonic() >= self._deadline:
+            self.note = f"stopped at the time limit of {self.seconds:g} s: this is the best schedule found until then"
+        return bool(self.note)

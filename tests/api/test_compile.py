@@ -1,0 +1,302 @@
+"""`collc.compile` and its reports."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import collc
+from collc.command.cli import main
+
+HEAD = "import std.topologies\nimport std.collectives\n"
+RING = HEAD + "topology ring4 = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
+GATHER = "schedule gather on ring4 { run all_gather(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
+SUM = "schedule sum on ring4 { run all_reduce(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
+PROGRAM = RING + GATHER + SUM
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Sources
+
+
+def test_a_path_a_path_object_and_a_text_give_the_same() -> None:
+    Path("p.coll").write_text(PROGRAM)
+    for source in ("p.coll", Path("p.coll"), PROGRAM):
+        assert [schedule.time_ps for schedule in collc.compile(source)] == [40_062_500, 80_125_000]
+    assert collc.compile_text(PROGRAM)["gather"].transfers == 12
+
+
+def test_a_text_imports_files_of_the_current_folder() -> None:
+    Path("nets.coll").write_text("import std.topologies\ntopology t = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n")
+    text = 'import "nets.coll"\nimport std.collectives\nschedule s on t { run all_gather(t.npus, size: 4MiB) }'
+    assert collc.compile_text(text)["s"].npus == 4
+
+
+def test_a_file_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(collc.SourceError, match=r"there is no file nowhere\.coll"):
+        collc.compile("nowhere.coll")
+
+
+# Keywords
+
+PARAMETERS = (
+    HEAD
+    + """
+param nodes: int = 4
+param size: bytes = 4MiB
+param slow: bool = false
+param factor: float = 1.0
+if slow { topology t = ring(nodes, bandwidth: 1GiB/s, latency: 0.5us) }
+else { topology t = ring(nodes, bandwidth: 50GiB/s * factor, latency: 0.5us) }
+schedule s on t { run all_gather(t.npus, size: size) }
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("definitions", "time_ps"),
+    [
+        ({}, 40_062_500),
+        ({"nodes": 8, "size": "8MiB"}, 80_125_000),
+        ({"nodes": np.int64(8), "size": "8MiB"}, 80_125_000),
+        ({"slow": True}, 1_954_125_000),
+        ({"slow": False}, 40_062_500),
+        ({"factor": 0.5}, 79_125_000),
+        ({"factor": np.float64(0.5)}, 79_125_000),
+        ({"factor": 1e-05}, 3_906_251_000_000),
+        ({"nodes": "2 + 2"}, 40_062_500),
+    ],
+)
+def test_definitions_are_python_values(definitions: dict[str, collc.api.compiling.Definition], time_ps: int) -> None:
+    assert collc.compile(PARAMETERS, synthesizer="tacos", definitions=definitions)["s"].time_ps == time_ps
+
+
+def test_a_definition_of_no_param_names_the_nearest() -> None:
+    with pytest.raises(collc.SourceError, match="did you mean 'nodes'"):
+        collc.compile(PARAMETERS, definitions={"node": 8})
+
+
+@pytest.mark.parametrize("value", [None, [1], float("nan")])
+def test_values_that_no_param_has_are_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="of a param"):
+        collc.compile(PARAMETERS, definitions={"nodes": value})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("function", "keyword", "nearest"),
+    [
+        (collc.compile, "sede", "seed"),
+        (collc.compile_text, "defintions", "definitions"),
+        (collc.compile, "frobnicate", "the keywords are source, definitions"),
+        (collc.verify, "colective", "collective"),
+        (collc.lower, "instancs", "instances"),
+        (collc.run, "dtyp", "dtype"),
+    ],
+)
+def test_a_typo_in_a_keyword_names_the_nearest(function: object, keyword: str, nearest: str) -> None:
+    with pytest.raises(TypeError, match=f"has no keyword '{keyword}'; .*{nearest}"):
+        function("x", **{keyword: 1})  # pyright: ignore
+
+
+def test_the_signature_lists_the_keywords_with_their_types() -> None:
+    parameters = inspect.signature(collc.compile).parameters
+    assert parameters["seed"].annotation == "int | None"
+    assert parameters["seed"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "options" not in parameters
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"seed": "7"}, TypeError, "integer"),
+        ({"trials": 0}, ValueError, "trials must be at least 1"),
+        ({"time_limit": 0}, ValueError, "positive number of seconds"),
+        ({"link_model": "magic"}, ValueError, "'store' or 'pipelined'"),
+        ({"errors": "ignore"}, ValueError, "'raise' or 'report'"),
+        ({"synthesizer": "tacos", "algorithm": "pccl"}, TypeError, "two names for one keyword"),
+        ({"synthesizer": "takos"}, collc.UsageError, "did you mean 'tacos'"),
+        ({"emit": "tan"}, collc.UsageError, "did you mean 'ten'"),
+        ({"passes": "tacos{"}, collc.UsageError, "no pipeline"),
+        ({"only": "gathr"}, collc.UsageError, "did you mean 'gather'"),
+    ],
+)
+def test_wrong_values_are_explained(keywords: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        collc.compile(PROGRAM, **keywords)  # pyright: ignore
+
+
+def test_keywords_change_the_compilation() -> None:
+    plain = collc.compile(PROGRAM, only="gather", synthesizer="pccl", seed=9, trials=2, threads=2)["gather"]
+    assert (plain.algorithm, plain.seed) == ("pccl", 9)
+    assert collc.compile(PROGRAM, only="gather", algorithm="pccl")["gather"].algorithm == "pccl"
+    assert collc.compile(PROGRAM, only="gather", link_model="pipelined")["gather"].link_model == "pipelined"
+    assert collc.compile(PROGRAM, only="gather", passes="pccl{seed=3},invert")["gather"].seed == 3
+
+
+# Files and output
+
+
+def test_files_are_written_only_where_the_program_or_the_caller_asks(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    collc.compile(PROGRAM)
+    assert list(folder.iterdir()) == []
+    report = collc.compile(PROGRAM, emit="ten", output="out")
+    assert [path.as_posix() for schedule in report for path in schedule.files] == ["out/gather.ten", "out/sum.ten"]
+    collc.compile(PROGRAM, emit=["ten", "msccl"], only="sum")
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "sum.msccl", "sum.ten"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_shorter_schedule_of_z3_is_a_module_and_no_file(folder: Path) -> None:
+    text = RING + SUM.replace("synthesize tacos(seed: 1)", "synthesize pccl")
+    optimal = collc.compile(text, prove=True, link_model="store", definitions={})["sum"].optimal
+    assert optimal is not None
+    if optimal.shorter is not None:
+        assert optimal.shorter.module is not None
+        assert optimal.shorter.file is None
+    assert list(folder.iterdir()) == []
+
+
+def test_progress_names_the_phases() -> None:
+    phases: list[tuple[float | None, str]] = []
+    collc.compile(PROGRAM, emit="msccl", progress=lambda share, phase: phases.append((share, phase)))
+    names = [phase for _, phase in phases]
+    for phase in ("verifying the schedule", "lowering to MSCCL", "reading the MSCCL file back and checking it"):
+        assert f"gather (1 of 2): {phase}" in names
+        assert f"sum (2 of 2): {phase}" in names
+    assert all(share is None or 0 <= share <= 1 for share, _ in phases)
+
+
+# Errors
+
+
+def test_an_error_of_the_program_is_raised_with_its_text() -> None:
+    with pytest.raises(collc.SourceError) as caught:
+        collc.compile(PROGRAM.replace("all_gather", "all_gathr"))
+    assert str(caught.value) == (
+        "error[E0203]: no collective is called 'all_gathr'\n"
+        " --> <text>:4:32\n"
+        "  |\n"
+        "4 | schedule gather on ring4 { run all_gathr(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
+        "  |                                ^^^^^^^^^\n"
+        "help: did you mean 'all_gather'?"
+    )
+
+
+LIMITED = PROGRAM.replace("synthesize", "verify steps <= 2 synthesize")
+
+
+def test_a_schedule_that_fails_raises_after_all_were_compiled() -> None:
+    with pytest.raises(collc.CheckFailed, match="the number of steps is not as asked: 4 is not <= 2") as caught:
+        collc.compile(LIMITED, emit="ten")
+    assert [message.code for message in caught.value.diagnostics] == ["C0102"]
+    assert Path("gather.ten").exists()
+
+
+def test_a_schedule_that_fails_can_be_in_the_report_only() -> None:
+    report = collc.compile(LIMITED, errors="report")
+    assert (report.ok, report["gather"].ok, report["sum"].ok) == (False, True, False)
+    assert report["sum"].checks["steps"] == "failed"
+    assert report["sum"].module is not None
+    with pytest.raises(collc.CheckFailed):
+        report.raise_if_failed()
+
+
+def test_no_schedule_is_an_error_of_its_own() -> None:
+    with pytest.raises(collc.NoSchedule):
+        collc.compile(PROGRAM, time_limit=1e-9)
+
+
+def test_errors_survive_pickling() -> None:
+    import pickle
+
+    with pytest.raises(collc.SourceError) as caught:
+        collc.compile("schedule s on nothing { }\n")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is collc.SourceError
+    assert str(again) == str(caught.value)
+
+
+INTERRUPTED = """
+import threading, os, signal, collc
+program = '''%s'''
+def progress(_share, phase):
+    if "tacos" in phase or "pccl" in phase:
+        os.kill(os.getpid(), signal.SIGINT)
+try:
+    collc.compile(program, trials=1000000, synthesizer="pccl", progress=progress)
+except KeyboardInterrupt:
+    print("raised")
+"""
+
+
+def test_ctrl_c_is_raised_to_the_caller() -> None:
+    words = [sys.executable, "-c", INTERRUPTED % PROGRAM]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "raised\n", done.stderr
+
+
+# Reports
+
+
+def test_the_report_has_the_names_and_values_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.coll").write_text(PROGRAM)
+    assert main(["compile", "p.coll", "--json"]) == 0
+    for wanted in json.loads(capsys.readouterr().out)["schedules"]:
+        schedule = collc.compile("p.coll")[wanted["name"]]
+        for name, value in wanted.items():
+            if name != "seconds":
+                found = getattr(schedule, name)
+                assert (list(found) if isinstance(found, tuple) else found) == value, name
+
+
+def test_a_report_is_a_collection_of_schedules() -> None:
+    report = collc.compile(PROGRAM)
+    assert len(report) == 2
+    assert [schedule.name for schedule in report] == ["gather", "sum"]
+    assert "sum" in report
+    assert "max" not in report
+    with pytest.raises(KeyError, match="did you mean 'sum'"):
+        report["som"]
+    with pytest.raises(KeyError, match="the schedules are gather and sum"):
+        report["something"]
+
+
+def test_representations_are_short() -> None:
+    report = collc.compile(PROGRAM)
+    module = report["gather"].module
+    assert module is not None
+    objects = [*report, module, module.network, module.demand, module.schedule, collc.verify(module)]
+    for thing in (*objects, collc.lower(module)):
+        assert repr(thing).startswith("<")
+        assert len(repr(thing)) < 160
+    assert repr(report["gather"]) == (
+        "<ScheduleReport gather: tacos, 40.0625us in 2 steps, 100.00 % of the lower bound, 5 ok>"
+    )
+
+
+def test_notebooks_show_tables() -> None:
+    report = collc.compile(LIMITED.replace("gather on", "g on"), errors="report")
+    html = report._repr_html_()
+    assert html.startswith("<table>")
+    assert html.count("<tr>") == 3
+    assert "<td>g</td>" in html
+    assert "failed: steps" in html
+    assert "4 is not &lt;= 2" in html
+    assert report["g"]._repr_html_().count("<tr>") == 2
+    module = report["g"].module
+    assert module is not None
+    assert "causality" in collc.verify(module)._repr_html_()

@@ -1,0 +1,47 @@
+"""The names that `import collc` exports, and what it imports itself."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import collc
+
+HEAVY = ("numpy", "numba", "lark", "lxml", "networkx", "z3", "rich", "scipy")
+SOURCE = Path(collc.__file__).read_text()
+
+
+def test_importing_collc_imports_none_of_the_large_packages() -> None:
+    """`import collc` is to take less than 0.1 s (benchmarks measure it), so it imports nothing large."""
+    code = f"import sys, collc; print(sorted(m for m in sys.modules if m.startswith('collc') or m in {HEAVY}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ast.literal_eval(found.stdout) == ["collc", "collc.version"]
+
+
+def test_every_exported_name_can_be_imported() -> None:
+    for name in collc.__all__:
+        assert getattr(collc, name) is not None
+    assert dir(collc) == sorted(collc.__all__)
+
+
+def test_type_checkers_see_what_is_imported_at_run_time() -> None:
+    """The imports under TYPE_CHECKING and the table of modules are the same."""
+    found = {
+        alias.name: node.module
+        for block in ast.parse(SOURCE).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert found == collc._MODULES
+    assert set(collc.__all__) == {*found, "__version__"}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'collc' has no attribute 'complie'"):
+        collc.complie  # noqa: B018  # pyright: ignore

@@ -1,0 +1,172 @@
+"""`collc.load`, `collc.verify`, `collc.lower`, `collc.run` and the transfers of a module as a table."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import collc
+from collc.ten.binary import save_module
+from collc.ten.schedule import RowSchedule
+
+PROGRAM = """
+import std.topologies
+import std.collectives
+topology mesh = mesh2d(2, 3, bandwidth: 50GiB/s, latency: 0.5us)
+schedule sum on mesh { run all_reduce(mesh.npus, size: 6MiB) synthesize pccl(seed: 1) emit ten emit msccl("sum.xml") }
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, collc.Module]:
+    """The files of the program, and its module."""
+    folder = tmp_path_factory.mktemp("made")
+    module = collc.compile(PROGRAM, output=folder)["sum"].module
+    assert module is not None
+    return folder, module
+
+
+def without_the_last_transfer(module: collc.Module) -> collc.Module:
+    """The module with a schedule that does not deliver everything."""
+    assert module.schedule is not None
+    rows = module.schedule.transfers
+    kept = replace(rows, chunk=rows.chunk[:-1], link=rows.link[:-1], start=rows.start[:-1], reduce=rows.reduce[:-1])
+    return replace(module, schedule=RowSchedule(module.schedule.model, kept))
+
+
+def test_load_reads_both_forms(made: tuple[Path, collc.Module], tmp_path: Path) -> None:
+    folder, module = made
+    assert (collc.load(folder / "sum.ten").transfers() == module.transfers()).all()
+    save_module(module, tmp_path / "binary.ten")
+    assert (collc.load(str(tmp_path / "binary.ten")).transfers() == module.transfers()).all()
+
+
+def test_verify_takes_modules_and_files(made: tuple[Path, collc.Module]) -> None:
+    folder, module = made
+    for report in (collc.verify(module), collc.verify(folder / "sum.ten"), collc.verify(str(folder / "sum.xml"))):
+        assert report.ok
+        assert set(report.checks.values()) == {"ok"}
+    (folder / "p.coll").write_text(PROGRAM)
+    assert collc.verify(module, program=folder / "p.coll", schedule="sum", collective="all_reduce").ok
+
+
+def test_verify_reports_what_fails(made: tuple[Path, collc.Module]) -> None:
+    report = collc.verify(without_the_last_transfer(made[1]))
+    assert not report.ok
+    assert "failed" in repr(report)
+    with pytest.raises(collc.CheckFailed, match="error"):
+        report.raise_if_failed()
+    with pytest.raises(collc.CheckFailed, match="this is no all_gather"):
+        collc.verify(made[1], collective="all_gather")
+
+
+def test_lower_gives_the_text_of_the_emitted_file(made: tuple[Path, collc.Module], tmp_path: Path) -> None:
+    folder, module = made
+    lowered = collc.lower(module)
+    assert lowered.text == (folder / "sum.xml").read_text()
+    lowered.save(tmp_path / "a" / "sum.xml")
+    runs = collc.run(tmp_path / "a" / "sum.xml", dtype="int32", op="max", seed=3)
+    assert runs.ok
+    assert len(runs) == len(list(runs)) == 2
+    assert [run.seed for run in runs] == [3, 3]
+    assert "as NumPy says" in runs._repr_html_()
+
+
+def test_lower_takes_the_options_of_emit(made: tuple[Path, collc.Module]) -> None:
+    lowered = collc.lower(made[1], protocol="LL", instances=2, placement="out", sizes=(0, 2**20))
+    head = lowered.text.splitlines()[0]
+    assert 'proto="LL"' in head
+    assert 'inplace="0"' in head
+    assert 'maxBytes="1048576"' in head
+    assert collc.lower(made[1], format="mscclpp").text.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [({"protocol": "LX"}, "LX"), ({"instances": 0}, "instances"), ({"format": "ptx"}, "ptx"), ({"channels": 99}, "99")],
+)
+def test_lower_refuses_other_values(made: tuple[Path, collc.Module], keywords: dict[str, object], message: str) -> None:
+    with pytest.raises((ValueError, collc.CollcError), match=message):
+        collc.lower(made[1], **keywords)  # pyright: ignore
+
+
+def test_lower_verifies_the_schedule_first(made: tuple[Path, collc.Module]) -> None:
+    with pytest.raises(collc.CheckFailed):
+        collc.lower(without_the_last_transfer(made[1]))
+    with pytest.raises(collc.CheckFailed, match="has no schedule"):
+        collc.lower(replace(made[1], schedule=None))
+
+
+# The table of transfers
+
+
+def test_the_table_has_a_row_for_each_transfer(made: tuple[Path, collc.Module]) -> None:
+    module = made[1]
+    table = module.transfers()
+    assert isinstance(table, np.recarray)
+    assert module.schedule is not None
+    assert len(table) == len(module.schedule)
+    assert table.end_ps.max() == module.schedule.collective_time(module.network, module.demand)
+    assert (table.size_bytes == 2**20).all()
+    assert (table.source == module.network.source[table.link]).all()
+    assert (table.target == module.network.target[table.link]).all()
+    assert (table.end_ps - table.start_ps == 20_031_250).all()
+    assert (np.diff(table.start_ps) >= 0).all()
+    assert 0 < table.reduce.sum() < len(table)
+    assert (table.run == 0).all()
+
+
+def test_runs_are_numbered() -> None:
+    text = PROGRAM.replace("synthesize", "run all_gather(mesh.npus, size: 6MiB) synthesize").partition("emit")[0] + "}"
+    module = collc.compile(text)["sum"].module
+    assert module is not None
+    table = module.transfers()
+    assert set(table.run.tolist()) == {0, 1}
+    assert all(module.demand.run_of(int(chunk)) == run for chunk, run in zip(table.chunk, table.run, strict=True))
+
+
+def test_a_module_without_a_schedule_has_no_table(made: tuple[Path, collc.Module]) -> None:
+    with pytest.raises(ValueError, match="has no schedule"):
+        replace(made[1], schedule=None).transfers()
+
+
+class Library(ModuleType):
+    """A stand-in for pandas or polars, which are not needed to test what they are given."""
+
+    DataFrame = staticmethod(lambda columns: columns)
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Only these libraries of data frames are installed."""
+    monkeypatch.setattr("collc.ten.transfer_table.find_spec", lambda name: name if name in names else None)
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, Library(name))
+
+
+def test_frames_have_the_columns_of_the_table(made: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = made[1]
+    for names in (("pandas",), ("polars",), ("pandas", "polars")):
+        installed(monkeypatch, *names)
+        frame = module.to_frame()
+        assert tuple(frame) == module.transfers().dtype.names
+        assert frame["start_ps"].tolist() == module.transfers().start_ps.tolist()
+        assert tuple(module.to_frame(names[-1])) == tuple(frame)
+    named = module.to_frame(names=True)
+    first = module.transfers()[0]
+    assert named["link"][0] == module.network.link_name(int(first.link))
+    assert named["chunk"][0] == module.demand.chunk_name(int(first.chunk))
+    assert named["source"][0] == module.network.device_name(int(first.source))
+
+
+def test_frames_need_a_library(made: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch)
+    with pytest.raises(ImportError, match=r"needs pandas or polars, .* pip install pandas"):
+        made[1].to_frame()
+    installed(monkeypatch, "pandas")
+    with pytest.raises(ImportError, match="needs polars, and polars is not installed"):
+        made[1].to_frame("polars")
