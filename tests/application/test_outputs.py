@@ -99,7 +99,7 @@ def test_a_failed_check_removes_both_files(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(msccl, "write_xml", wrong_in_place)
     (tmp_path / "p.coll").write_text(ALL_REDUCE.format('emit msccl("a.xml", profile: "old")'))
-    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     assert report.checks["contract"] == "failed"
     assert f"{tmp_path / 'a.in.xml'}:" in render(report.diagnostics)
     assert [path.name for path in tmp_path.iterdir()] == ["p.coll"]
@@ -124,7 +124,7 @@ def test_a_gather_for_the_executor_is_warned_about(tmp_path: Path) -> None:
 
 def test_a_plan_for_large_buffers_only_is_refused_before_a_schedule_is_sought(tmp_path: Path) -> None:
     (tmp_path / "p.coll").write_text(ALL_REDUCE.format("emit mscclpp(sizes: 2GiB .. 3GiB)"))
-    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path).schedules
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     (message,) = report.diagnostics
     assert message.code == "M0114"
     assert message.span is not None
