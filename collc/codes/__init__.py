@@ -1,10 +1,10 @@
-"""The catalogue of messages of all rooms, as data: a TOML file for each letter, for E one for each hundred codes.
+"""The catalogue of messages, as data: one TOML file for each letter of codes and, for E, for each hundred.
 
-E: the program. U: the command line and its files. C: checks that were asked for. S: synthesis and simulation.
-V: checks of schedules. M: writing MSCCL files. X: checking and running them. T: reading .ten files.
+E: the program. U: the command line and its files. C: requested checks. S: synthesis and simulation. V: checks of
+schedules. M: writing MSCCL files. X: checking and running MSCCL files and MSCCL++ plans. T: reading .ten files.
 
-A table `[E0203]` has a `title`, an `explanation`, and, where a program can show it, a `wrong` program that yields the
-code and a `right` one that compiles.
+A table `[E0203]` has a `title` and an `explanation` and, where a program can show the error, a `wrong` program that
+yields the code and a `right` one that compiles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is told about one code; wrong and right are "" where no single program shows it."""
+    """The entry of one code. wrong, right: example programs, "" where no single program shows the error."""
 
     code: str
     title: str
@@ -28,7 +28,7 @@ class Code:
 
 @cache
 def catalogue() -> dict[str, Code]:
-    """Every code, in order."""
+    """All entries by code, in order. Raises ValueError where two files have the same code."""
     codes: dict[str, Code] = {}
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         table: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))

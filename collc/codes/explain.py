@@ -1,4 +1,4 @@
-"""More about the code of a message."""
+"""`collc explain`: the entry of a code as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collc.codes import catalogue
 
 
 def explain(code: str) -> str:
-    """What a code means, with a wrong and a right program. Raises UsageError for a code that does not exist."""
+    """The explanation of a code, with a wrong and a right program. Raises UsageError for an unknown code."""
     codes = catalogue()
     known = codes.get(code.strip().upper())
     if known is None:
