@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableSequence
 from functools import cache
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,35 @@ def compiled(function: Kernel) -> Kernel:
     The machine code is cached on disk (NUMBA_CACHE_DIR). Numba compiles again if the file of `function` changes, but
     not if it is the file of a function called: those that change belong in the same file.
     """
+    _REQUESTED.add(function)
     return _compiled(function)
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether this process has asked for the function compiled before, so that it costs nothing to use that again."""
+    return function in _REQUESTED
+
+
+def compiled_as(implementation: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """A decorator: compiled code calls `implementation`, a function on arrays, where plain code calls the function.
+
+    For data structures that plain Python has built in, or that other code shares.
+    """
+
+    def register(function: Kernel) -> Kernel:
+        _IMPLEMENTATIONS[function] = implementation
+        return function
+
+    return register
+
+
+_IMPLEMENTATIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+_REQUESTED: set[Callable[..., Any]] = set()
 
 
 @cache
 def _compiled(function: FunctionType) -> Callable[..., Any]:
+    function = cast("FunctionType", _IMPLEMENTATIONS.get(function, function))
     if function is trailing_zeros:
         from numba.cpython.unsafe.numbers import trailing_zeros as intrinsic
 

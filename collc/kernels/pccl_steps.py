@@ -1,243 +1,264 @@
-"""Earliest-arrival search where every link and chunk takes one step, compiled.
+"""Earliest-arrival search (PCCL 4.2) where every transfer takes one step.
 
-The same steps as collc/synthesis/pccl/steps.py takes, and the same result. Links are numbered by
-source, so that those out of device u are offsets[u] .. offsets[u + 1].
+Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). The steps at which a link is
+free are a set: bit `step & mask` of word `step >> shift` of the link is 1. Compiled code has words of 64 bits, plain
+Python one word of any number of bits for each link.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
-from numba.cpython.unsafe.numbers import trailing_zeros
-from numpy.typing import NDArray
+from collections.abc import MutableSequence, Sequence
+from typing import Any, NamedTuple
 
-from collc.kernels.pccl_rows import nearest_first
-from collc.ten.arrays import Int32Array, Int64Array, UInt64Array
+from collc.kernels.compiled import trailing_zeros
 
-FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 NEVER = 1 << 29
-STAMP, FOUND, VIA, SLOT = 0, 1, 2, 3
-"""Columns of the table of devices: search that reached it, when, over which link, and in which slot of it."""
+"""More steps than any schedule takes: the distance where no path leads."""
 
 
-@njit(cache=True, nogil=True)
-def _next_free(busy: UInt64Array, low: Int32Array, link: int, slot: int) -> int:
-    words = busy.shape[1]
-    word = slot >> 6
-    first = low[link]
-    if word < first:
-        word = first
-        slot = word << 6
-    if word >= words:
-        return slot
-    free = ~busy[link, word] & (FULL << np.uint64(slot & 63))
-    while free == 0:
-        word += 1
-        if word >= words:
-            return word << 6
-        free = ~busy[link, word]
-    return (word << 6) + np.int64(trailing_zeros(free))
+class StepNetwork(NamedTuple):
+    """Links, numbered by source: the links out of device u are offsets[u] .. offsets[u + 1] - 1.
+
+    number: of each link in the network. heads, tails: where each link ends and begins. to[row][device]: steps from a
+    device to a target, NEVER where no path leads. row_of: the row of each device that is a target. nearer_offsets,
+    nearer: links that the search tries out of device u if only hops that come nearer to target row r are allowed, CSR
+    at r * stride + u; they may include others, which the search skips. farthest: the largest distance in `to`.
+    """
+
+    offsets: Sequence[int]
+    number: Sequence[int]
+    heads: Sequence[int]
+    tails: Sequence[int]
+    to: Sequence[Any]
+    row_of: Sequence[int]
+    links: Sequence[int]
+    nearer_offsets: Sequence[int]
+    nearer: Sequence[int]
+    stride: int
+    farthest: int
 
 
-@njit(cache=True, nogil=True)
-def _grown(busy: UInt64Array, grid: Int32Array) -> tuple[UInt64Array, Int32Array]:
-    words = busy.shape[1] + busy.shape[1] // 8 + 1
-    wider = np.zeros((busy.shape[0], words), np.uint64)
-    wider[:, : busy.shape[1]] = busy
-    longer = np.full((grid.shape[0], words * 64), -1, np.int32)
-    longer[:, : grid.shape[1]] = grid
-    return wider, longer
+class StepConditions(NamedTuple):
+    """Who holds each chunk and who wants it, CSR by condition; those who want it nearest first.
+
+    chunk: of each condition. tie_seeds: bits that decide, by device, whether its links are tried in reverse order.
+    """
+
+    chunk: Sequence[int]
+    holder_offsets: Sequence[int]
+    holders: Sequence[int]
+    wanting_offsets: Sequence[int]
+    wanting: Sequence[int]
+    tie_seeds: Sequence[int]
 
 
-@njit(cache=True, nogil=True)
-def _search(
-    left: Int32Array,
-    seeds: Int32Array,
+class StepTables(NamedTuple):
+    """What is planned.
+
+    words, shift, mask: of the sets of free steps. room: steps that the tables hold. free: the sets, one link after
+    another. first_free: for each link, words before this one are empty. table: step-by-link table, flat, with the chunk
+    at step * links + link.
+    """
+
+    words: int
+    shift: int
+    mask: int
+    room: int
+    free: MutableSequence[int]
+    first_free: MutableSequence[int]
+    table: MutableSequence[int]
+
+
+class StepScratch(NamedTuple):
+    """Memory of the search; all by device but the last two.
+
+    owner: the condition whose tree the device is in. since: when it got that chunk. tree: the devices of the tree.
+    arrival: when the search reaches it, plus the offset of that search, so that what earlier searches wrote is larger.
+    via: over which link. entry_device, entry_below: entries of stacks. stack: the top entry of each stack.
+    filled: words of `shift` bits, those of stacks that have entries are 1.
+    """
+
+    owner: MutableSequence[int]
+    since: MutableSequence[int]
+    tree: MutableSequence[int]
+    arrival: MutableSequence[int]
+    via: MutableSequence[int]
+    entry_device: MutableSequence[int]
+    entry_below: MutableSequence[int]
+    stack: MutableSequence[int]
+    filled: MutableSequence[int]
+
+
+def plan_by_steps(
+    order: Sequence[int],
+    position: int,
+    last: int,
+    offset: int,
+    non_minimal: int,
+    network: StepNetwork,
+    conditions: StepConditions,
+    tables: StepTables,
+    scratch: StepScratch,
+) -> tuple[int, int, int]:
+    """Plans the conditions order[position:] in that order, as far as the room of the tables is sure to do.
+
+    last: the last step that is used so far. offset: of the last search, 0 at first. non_minimal: a target at most so
+    many steps away is reached over any hops, others over hops that come nearer.
+    Returns the first position that is not planned, and `last` and `offset` after it.
+    """
+    links, words, shift, mask = len(network.heads), tables.words, tables.shift, tables.mask
+    free, first_free, table = tables.free, tables.first_free, tables.table
+    owner, since, tree, arrival, via = scratch.owner, scratch.since, scratch.tree, scratch.arrival, scratch.via
+    tails, number, devices = network.tails, network.number, len(network.offsets) - 1
+    while position < len(order):
+        condition = order[position]
+        wanting = conditions.wanting_offsets[condition + 1] - conditions.wanting_offsets[condition]
+        # After the last step all links are free, and a tree has each device once, which bounds what the tree takes.
+        if last + min(devices, wanting * network.farthest) + 2 >= tables.room:
+            break
+        position += 1
+        count = 0
+        for i in range(conditions.holder_offsets[condition], conditions.holder_offsets[condition + 1]):
+            device = conditions.holders[i]
+            tree[count] = device
+            count += 1
+            owner[device] = condition
+            since[device] = 0
+        for i in range(conditions.wanting_offsets[condition], conditions.wanting_offsets[condition + 1]):
+            device = conditions.wanting[i]
+            if owner[device] == condition:
+                continue
+            offset -= NEVER
+            _search(count, device, conditions.tie_seeds[condition], non_minimal, offset, network, tables, scratch)
+            while owner[device] != condition:
+                link, step = via[device], arrival[device] - offset - 1
+                word = link * words + (step >> shift)
+                free[word] ^= 1 << (step & mask)
+                if free[word] == 0:
+                    while first_free[link] < words and free[link * words + first_free[link]] == 0:
+                        first_free[link] += 1
+                table[step * links + number[link]] = conditions.chunk[condition]
+                if step > last:
+                    last = step
+                owner[device] = condition
+                since[device] = step + 1
+                tree[count] = device
+                count += 1
+                device = tails[link]
+    return position, last, offset
+
+
+def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
     count: int,
     target: int,
-    row: int,
-    salt: int,
-    since: Int32Array,
-    in_tree: Int32Array,
-    at: Int32Array,
-    mark: int,
-    busy: UInt64Array,
-    low: Int32Array,
-    offsets: Int32Array,
-    heads: Int32Array,
-    first: Int32Array,
-    filled: UInt64Array,
-    node: Int32Array,
-    after: Int32Array,
-    detour: int,
+    tie_seed: int,
+    non_minimal: int,
+    offset: int,
+    network: StepNetwork,
+    tables: StepTables,
+    scratch: StepScratch,
 ) -> None:
-    """A* where devices of equal least arrival lie on one stack; `filled` tells which stacks have any."""
-    base, near, top, used = _seed(left, seeds, count, since, at, mark, first, filled, node, after)
-    roam = near <= detour
-    arrived = np.int64(NEVER)
-    word = np.int64(0)
-    while word <= top >> 6:
+    """Finds the path of earliest arrival from the first `count` devices of the tree to the target, by A*.
+
+    Devices lie on stacks, one for each step at which the target may be reached over them at best. Fills arrival and
+    via.
+    """
+    words, shift, mask, _room, free, first_free, _table = tables
+    _owner, since, _tree, arrivals, via, entry_device, entry_below, stack, filled = scratch
+    row = network.row_of[target]
+    heads, left = network.heads, network.to[row]
+    nearest, entries, lowest, top = _begin(count, left, offset, shift, mask, scratch)
+    any_hop = nearest <= non_minimal
+    offsets, links, start = network.nearer_offsets, network.nearer, network.stride * row
+    if any_hop:
+        offsets, links, start = network.offsets, network.links, 0
+    best = NEVER
+    word = lowest >> shift
+    while word <= top >> shift:
         bits = filled[word]
         if bits == 0:
             word += 1
             continue
-        d = (word << 6) + np.int64(trailing_zeros(bits))
-        if base + d >= arrived:
+        rank = (word << shift) + trailing_zeros(bits)
+        if rank >= best:
             break
-        entry = first[d]
-        u = node[entry]
-        first[d] = after[entry]
-        if after[entry] < 0:
-            filled[word] = bits & (bits - np.uint64(1))
-        time = np.int64(at[u, FOUND])
-        here = left[u]
-        if time + here != base + d:
+        entry = stack[rank]
+        device = entry_device[entry]
+        stack[rank] = entry_below[entry]
+        if entry_below[entry] < 0:
+            filled[word] = bits & (bits - 1)
+        time = arrivals[device] - offset
+        if time == 0:
+            time = since[device]
+        here = left[device]
+        if time + here != rank:
             continue
-        link, last, way = np.int64(offsets[u]) - 1, np.int64(offsets[u + 1]), 1
-        if (salt >> (u & 31)) & 1:
-            link, last, way = last, link, -1
-        while link + way != last:
-            link += way
-            v = heads[link]
-            there = left[v]
-            if (there >= here and not roam) or in_tree[v] == row:
+        low, high, turn = offsets[start + device], offsets[start + device + 1], 1
+        if tie_seed >> (device & 31) & 1:
+            low, high, turn = high - 1, low - 1, -1
+        cell, bit, soonest = time >> shift, time & mask, offset + time + 1
+        for i in range(low, high, turn):
+            link = links[i]
+            head = heads[link]
+            there = left[head]
+            if arrivals[head] <= soonest or time + 1 + there >= best or (there >= here and not any_hop):
                 continue
-            slot = _next_free(busy, low, link, time)
-            arrival = slot + 1
-            if arrival + there >= arrived or (at[v, STAMP] == mark and arrival >= at[v, FOUND]):
+            arrival = time + 1
+            gaps = free[link * words + cell] >> bit
+            if gaps & 1 == 0:
+                if gaps:
+                    arrival += trailing_zeros(gaps)
+                else:
+                    arrival = _next_free(free, max(first_free[link], cell + 1), link * words, words, shift) + 1
+                if arrival + there >= best or arrival + offset >= arrivals[head]:
+                    continue
+            arrivals[head], via[head] = arrival + offset, link
+            if head == target:
+                best = arrival
                 continue
-            at[v, STAMP], at[v, FOUND], at[v, VIA], at[v, SLOT] = mark, arrival, link, slot
-            if v == target:
-                arrived = arrival
-            else:
-                used = _push(v, arrival + there - base, used, first, filled, node, after)
-                top = max(top, arrival + there - base)
-        if arrived <= base + d:
-            break
-    filled[word : (top >> 6) + 1] = 0
+            rank = arrival + there
+            bits, flag = filled[rank >> shift], 1 << (rank & mask)
+            entry_device[entries] = head
+            entry_below[entries] = stack[rank] if bits & flag else -1
+            stack[rank] = entries
+            filled[rank >> shift] = bits | flag
+            entries += 1
+            if rank > top:
+                top = rank
+    for i in range(word, (top >> shift) + 1):
+        filled[i] = 0
 
 
-@njit(cache=True, nogil=True)
-def _seed(
-    left: Int32Array,
-    seeds: Int32Array,
-    count: int,
-    since: Int32Array,
-    at: Int32Array,
-    mark: int,
-    first: Int32Array,
-    filled: UInt64Array,
-    node: Int32Array,
-    after: Int32Array,
+def _begin(
+    count: int, left: Sequence[int], offset: int, shift: int, mask: int, scratch: StepScratch
 ) -> tuple[int, int, int, int]:
-    """Puts those that have the chunk on their stacks: least arrival and distance, the last stack, entries used."""
-    base = near = np.int64(NEVER)
-    for k in range(count):
-        base = min(base, np.int64(since[seeds[k]]) + left[seeds[k]])
-        near = min(near, np.int64(left[seeds[k]]))
-    used = 0
-    top = np.int64(0)
-    for k in range(count):
-        v = seeds[k]
-        at[v, STAMP], at[v, FOUND] = mark, since[v]
-        if left[v] < NEVER:
-            d = np.int64(since[v]) + left[v] - base
-            used = _push(v, d, used, first, filled, node, after)
-            top = max(top, d)
-    return base, near, top, used
+    """Puts the tree on the stacks; returns the least distance of any device, entries used, lowest and highest stack."""
+    _owner, since, tree, arrival, _via, entry_device, entry_below, stack, filled = scratch
+    nearest = lowest = NEVER
+    entries = top = 0
+    for i in range(count):
+        device = tree[i]
+        here = left[device]
+        arrival[device] = offset  # nothing arrives earlier, so the tree is not reached again
+        if here < NEVER:
+            rank = since[device] + here
+            bits, flag = filled[rank >> shift], 1 << (rank & mask)
+            entry_device[entries] = device
+            entry_below[entries] = stack[rank] if bits & flag else -1
+            stack[rank] = entries
+            filled[rank >> shift] = bits | flag
+            entries += 1
+            if here < nearest:
+                nearest = here
+            if rank > top:
+                top = rank
+            if rank < lowest:
+                lowest = rank
+    return nearest, entries, lowest, top
 
 
-@njit(cache=True, nogil=True)
-def _push(
-    v: int, d: int, used: int, first: Int32Array, filled: UInt64Array, node: Int32Array, after: Int32Array
-) -> int:
-    bit = np.uint64(1) << np.uint64(d & 63)
-    node[used] = v
-    after[used] = first[d] if filled[d >> 6] & bit else -1
-    first[d] = used
-    filled[d >> 6] |= bit
-    return used + 1
-
-
-@njit(cache=True, nogil=True)
-def search_steps(
-    order: Int32Array,
-    salt: Int64Array,
-    holder_offsets: Int64Array,
-    holders: Int32Array,
-    wanting_offsets: Int64Array,
-    wanting: Int32Array,
-    to: Int32Array,
-    target_row: Int32Array,
-    offsets: Int32Array,
-    heads: Int32Array,
-    tails: Int32Array,
-    detour: int,
-    busy: UInt64Array,
-    grid: Int32Array,
-    low: Int32Array,
-) -> tuple[UInt64Array, Int32Array]:
-    """Plans the rows in `order`, round what is taken already; busy and grid, which may have grown.
-
-    busy: uint64[links, words], a bit a slot. grid: int32[links, words * 64], the row whose chunk each slot takes,
-    -1 for none. low: int32[links], words that are full. The rest is as in collc/synthesis/pccl/steps.py (StepProblem).
-    """
-    devices = len(offsets) - 1
-    at = np.full((devices, 4), -1, np.int32)
-    in_tree = np.full(devices, -1, np.int32)
-    since = np.zeros(devices, np.int32)
-    seeds = np.zeros(devices, np.int32)
-    node = np.zeros(devices + len(heads), np.int32)
-    after = np.zeros(devices + len(heads), np.int32)
-    room = 0
-    mark = 0
-    for position in range(len(order)):
-        k = order[position]
-        count = 0
-        for i in range(holder_offsets[k], holder_offsets[k + 1]):
-            seeds[count] = holders[i]
-            count += 1
-            in_tree[holders[i]] = k
-            since[holders[i]] = 0
-        wanted = wanting[wanting_offsets[k] : wanting_offsets[k + 1]]
-        if len(wanted) > 1:
-            wanted = nearest_first(wanted, seeds[:count], to, target_row)
-        for i in range(len(wanted)):
-            target = wanted[i]
-            if in_tree[target] == k:
-                continue
-            mark += 1
-            if room < busy.shape[1]:
-                room = busy.shape[1]
-                first = np.zeros((room + 1) * 64 + 4 * devices, np.int32)
-                filled = np.zeros(len(first) // 64 + 1, np.uint64)
-            _search(
-                to[target_row[target]], seeds, count, target, k, salt[k], since, in_tree, at, mark, busy,
-                low, offsets, heads, first, filled, node, after, detour,
-            )  # fmt: skip
-            v = target
-            while in_tree[v] != k:
-                link, slot = np.int64(at[v, VIA]), np.int64(at[v, SLOT])
-                while slot >= grid.shape[1]:
-                    busy, grid = _grown(busy, grid)
-                busy[link, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
-                while low[link] < busy.shape[1] and busy[link, low[link]] == FULL:
-                    low[link] += 1
-                grid[link, slot] = k
-                in_tree[v] = k
-                since[v] = at[v, FOUND]
-                seeds[count] = v
-                count += 1
-                v = tails[link]
-    return busy, grid
-
-
-@njit(cache=True, nogil=True)
-def lay_out(grid: Int32Array, links: Int32Array, chunk: Int32Array, steps: NDArray[np.generic]) -> None:
-    """Turns grid[link by source, slot] of rows into steps[slot, link] of chunks; what is free is left as it is."""
-    count = steps.shape[0]
-    for low in range(0, len(links), 16):
-        for slot in range(count):
-            for i in range(low, min(low + 16, len(links))):
-                if grid[i, slot] >= 0:
-                    steps[slot, links[i]] = chunk[grid[i, slot]]
+def _next_free(free: Sequence[int], word: int, start: int, words: int, shift: int) -> int:
+    """The first free step of a link from some word on; its words begin at `start`."""
+    while word < words and free[start + word] == 0:
+        word += 1
+    return (word << shift) + (trailing_zeros(free[start + word]) if word < words else 0)

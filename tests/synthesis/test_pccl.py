@@ -1,4 +1,4 @@
-"""Earliest-arrival search: proved optima, switches, release times, reserved links, both engines."""
+"""Earliest-arrival search: proved optima, switches, release times, reserved links, plain and compiled."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_multicast_pays():
     assert steps(switched(8), all_to_all(group)) == 8
 
 
-def test_one_place_lets_one_chunk_pass_at_a_time():
+def test_one_slot_lets_one_chunk_pass_at_a_time():
     assert steps(switched(4, buffer=1), all_to_all(list(range(4)))) == 13
 
 
@@ -140,21 +140,21 @@ def same(a: Schedule, b: Schedule) -> bool:
 
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize("kind", ["uniform", "mixed"])
-def test_kernel_is_equal(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):
+def test_compiled_code_finds_the_same(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):
     net = grid(3, 4) if kind == "uniform" else network(6, mixed_links(), switches=1)
     group = list(range(net.npu_count))
     triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
     for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
-        monkeypatch.setattr(module, "_compiled", lambda plain, kernel: False)
+        monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: False)
         plain = plan(net, demand, Effort(seed))
-        monkeypatch.setattr(module, "_compiled", lambda plain, kernel: True)
+        monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: True)
         assert same(plan(net, demand, Effort(seed)), plain)
         assert same(plan(net, demand, Effort(seed, threads=3)), plain)
 
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_steps_of_any_network_are_equal(data: st.DataObject):
+def test_compiled_code_finds_the_same_steps_on_any_network(data: st.DataObject):
     n = data.draw(st.integers(2, 7))
     device = st.integers(0, n - 1)
     pairs = st.tuples(device, device).filter(lambda x: x[0] != x[1])
@@ -164,9 +164,9 @@ def test_steps_of_any_network_are_equal(data: st.DataObject):
     demand = demand_of([*data.draw(st.lists(row, min_size=1, max_size=9)), (MiB, [0], [n - 1], Op.COPY)])
     effort = Effort(data.draw(st.integers(0, 9)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_compiled", lambda plain, kernel: False)
+        patch.setattr(module, "_is_worth_compiling", lambda budget, kernel: False)
         plain = plan(network(n, links), demand, effort)
-        patch.setattr(module, "_compiled", lambda plain, kernel: True)
+        patch.setattr(module, "_is_worth_compiling", lambda budget, kernel: True)
         assert same(plan(network(n, links), demand, effort), plain)
 
 
@@ -203,8 +203,8 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl.rows.BATCH", 8)
-    monkeypatch.setattr(module, "_compiled", lambda plain, kernel: compiled)
+    monkeypatch.setattr("collc.synthesis.pccl.planning_order.BATCH", 8)
+    monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))
     assert asked == 4

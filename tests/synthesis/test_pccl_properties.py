@@ -132,7 +132,7 @@ def everyone_to_some(net: Network, chance: random.Random) -> Demand:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_switches_in_a_line_never_overflow(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_compiled", lambda plain, kernel: compiled)
+    monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: compiled)
     for seed in range(250):
         chance = random.Random(seed)
         net = chained(chance)
@@ -144,7 +144,7 @@ def test_switches_in_a_line_never_overflow(compiled: bool, monkeypatch: pytest.M
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_compiled_searches_are_equal(data: st.DataObject):
+def test_compiled_code_finds_the_same(data: st.DataObject):
     net = data.draw(networks())
     demand = data.draw(demands(net))
     whole = Module("any", net, demand, data.draw(st.sampled_from(LinkModel)))
@@ -153,7 +153,7 @@ def test_compiled_searches_are_equal(data: st.DataObject):
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for compiled in (False, True):
-            patch.setattr(module, "_compiled", lambda plain, kernel, compiled=compiled: compiled)
+            patch.setattr(module, "_is_worth_compiling", lambda budget, kernel, compiled=compiled: compiled)
             schedule = join(solve(whole, lambda task: pccl(task, Effort()))).schedule
             assert schedule is not None
             found.append(schedule.transfers)

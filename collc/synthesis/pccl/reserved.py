@@ -1,4 +1,4 @@
-"""What transfers that are planned already take of links and of the buffers of switches."""
+"""What the transfers that are planned before occupy of links and of the buffers of switches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from collc.synthesis.conditions import Conditions
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
 
-Times = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
-
-class _Inside:
+class _SwitchVisits:
     """One chunk, whole or in parts, in one switch: arrivals, and (start, end) of departures, in picoseconds."""
 
     __slots__ = ("arrivals", "departures")
@@ -23,8 +22,11 @@ class _Inside:
         self.arrivals: list[int] = []
         self.departures: list[tuple[int, int]] = []
 
-    def places(self, parts: bool, adds: bool) -> Iterator[tuple[int, int]]:
-        """(from, until) of each place; parts: of a reduction, which leave once each or, where `adds`, as their sum."""
+    def slots(self, parts: bool, adds: bool) -> Iterator[tuple[int, int]]:
+        """(from, until) of each slot that the chunk occupies.
+
+        parts: of a reduction, which leave once each or, where the switch `adds`, as their sum.
+        """
         arrivals, departures = sorted(self.arrivals), sorted(self.departures)
         if not parts:
             until: dict[int, int] = {}
@@ -41,40 +43,44 @@ class _Inside:
                 first = bisect_right(arrivals, start)
 
 
-def reserved(conditions: Conditions) -> tuple[Times, Times]:
-    """Of what is planned already: int64[n, 3], link, start and end; and switch (from 0), start and end of places."""
+def reserved_before(conditions: Conditions) -> tuple[Int64Array, Int64Array]:
+    """What the reserved transfers of a task occupy, in picoseconds.
+
+    Returns int64[n, 3], link, start and end of each transfer; and int64[m, 3], switch (numbered from 0), start and end
+    of each slot of a buffer.
+    """
     planned, network = conditions.task.reserved, conditions.task.network
     if planned is None or not len(planned):
         return np.empty((0, 3), np.int64), np.empty((0, 3), np.int64)
-    frees = planned.start + conditions.clock.busy_of(planned)
-    taken = np.stack([planned.link.astype(np.int64), planned.start, frees], axis=1)
+    ends = planned.start + conditions.clock.busy_of(planned)
+    occupied = np.stack([planned.link.astype(np.int64), planned.start, ends], axis=1)
     arrivals = planned.start + conditions.clock.total_of(planned)
     held = [
         (switch - network.npu_count, max(0, since), max(1, end))
-        for (_, switch, parts), inside in _inside(planned, network, arrivals, frees).items()
-        for since, end in inside.places(parts, bool(network.reduces[switch - network.npu_count]))
+        for (_, switch, parts), visits in _visits(planned, network, arrivals, ends).items()
+        for since, end in visits.slots(parts, bool(network.reduces[switch - network.npu_count]))
         if since < end
     ]
-    return taken, np.array(held, np.int64).reshape(-1, 3)
+    return occupied, np.array(held, np.int64).reshape(-1, 3)
 
 
-def _inside(
-    planned: Transfers, network: Network, arrivals: Times, frees: Times
-) -> dict[tuple[int, int, bool], _Inside]:
-    """By chunk, switch with a limit, and whether parts of a reduction: what both comes and leaves."""
+def _visits(
+    planned: Transfers, network: Network, arrivals: Int64Array, ends: Int64Array
+) -> dict[tuple[int, int, bool], _SwitchVisits]:
+    """The visits of what both enters and leaves a switch with a limit, by chunk, switch, and whether it is reduced."""
     limited = np.zeros(network.device_count, np.bool_)
     limited[network.npu_count :] = network.buffers >= 0
     chunks: list[int] = planned.chunk.tolist()
     parts: list[bool] = planned.reduce.tolist()
-    found: dict[tuple[int, int, bool], _Inside] = {}
+    visits: dict[tuple[int, int, bool], _SwitchVisits] = {}
     for chunk, part, target, arrival in zip(
         chunks, parts, network.target[planned.link].tolist(), arrivals.tolist(), strict=True
     ):
         if limited[target]:
-            found.setdefault((chunk, target, part), _Inside()).arrivals.append(arrival)
+            visits.setdefault((chunk, target, part), _SwitchVisits()).arrivals.append(arrival)
     for chunk, part, source, start, end in zip(
-        chunks, parts, network.source[planned.link].tolist(), planned.start.tolist(), frees.tolist(), strict=True
+        chunks, parts, network.source[planned.link].tolist(), planned.start.tolist(), ends.tolist(), strict=True
     ):
-        if (chunk, source, part) in found:
-            found[chunk, source, part].departures.append((start, end))
-    return found
+        if (chunk, source, part) in visits:
+            visits[chunk, source, part].departures.append((start, end))
+    return visits

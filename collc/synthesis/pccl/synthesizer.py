@@ -1,14 +1,13 @@
 """PCCL: earliest-arrival pathfinding per condition over the TEN (Won et al., "PCCL: Process-Group-aware ...").
 
-Conditions are planned one after another, the farthest first, in random order among equals; each takes
-the path of earliest arrival that the links taken so far leave, by A* guided by the distance on empty
-links. A chunk with several who want it grows a tree from all who have it so far. Both "only hops that
-come nearer" and "any hop" are tried.
+Conditions are planned one after another, the farthest first, in random order among equals. Each takes the path of
+earliest arrival that the links reserved so far leave, by A* guided by the distance on empty links. For a chunk that
+several want, a tree grows from all who have the chunk so far. Searches over only the hops that come nearer to the
+target and over any hops (non-minimal paths) are both tried.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,67 +20,67 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.graph.distances import UNREACHABLE
+from collc.kernels.compiled import is_compiled
+from collc.kernels.pccl_steps import NEVER, plan_by_steps
+from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
-from collc.synthesis.pccl import steps as pccl_steps
-from collc.synthesis.pccl import times as pccl_times
-from collc.synthesis.pccl.blame import Chain
-from collc.synthesis.pccl.rows import Rows, in_order
-from collc.synthesis.pccl.steps import NEVER, StepProblem
-from collc.synthesis.pccl.times import TimesProblem
+from collc.synthesis.pccl.planning_order import PlanningOrder, farthest_first, nearest_targets_first
+from collc.synthesis.pccl.priority_raise import RaisedOrders
+from collc.synthesis.pccl.step_search import StepSearch, retimed
+from collc.synthesis.pccl.time_search import TimeSearch
 from collc.synthesis.task import Effort, Task
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Stop = Callable[[], bool]
-Way = Callable[[int, Rows, Stop], Schedule | None]
-"""A search: hops up to which a target is reached by any hops, rows in their order, and whether to stop."""
+Search = Callable[[int, PlanningOrder, Stop], Schedule | None]
+"""Takes the hops up to which a target is reached over non-minimal paths, an order, and whether to stop; None then."""
 
 PLAIN_WORK = 200_000
-"""Hops by steps up to which plain Python is used before the compiled search is worth loading."""
+"""Hops by steps that are planned in plain Python before a kernel is compiled."""
 
 TIMES_WORK = 4
 """What a hop in exact time costs plain Python, in hops by steps."""
 
 BOUND_WORK = 300_000
-"""Conditions up to which the lower bound is worked out to know when to stop."""
+"""Conditions up to which the lower bound is computed, so that the search can end where a schedule meets it."""
 
-MANY, LARGE = 2_000, 20_000
-"""Conditions from which 2 % or 1 % above the bound is good enough, unless more trials are asked for."""
+MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
+"""Conditions from which 2 % or 1 % above the bound is good enough, unless several trials are asked for."""
 
 NEARBY = 2
-"""Hops up to which a target is reached by any hops, where farther ones are by hops that come nearer."""
+"""Hops up to which a target is reached over non-minimal paths where that is restricted to near targets."""
 
-PLENTY = 100_000
-"""Hops from which a trial takes only the order that suits: rotated where there are switches, else random."""
+FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
+"""Hops up to which at least so many trials are made, since they take little time."""
 
-ENOUGH = 1_000_000
-"""Hops from which a second attempt is made only where asked for by `trials`."""
+MANY_HOPS = 100_000
+"""Hops from which a trial uses one planning order only: rotated where there are switches, else random."""
 
-TINY, TINY_TRIALS = 2_000, 8
-"""Hops up to which at least so many trials are made, since they cost next to nothing."""
+VERY_MANY_HOPS = 1_000_000
+"""Hops from which a second attempt is made only where `trials` asks for it."""
 
-
-FRESH, CHAINS = 4, 2
-"""Trials at most that take orders of their own; of their searches, how many of the best the others go on from."""
+FRESH_TRIALS, RAISED_CHAINS = 4, 2
+"""Trials that use random orders, at most; and how many of the best of these the other trials improve."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One search: what it is called, its rows, and the search itself, which gives None where asked to stop."""
+    """One search: its name, its order, and the search itself, which gives None where asked to stop."""
 
     name: str
-    rows: Rows
-    search: Callable[[Rows, Stop], Schedule | None]
+    order: PlanningOrder
+    search: Callable[[PlanningOrder, Stop], Schedule | None]
 
     def plan(self, stop: Stop) -> Schedule | None:
-        """The schedule of its rows."""
-        return self.search(self.rows, stop)
+        """The schedule of its order."""
+        return self.search(self.order, stop)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """An attempt, and what came of it."""
+class _Planned:
+    """An attempt with its schedule, and the time of that in picoseconds."""
 
     attempt: _Attempt
     schedule: Schedule
@@ -91,52 +90,52 @@ class _Found:
 def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     """A schedule of copies by earliest-arrival search; networks may have switches.
 
-    bound: picoseconds at which to be content; None: the lower bound of the task.
-    Raises SourceError where a postcondition cannot be reached, NoSchedule where `effort.stop` asks to
-    stop before any schedule is there.
+    bound: picoseconds at which the search ends; None: the lower bound of the task.
+    Raises SourceError where a postcondition cannot be reached, NoSchedule where `effort.stop` asks to stop before
+    there is any schedule.
     """
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
-    content = goal * _content(len(conditions), effort) // 100
-    best: _Found | None = None
-    for found in _searched(_Plan(conditions, effort), effort):
-        if best is None or found.time < best.time:
-            best = found
-            effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {found.attempt.name}")
-        if best.time <= content:
+    good_enough = goal * _good_enough(len(conditions), effort) // 100
+    best: _Planned | None = None
+    for planned in _attempted(_Portfolio(conditions, effort), effort):
+        if best is None or planned.time < best.time:
+            best = planned
+            effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
+        if best.time <= good_enough:
             break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
     return best.schedule
 
 
-def _searched(plan: _Plan, effort: Effort) -> Iterator[_Found]:
-    """What all trials find: the first try every way, the further ones better orders for the ways that were best."""
-    task = plan.conditions.task
-    first: list[_Found] = []
-    for attempt, schedule in _planned(plan.attempts(), effort, effort.threads):
-        found = _Found(attempt, schedule, _time(schedule, task))
-        if plan.trials > 1:
-            first = sorted([*first, found], key=lambda other: other.time)[:CHAINS]
-        yield found
-    count = plan.size * (plan.trials - plan.fresh)
-    for attempt, schedule in _planned(plan.improved(first, count), effort, min(effort.threads, len(first))):
-        yield _Found(attempt, schedule, _time(schedule, task))
+def _attempted(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]:
+    """All trials: the first ones in random orders, the others in orders that are raised from the best of these."""
+    task = portfolio.conditions.task
+    best: list[_Planned] = []
+    for attempt, schedule in _run(portfolio.fresh_attempts(), effort, effort.threads):
+        planned = _Planned(attempt, schedule, _time(schedule, task))
+        if portfolio.trials > 1:
+            best = sorted([*best, planned], key=lambda other: other.time)[:RAISED_CHAINS]
+        yield planned
+    count = portfolio.size * (portfolio.trials - portfolio.fresh)
+    for attempt, schedule in _run(portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best))):
+        yield _Planned(attempt, schedule, _time(schedule, task))
 
 
-def _content(conditions: int, effort: Effort) -> int:
-    """Percent of the bound that is good enough."""
-    if conditions < MANY or effort.trials > 1:
+def _good_enough(conditions: int, effort: Effort) -> int:
+    """Percent of the bound at which the search ends."""
+    if conditions < MANY_CONDITIONS or effort.trials > 1:
         return 100
-    return 102 if conditions < LARGE else 101
+    return 102 if conditions < VERY_MANY_CONDITIONS else 101
 
 
-def _planned(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, Schedule]]:
+def _run(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, Schedule]]:
     """The schedules of the attempts in their order, until asked to stop.
 
-    The first is planned alone, since it often is enough; then up to so many at once.
+    The first attempt runs alone, since its schedule often is good enough; then up to `threads` run at once.
     """
     if threads <= 1:
         for attempt in attempts:
@@ -175,8 +174,11 @@ def _time(schedule: Schedule, task: Task) -> int:
     return schedule.collective_time(task.network, task.demand)
 
 
-class _Plan:
-    """What is tried. fresh, trials: how many with orders of their own, and altogether; size: attempts in each."""
+class _Portfolio:
+    """The attempts of all trials.
+
+    trials, fresh: how many trials, and how many of them use random orders. size: attempts of a trial.
+    """
 
     def __init__(self, conditions: Conditions, effort: Effort) -> None:
         columns: list[int] = np.flatnonzero(np.bincount(conditions.column)).tolist()
@@ -186,68 +188,69 @@ class _Plan:
         for column in columns:
             self._far = np.where(conditions.column == column, conditions.far(to[column]), self._far)
         hops = int(self._far.sum()) // int(conditions.clock.total.max())
-        self.trials = effort.trials if hops > TINY else max(effort.trials, TINY_TRIALS)
-        self.fresh = max(1, min(FRESH, self.trials // 2))
-        self._ways = _ways(conditions, to, hops)
-        self._orders, self._detours = _orders(conditions, hops), _detours(conditions, hops, self.trials)
-        self.size = len(self._ways) * len(self._orders) * len(self._detours)
+        self.trials = effort.trials if hops > FEW_HOPS else max(effort.trials, TRIALS_OF_FEW)
+        self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
+        self._searches = _searches(conditions, to, hops)
+        self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
+        self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng = np.random.default_rng(effort.seed)
 
-    def attempts(self) -> Iterator[_Attempt]:
-        """The searches of the first trials, the most promising first."""
-        c = self.conditions
-        for _, rotated in product(range(self.fresh), self._orders):
-            order = in_order(c, self._far, self._rng, rotated)
-            salt = self._rng.integers(0, 1 << 62, len(c))
-            rows = Rows(order, salt, c.holder_offsets, c.holders, c.wanting_offsets, c.wanting)
-            for words, detour in self._detours:
-                for name, way in self._ways:
-                    title = f"{'rotated' if rotated else 'random'} order, {words}, {name}"
-                    yield _Attempt(title, rows, partial(way, detour))
+    def fresh_attempts(self) -> Iterator[_Attempt]:
+        """The attempts of the first trials, the most promising first."""
+        for _, rotated in product(range(self.fresh), self._rotations):
+            order = farthest_first(self.conditions, self._far, self._rng, rotated)
+            planning = PlanningOrder(order, self._rng.integers(0, 1 << 62, len(self.conditions)))
+            for limit_name, limit in self._limits:
+                for search_name, search in self._searches:
+                    name = f"{'rotated' if rotated else 'random'} order, {limit_name}, {search_name}"
+                    yield _Attempt(name, planning, partial(search, limit))
 
-    def improved(self, found: list[_Found], count: int) -> Iterator[_Attempt]:
-        """So many searches that go on from what was found, in turn; at most one of each may be under way at once."""
-        chains = [Chain(self.conditions, self._far, one.attempt.rows, one.schedule) for one in found]
-        for number in range(count if found else 0):
-            chain, one = chains[number % len(found)], found[number % len(found)]
+    def raised_attempts(self, planned: list[_Planned], count: int) -> Iterator[_Attempt]:
+        """So many attempts that improve some others, these in turns; at most one of each may run at once."""
+        chains = [RaisedOrders(self.conditions, self._far, one.attempt.order, one.schedule) for one in planned]
+        for number in range(count if planned else 0):
+            chain, one = chains[number % len(planned)], planned[number % len(planned)]
             yield replace(
                 one.attempt, name=f"{one.attempt.name}, better order", search=chain.searched(one.attempt.search)
             )
 
 
-def _ways(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, Way]]:
-    """By steps where all transfers are alike, else by times; where links are pipelined, both."""
-    on_grid = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
-    if on_grid and alike(conditions):
-        return [("steps", _Steps(conditions, to, hops))]
-    found: list[tuple[str, Way]] = []
-    if on_grid and conditions.single and alike_pipelined(conditions) and len(conditions.holders) == len(conditions):
-        found.append(("steps retimed", _Steps(conditions, to, hops, retimed=True)))
-    if not found or hops < ENOUGH:
-        found.append(("times", _Times(conditions, to, hops)))
+def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, Search]]:
+    """By steps where all transfers take equal time, else in exact time; where links are pipelined, both."""
+    wanting = nearest_targets_first(conditions, to)
+    in_steps = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
+    if in_steps and alike(conditions):
+        return [("steps", _ByStep(conditions, wanting, to, hops))]
+    found: list[tuple[str, Search]] = []
+    if in_steps and conditions.single and alike_pipelined(conditions) and len(conditions.holders) == len(conditions):
+        found.append(("steps retimed", _ByStep(conditions, wanting, to, hops, retimed=True)))
+    if not found or hops < VERY_MANY_HOPS:
+        found.append(("times", _ByTime(conditions, wanting, to, hops)))
     return found
 
 
-def _orders(conditions: Conditions, hops: int) -> tuple[bool, ...]:
-    """Whether rotated, for each order that a trial takes."""
+def _rotations(conditions: Conditions, hops: int) -> tuple[bool, ...]:
+    """Whether rotated, for each planning order of a trial."""
     if not conditions.single:
         return (False,)
-    return (False, True) if hops < PLENTY else (conditions.task.network.has_switches and hops < ENOUGH,)
+    if hops < MANY_HOPS:
+        return (False, True)
+    return (conditions.task.network.has_switches and hops < VERY_MANY_HOPS,)
 
 
-def _detours(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
-    """How a trial goes about hops that come no nearer, in words, and up to how many hops from a target it takes them.
+def _limits(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
+    """For each attempt of a trial, how many hops away a target may be to be reached over non-minimal paths; with names.
 
-    Links beyond a switch are another's way to it, so with switches, nearer hops are tried first.
+    With switches, the search over minimal paths is first: a detour over a switch takes links that others need.
     """
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", NEVER)
     found = [none, near, always] if conditions.task.network.has_switches else [near, always, none]
-    few = (hops >= ENOUGH and trials == 1) or (hops >= PLENTY and _switches_matter(conditions))
+    few = (hops >= VERY_MANY_HOPS and trials == 1) or (hops >= MANY_HOPS and _switches_matter(conditions))
     return found[:1] if few else found
 
 
 def _switches_matter(conditions: Conditions) -> bool:
-    """Whether a switch can refuse a chunk: for want of room, or since it sends it already."""
+    """Whether a switch can refuse a chunk: because its buffer is full, or because it sends the chunk already."""
     network = conditions.task.network
     used = np.isin(np.arange(network.npu_count, network.device_count), network.target)
     limited = bool((network.buffers[used] >= 0).any())
@@ -256,61 +259,66 @@ def _switches_matter(conditions: Conditions) -> bool:
 
 
 def _starts_at_once(conditions: Conditions) -> bool:
-    """Whether all chunks are there at the start, and nothing is reserved."""
+    """Whether all chunks are at their holders at the start, and nothing is reserved."""
     task = conditions.task
     return not conditions.release.any() and (task.reserved is None or not len(task.reserved))
 
 
-def _compiled(plain: bool, kernel: str) -> bool:
-    return not plain or f"collc.kernels.{kernel}" in sys.modules
-
-
-class _Work:
-    """What plain Python may still do; both searches find the same, so that it is only a question of time."""
+class _PlainBudget:
+    """The work that plain Python may still do. Compiled code finds the same, so this decides only the time."""
 
     def __init__(self, cost: int) -> None:
         """cost: of each search."""
         self._cost, self._left = cost, PLAIN_WORK
 
-    def is_plain(self) -> bool:
-        """Whether there is enough left for one more search, which it takes."""
+    def spend(self) -> bool:
+        """Whether there is enough left for one more search, which it pays."""
         self._left -= self._cost
         return self._left >= 0
 
 
-class _Steps:
-    """A way by steps, where all transfers are alike; the result is a grid, or, retimed, each as soon as it can go."""
+def _is_worth_compiling(budget: _PlainBudget, kernel: Callable[..., object]) -> bool:
+    return not budget.spend() or is_compiled(kernel)
 
-    def __init__(self, conditions: Conditions, to: dict[int, Int64Array], hops: int, retimed: bool = False) -> None:
-        self._conditions, self._work, self._retimed = conditions, _Work(hops), retimed
+
+class _ByStep:
+    """The search by steps; the schedule is a step-by-link table or, retimed, each transfer as early as it can be."""
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        wanting: Int32Array,
+        to: dict[int, Int64Array],
+        hops: int,
+        retimed: bool = False,
+    ) -> None:
+        self._conditions, self._budget, self._retimed = conditions, _PlainBudget(hops), retimed
         (times,) = to.values()
-        self._problem = StepProblem.of(conditions, times)
+        self._search = StepSearch.of(conditions, wanting, times)
 
-    def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
-        compiled = _compiled(self._work.is_plain(), "pccl_steps")
-        search = pccl_steps.search_compiled if compiled else pccl_steps.search_plain
-        grid = search(self._problem, rows, detour, stop)
-        if grid is None:
+    def __call__(self, limit: int, order: PlanningOrder, stop: Stop) -> Schedule | None:
+        compile_it = _is_worth_compiling(self._budget, plan_by_steps)
+        table = self._search.table(limit, order, stop, compile_it)
+        if table is None:
             return None
         clock, network, model = self._conditions.clock, self._conditions.task.network, self._conditions.task.model
         kind, column = int(network.kind[0]), int(self._conditions.column[0])
         busy, total = int(clock.busy[kind, column]), int(clock.total[kind, column])
         if self._retimed:
-            return RowSchedule(model, Transfers.of(*pccl_steps.retimed(grid, busy, total)))
-        return StepSchedule(model, grid, total)
+            return RowSchedule(model, Transfers.of(*retimed(table, busy, total)))
+        return StepSchedule(model, table, total)
 
 
-class _Times:
-    """A way in exact time, for all else."""
+class _ByTime:
+    """The search in exact time."""
 
-    def __init__(self, conditions: Conditions, to: dict[int, Int64Array], hops: int) -> None:
-        self._work, self._model = _Work(hops * TIMES_WORK), conditions.task.model
-        self._problem = TimesProblem.of(conditions, to)
-        self._hop = self._problem.total.max(axis=1)
+    def __init__(self, conditions: Conditions, wanting: Int32Array, to: dict[int, Int64Array], hops: int) -> None:
+        self._budget, self._model = _PlainBudget(hops * TIMES_WORK), conditions.task.model
+        self._search = TimeSearch.of(conditions, wanting, to)
+        self._hop = self._search.total.max(axis=1)
 
-    def __call__(self, detour: int, rows: Rows, stop: Stop) -> Schedule | None:
-        compiled = _compiled(self._work.is_plain(), "pccl_times")
-        search = pccl_times.search_compiled if compiled else pccl_times.search_plain
-        near = self._hop * detour if detour < NEVER else np.full(len(self._hop), UNREACHABLE)
-        found = search(self._problem, rows, near, stop)
+    def __call__(self, limit: int, order: PlanningOrder, stop: Stop) -> Schedule | None:
+        compile_it = _is_worth_compiling(self._budget, plan_by_times)
+        near = self._hop * limit if limit < NEVER else np.full(len(self._hop), UNREACHABLE)
+        found = self._search.transfers(near, order, stop, compile_it)
         return None if found is None else RowSchedule(self._model, found)
