@@ -14,7 +14,7 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, U
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.base.wording import listed
-from collc.msccl.file_kinds import FileKind, kind_of
+from collc.msccl.file_kinds import FileKind, kind_of, source_error
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -47,12 +47,14 @@ class Expectation:
 def verify_file(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file (as text or binary), an MSCCL file or an MSCCL++ plan.
 
-    Raises UsageError where the file cannot be opened or a name is unknown, CheckFailed where the file is not what the
+    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file is not what the
     expectation says.
     """
     if expected.collective is not None:
         collective_named(expected.collective, _UNCHECKED_NAMES)
     kind = _kind(path)
+    if kind == "coll":
+        raise source_error(path)
     if kind == "ten":
         return _verify_ten(path, expected)
     return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))

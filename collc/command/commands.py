@@ -200,11 +200,12 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
     if chosen.json:
-        _print_json(found.as_json())
+        _print_json(found.as_json(), found.warnings)
         return Exit.DONE
     print_table(*found.table())
     totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
     print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
+    tell(found.warnings)
     return Exit.DONE
 
 

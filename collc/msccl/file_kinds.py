@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 from collc.base.diagnostics import Diagnostic, UsageError
 
-FileKind = Literal["msccl", "mscclpp", "ten"]
+FileKind = Literal["msccl", "mscclpp", "ten", "coll"]
+"""MSCCL XML, MSCCL++ plan, schedule, and source text of the language."""
 
 _BY_SUFFIX: Final[dict[str, FileKind]] = {
     ".xml": "msccl",
@@ -17,6 +18,7 @@ _BY_SUFFIX: Final[dict[str, FileKind]] = {
     ".json": "mscclpp",
     ".mscclpp": "mscclpp",
     ".ten": "ten",
+    ".coll": "coll",
 }
 _BEGINNINGS: Final[tuple[tuple[re.Pattern[bytes], FileKind], ...]] = (
     (re.compile(rb"\s*<"), "msccl"),
@@ -39,14 +41,23 @@ def kind_of(path: Path) -> FileKind | None:
 def kind_of_program(path: Path) -> FileKind | None:
     """The kind of a file that a runtime loads; None if it can't be opened, which its reader will report.
 
-    Raises UsageError (X0206) for a schedule.
+    Raises UsageError (X0206) for a schedule, and for source text.
     """
     try:
         kind = kind_of(path)
     except OSError:
         return None
+    if kind == "coll":
+        raise source_error(path)
     if kind == "ten":
         message = f"{path} is a schedule, not a program for a runtime"
         hint = "write it as a program with 'emit msccl'; 'collc verify' checks it as it is"
         raise UsageError(Diagnostic("X0206", message, hint=hint))
     return kind
+
+
+def source_error(path: Path) -> UsageError:
+    """The error for a `.coll` file where a compiled one is expected (X0206)."""
+    message = f"{path} is a program in the language of collc, not a compiled file"
+    hint = f"'collc compile {path}' writes the files that its schedules emit; give one of those"
+    return UsageError(Diagnostic("X0206", message, hint=hint))

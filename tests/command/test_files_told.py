@@ -247,6 +247,14 @@ def test_schedules_are_not_run_or_inspected(capsys: pytest.CaptureFixture[str]) 
         assert "collc verify" in said.messages[0]["hint"]
 
 
+def test_programs_are_compiled_first(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.coll").write_text("# comment\nimport std.topologies\n")
+    for command in ("run", "inspect", "verify"):
+        said = Said(capsys, command, "p.coll")
+        assert (said.code, said.codes) == (2, ["X0206"])
+        assert "collc compile p.coll" in said.messages[0]["hint"]
+
+
 def test_kinds_are_told_by_content_before_suffix(capsys: pytest.CaptureFixture[str], made: dict[str, str]) -> None:
     Path("s.txt").write_text(made["s.xml"])
     Path("odd.xml").write_text("\n  " + made["s.json"])
@@ -254,7 +262,7 @@ def test_kinds_are_told_by_content_before_suffix(capsys: pytest.CaptureFixture[s
     assert Said(capsys, "verify", "s.txt").answer["kind"] == "msccl"
     assert Said(capsys, "verify", "odd.xml").answer["kind"] == "mscclpp"
     assert Said(capsys, "verify", "ten.json").answer["kind"] == "ten"
-    assert Said(capsys, "verify", "1.coll").codes == ["T0102"]
+    assert Said(capsys, "verify", "1.coll").codes == ["X0206"]
 
 
 # Schedules in words

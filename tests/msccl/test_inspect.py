@@ -17,7 +17,7 @@ from tests import support
 
 from .lowering import ring_all_reduce as ring_module
 from .lowering import scheduled, xml_of
-from .programs import all_to_all, direct_all_reduce, ring_all_reduce, write
+from .programs import all_to_all, direct_all_reduce, direct_gather, ring_all_reduce, write
 
 
 def test_ring_all_reduce(tmp_path):
@@ -97,3 +97,21 @@ def test_the_table_fits_80_columns(tmp_path):
     path.write_bytes(xml_of(program))
     columns, rows = inspection_of(path).table()
     assert sum(max(map(len, column)) + 3 for column in zip(columns, *rows, strict=True)) <= 80
+
+
+def test_a_file_that_the_executor_never_selects_has_a_warning(tmp_path):
+    assert not inspect_file(write(tmp_path / "f.xml", ring_all_reduce(3))).warnings
+    (warning,) = inspect_file(write(tmp_path / "g.xml", direct_gather(3))).warnings
+    assert (warning.code, warning.warning) == ("X0110", True)
+    assert "never selects it" in warning.message
+
+
+@pytest.mark.parametrize("text", ["# a comment\nimport std.topologies\n", "", "schedule s on t {}\n"])
+def test_source_text_is_no_file_to_inspect(tmp_path, text):
+    path = tmp_path / "p.coll"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        inspection_of(path)
+    assert caught.value.diagnostics[0].code == "X0206"
+    assert "a program in the language of collc" in caught.value.diagnostics[0].message
+    assert f"collc compile {path}" in caught.value.diagnostics[0].hint

@@ -35,6 +35,11 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
     rules.nodes()
 
 
+def check_selection(program: FileProgram, connections: Connections, findings: Findings) -> None:
+    """Add to the findings why the runtime may never select the file: the rules for the algo element alone."""
+    FileRules(program, connections, findings, "old" if program.old else "executor").algo()
+
+
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:
     """The buffers of every rank have room for the chunks of a custom collective."""
     inputs = {given for want in expected.outputs.values() for given in want.contributions}

@@ -9,8 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic
 from collc.msccl.check.connections import connect
-from collc.msccl.check.findings import Findings
+from collc.msccl.check.contract import check_selection
+from collc.msccl.check.findings import Findings, diagnostics
 from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, StepKind
 from collc.msccl.check.reader import Profile, read_file
 from collc.msccl.check.replay import UNLIMITED, replay, waits_of
@@ -71,7 +73,7 @@ class Inspection:
 
     messages: chunks sent over all connections. fused: share of the moving steps that receive and send at
     once (rcs, rrs, rrcs), in percent. chain: steps on the longest chain of program order, messages and
-    dependencies, 0 if the program never ends.
+    dependencies, 0 if the program never ends. warnings: why the runtime may never select the file.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Inspection:
     fused: int
     chain: int
     program: FileProgram
+    warnings: tuple[Diagnostic, ...]
 
     def totals(self) -> dict[str, object]:
         """What holds for the whole file."""
@@ -121,8 +124,10 @@ def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | Pla
 
 def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
     """Read a file and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
-    program = read_file(path, profile, Findings())
+    findings = Findings()
+    program = read_file(path, profile, findings)
     connections, kinds = connect(program), program.steps.kind
+    check_selection(program, connections, findings)
     moving = SENDS[kinds] | RECEIVES[kinds]
     both = SENDS[kinds] & RECEIVES[kinds]
     return Inspection(
@@ -140,6 +145,7 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
         fused=int(100 * both.sum() // max(1, int(moving.sum()))),
         chain=_longest_chain(program),
         program=program,
+        warnings=tuple(message for message in diagnostics(findings, path) if message.warning),
     )
 
 

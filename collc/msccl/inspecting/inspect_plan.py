@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import CheckFailed
+from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.check.findings import Findings, diagnostics, unreadable
 from collc.msccl.check.model import BUFFERS
 from collc.msccl.check_plan.json_text import locate
@@ -65,10 +65,11 @@ class PlanRow:
 
 @dataclass(frozen=True, eq=False)
 class PlanInspection:
-    """A plan's rows."""
+    """A plan's rows. warnings: always empty, for callers that take either inspection."""
 
     plan: Plan
     gpus: tuple[PlanRow, ...]
+    warnings: tuple[Diagnostic, ...] = ()
 
     def totals(self) -> dict[str, object]:
         """What holds for the whole plan."""
