@@ -47,8 +47,8 @@ class Expectation:
 def verify_file(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file (as text or binary), an MSCCL file or an MSCCL++ plan.
 
-    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file is not what the
-    expectation says.
+    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file
+    is not what the expectation says.
     """
     if expected.collective is not None:
         collective_named(expected.collective, _UNCHECKED_NAMES)

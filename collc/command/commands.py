@@ -205,7 +205,7 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     print_table(*found.table())
     totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
     print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
-    tell(found.warnings)
+    print_messages(found.warnings)
     return Exit.DONE
 
 
