@@ -17,11 +17,11 @@ from collc.ten.schedule import Clock, LinkModel
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Chunks with somewhere to go, one row each.
+    """Chunks that must be copied to more devices, one row each.
 
-    chunk: int32. holders, wanting: devices of each row as CSR (offsets int64, members int32); a row's
-    wanting are not among its holders. release: int64, when the holders have the chunk.
-    column: int32, the column of the clock. far: int64, the cost from the nearest holder to the farthest wanting.
+    chunk: int32, its number in the demand. holders, wanting: the devices that hold the chunk of each row and those
+    that want it, in CSR form (offsets int64[rows + 1], members int32); no holder is among the wanting.
+    release: int64, picoseconds from which the holders have the chunk.
     """
 
     task: Task
@@ -38,36 +38,42 @@ class Conditions:
 
     @cached_property
     def column(self) -> Int32Array:
-        """int32: the column of the clock for each row."""
+        """int32: the column of the clock (the number of the chunk's size) for each row."""
         return self.clock.size_of[self.chunk]
 
     @cached_property
     def targets(self) -> Int32Array:
-        """int32: all devices that want something, ascending."""
+        """int32: all devices that want a chunk, ascending."""
         wanted = np.zeros(self.task.network.device_count, np.bool_)
         wanted[self.wanting] = True
         return np.flatnonzero(wanted).astype(np.int32)
 
     @cached_property
     def target_row(self) -> Int32Array:
-        """int32[devices]: the row of each target in tables of distances; 0 for others."""
+        """int32[devices]: the row of each target in the tables of `times_to`; 0 for other devices."""
         row = np.zeros(self.task.network.device_count, np.int32)
         row[self.targets] = np.arange(len(self.targets))
         return row
 
     @cached_property
-    def single(self) -> bool:
-        """Whether every row has one who wants."""
+    def one_target_each(self) -> bool:
+        """Whether one device wants the chunk of each row."""
         return len(self.wanting) == len(self.chunk)
 
     def times_to(self, column: int) -> Int64Array:
-        """int64[targets, devices]: picoseconds from every device to every target for a size, UNREACHABLE for none."""
+        """int64[targets, devices]: picoseconds of the shortest paths to every target for chunks of one size.
+
+        UNREACHABLE where no path leads. column: of the clock.
+        """
         weight = np.maximum(1, self.clock.total[self.task.network.kind, column])
         return distances_to(Digraph.of(self.task.network), weight, self.targets)
 
-    def far(self, to: Int64Array) -> Int64Array:
-        """int64: the cost from the nearest holder to the farthest who wants. Raises SourceError where no path leads."""
-        if self.single and len(self.holders) == len(self.chunk):
+    def farthest(self, to: Int64Array) -> Int64Array:
+        """int64: for each row the distance of the farthest device that wants the chunk from the holder nearest to it.
+
+        to: distances, as `times_to` returns them. Raises SourceError where no path leads.
+        """
+        if self.one_target_each and len(self.holders) == len(self.chunk):
             result = to[self.target_row[self.wanting], self.holders]
         else:
             rows = np.zeros(len(self), np.int64)
@@ -75,13 +81,13 @@ class Conditions:
                 holders, wanting = self.row(k)
                 rows[k] = to[self.target_row[wanting]][:, holders].min(axis=1).max()
             result = rows
-        lost = np.flatnonzero(result >= UNREACHABLE)
-        if len(lost):
-            raise self._unreachable(int(lost[0]), to)
+        without_path = np.flatnonzero(result >= UNREACHABLE)
+        if len(without_path):
+            raise self._unreachable(int(without_path[0]), to)
         return result
 
     def row(self, k: int) -> tuple[Int32Array, Int32Array]:
-        """Holders and wanting of a row."""
+        """The holders of a row, and the devices that want its chunk."""
         return (
             self.holders[self.holder_offsets[k] : self.holder_offsets[k + 1]],
             self.wanting[self.wanting_offsets[k] : self.wanting_offsets[k + 1]],
@@ -103,7 +109,9 @@ class Conditions:
 
 
 def conditions_of(task: Task) -> Conditions:
-    """The conditions of a task. Raises SourceError where a link has no bandwidth or latency."""
+    """The conditions of a task, without chunks that need not move. Raises SourceError where a link has no bandwidth or
+    latency.
+    """
     table = task.demand.chunks
     try:
         clock = Clock.of(task.network, task.demand, task.model)
@@ -111,8 +119,8 @@ def conditions_of(task: Task) -> Conditions:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     chunks = task.chunks.astype(np.int32)
     sizes = table.sets.sizes
-    plain = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)
-    if bool(plain.all()):
+    one_to_one = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)
+    if bool(one_to_one.all()):
         source = table.sets.members[table.sets.offsets[table.pre[chunks]]]
         target = table.sets.members[table.sets.offsets[table.post[chunks]]]
         moving = source != target
@@ -120,14 +128,15 @@ def conditions_of(task: Task) -> Conditions:
         offsets = np.arange(len(chunks) + 1, dtype=np.int64)
         lists = (offsets, source, offsets, target)
     else:
-        chunks, lists = _general(task, chunks)
+        chunks, lists = _missing(task, chunks)
     release = np.zeros(len(chunks), np.int64) if task.release is None else task.release[chunks]
     return Conditions(task, clock, chunks, *lists, release)
 
 
-def _general(
+def _missing(
     task: Task, chunks: Int32Array
 ) -> tuple[Int32Array, tuple[Int64Array, Int32Array, Int64Array, Int32Array]]:
+    """The chunks that some device wants and lacks, with their holders and these devices in CSR form."""
     table = task.demand.chunks
     missing: dict[tuple[int, int], Int32Array] = {}
     rows: list[tuple[int, Int32Array, Int32Array]] = []
@@ -147,13 +156,13 @@ def _general(
     return kept, (*csr([r[1] for r in rows]), *csr([r[2] for r in rows]))
 
 
-def alike(conditions: Conditions) -> bool:
-    """Whether all links and chunks take equal time, in the model where a link is busy until arrival."""
+def equal_transfers(conditions: Conditions) -> bool:
+    """Whether all transfers take equal time, in the link model `store`."""
     return conditions.task.model is LinkModel.STORE and _equal(conditions, conditions.clock.total)
 
 
-def alike_pipelined(conditions: Conditions) -> bool:
-    """Whether all links and chunks take equal time, in the model where a chunk arrives after the link is free."""
+def equal_pipelined_transfers(conditions: Conditions) -> bool:
+    """Whether all transfers take equal time, and occupy their links equally long, in the link model `pipelined`."""
     clock = conditions.clock
     pipelined = conditions.task.model is LinkModel.PIPELINED
     return pipelined and _equal(conditions, clock.total) and _equal(conditions, clock.busy)

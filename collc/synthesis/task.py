@@ -1,4 +1,4 @@
-"""What every way of synthesis takes."""
+"""The input of every synthesizer: what to plan, and how hard to try."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from collc.ten.schedule import LinkModel, Transfers
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Chunks to bring from the holders of their preconditions to those of their postconditions.
+    """Chunks to copy from the devices of their preconditions to those of their postconditions.
 
-    The chunks are copied, whatever their op: who wants reductions solves the inverse problem
-    (synthesis/reductions/invert.py).
+    Chunks are copied, whatever their operation: reductions are the inverse problem
+    (collc/synthesis/reductions/invert.py).
 
-    chunks: int32; which chunks of the demand to plan. release: int64[chunks of the demand],
-    picoseconds before which the holders do not have a chunk yet; None for 0. reserved: transfers
-    that are already planned; their links are taken while they last.
-    inverted: the schedule will run backwards as a reduction, so a switch must not pass one arrival
-    on more than once, unless it has multicast (that is, unless it reduces).
+    chunks: int32, the chunks of the demand to plan. release: int64[chunks of the demand], picoseconds before which the
+    holders do not have a chunk yet; None for 0. reserved: transfers that are planned already and occupy their links.
+    inverted: the schedule will be inverted to a reduction, so that a switch must not pass one arrival on more than
+    once, unless it has multicast (that is, unless it reduces).
     relays: no switch may pass one arrival on more than once.
     """
 
@@ -40,10 +39,10 @@ class Task:
 class Effort:
     """How hard to try.
 
-    seed: of all random choices. trials: attempts, the best is kept. threads: at most so
-    many; the result does not depend on it. stop: polled now and then; True: return the best so far,
-    or raise NoSchedule. progress: called with a share from 0 to 1 and a few words. time_limit: the
-    seconds after which `stop` will ask to; None where it will not.
+    seed: of all random choices. trials: attempts, of which the best is kept. threads: the most to use; the result does
+    not depend on it. stop: called now and then; where it returns True, a synthesizer returns the best schedule so far,
+    or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
+    after which `stop` will return True; None where it will not for lack of time.
     """
 
     seed: int = 0

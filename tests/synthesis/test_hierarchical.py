@@ -1,4 +1,4 @@
-"""Synthesis by dimensions; every result is checked by collc.verification."""
+"""Hierarchical and Themis synthesis; collc.verification checks every schedule."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,15 +59,15 @@ def pod(nodes: int, per_node: int, buffer: int = -1) -> Network:
 
 
 def built(
-    way: Synthesize, net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, relays: bool = False
+    synthesizer: Synthesize, net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, relays: bool = False
 ) -> Module:
-    result = Invert().run(way.run(Module("m", net, demand, model, relays=relays), PassContext()), PassContext())
+    result = Invert().run(synthesizer.run(Module("m", net, demand, model, relays=relays), PassContext()), PassContext())
     verdict = verify_schedule(result)
     assert "failed" not in verdict.checks.values(), verdict.diagnostics
     return result
 
 
-def taken(module: Module) -> int:
+def collective_time(module: Module) -> int:
     assert module.schedule is not None
     return module.schedule.collective_time(module.network, module.demand)
 
@@ -86,40 +86,42 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize("way", [Synthesize("hierarchical"), Synthesize("themis")])
+@pytest.mark.parametrize("synthesizer", [Synthesize("hierarchical"), Synthesize("themis")])
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", NETWORKS)
 @pytest.mark.parametrize("pattern", [all_gather, reduce_scatter, all_reduce, all_to_all, broadcast])
 def test_verified_and_never_below_the_bound(
-    way: Synthesize, model: LinkModel, net: Network, pattern: Callable[..., Demand]
+    synthesizer: Synthesize, model: LinkModel, net: Network, pattern: Callable[..., Demand]
 ) -> None:
     demand = pattern(net.npus.tolist(), chunks=2)
-    result = built(way, net, demand, model)
-    assert taken(result) >= lower_bound(net, demand, model).time
-    assert result.algorithm == way.name
+    result = built(synthesizer, net, demand, model)
+    assert collective_time(result) >= lower_bound(net, demand, model).time
+    assert result.algorithm == synthesizer.name
 
 
-@pytest.mark.parametrize("way", [Synthesize("hierarchical"), Synthesize("themis")])
-def test_switches_relay_once_where_the_runtime_wants_it(way: Synthesize) -> None:
+@pytest.mark.parametrize("synthesizer", [Synthesize("hierarchical"), Synthesize("themis")])
+def test_switches_pass_each_arrival_on_once_where_relays_are_asked_for(synthesizer: Synthesize) -> None:
     for pattern in (all_gather, all_reduce):
-        built(way, pod(2, 4), pattern(list(range(8)), chunks=2), relays=True)
+        built(synthesizer, pod(2, 4), pattern(list(range(8)), chunks=2), relays=True)
 
 
-def test_a_group_goes_over_npus_outside_it() -> None:
+def test_chunks_of_a_group_pass_npus_outside_it() -> None:
     built(Synthesize("themis"), grid(3, 3), all_gather([0, 4, 8]))
 
 
-def test_a_torus_takes_as_long_as_its_last_dimension() -> None:
+def test_the_time_on_a_torus_is_that_of_its_last_dimension() -> None:
     """9 NPUs: along the lines of the second dimension each link carries one of two copies of 3 chunks, the NPU's own
     in the first step."""
     result = built(Synthesize("hierarchical"), grid(3, 3, wrap=True), all_gather(list(range(9))))
-    assert taken(result) == 3 * 20_031_250
+    assert collective_time(result) == 3 * 20_031_250
 
 
 def test_themis_balances_equal_dimensions() -> None:
     net = grid(4, 4, wrap=True)
     demand = all_gather(list(range(16)), chunks=4)
-    assert taken(built(Synthesize("themis"), net, demand)) < taken(built(Synthesize("hierarchical"), net, demand))
+    assert collective_time(built(Synthesize("themis"), net, demand)) < collective_time(
+        built(Synthesize("hierarchical"), net, demand)
+    )
     task = Task(net, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
     conditions, dimensions = conditions_of(task), find_dimensions(net)
     assert dimensions is not None
@@ -131,7 +133,8 @@ def test_all_links_are_busy_in_an_all_to_all_over_a_switch() -> None:
     net = times(switched(4, kind(300)), switched(8, kind(25)))
     demand = all_to_all(list(range(32)))
     assert (
-        taken(built(Synthesize("hierarchical"), net, demand)) <= 1.05 * lower_bound(net, demand, LinkModel.STORE).time
+        collective_time(built(Synthesize("hierarchical"), net, demand))
+        <= 1.05 * lower_bound(net, demand, LinkModel.STORE).time
     )
 
 
@@ -152,7 +155,7 @@ def test_dimensions(net: Network, sizes: tuple[int, ...] | None) -> None:
     assert (found.sizes if found else None) == sizes
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_networks_without_complete_lines_are_refused() -> None:
     demand = all_gather(list(range(6)))
     with pytest.raises(SourceError, match="two dimensions"):
         Synthesize("hierarchical").run(Module("m", ring(6), demand), PassContext())
@@ -164,8 +167,8 @@ def test_what_does_not_fit_is_refused() -> None:
         Synthesize("hierarchical").run(Module("m", grid(3, 2), demand), PassContext(effort=stopped))
 
 
-def test_stopped_in_the_middle_keeps_what_is_there() -> None:
-    """However often `stop` has said no before, there is a right schedule or none."""
+def test_a_search_that_is_stopped_returns_a_valid_schedule_or_none() -> None:
+    """Whichever call of `stop` returns True first."""
     net = grid(3, 4)
     module = Module("m", net, all_gather(list(range(12)), chunks=2))
     found = []

@@ -1,4 +1,4 @@
-"""The orders that Themis gives chunks: loads worked out by hand, the rule of the paper, and both against all orders."""
+"""The orders of dimensions that Themis chooses: loads computed by hand, the rule of the paper, and all orders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
-from collc.synthesis.by_dimension.themis import MOST, balanced_orders, greedy_orders, order_load
+from collc.synthesis.by_dimension.themis import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
 from collc.verification import verify_schedule
@@ -21,20 +21,20 @@ RULES = [greedy_orders, balanced_orders]
 
 
 def loads(orders, sizes, times):
-    """What all chunks together cost each dimension."""
+    """The load of each dimension by all chunks together."""
     return [sum(column) for column in zip(*(order_load(order, sizes, times) for order in orders), strict=True)]
 
 
-def test_load_by_hand() -> None:
-    """2 x 4 x 4 NPUs: 1 copy along the first dimension taken, 2 x 3 along the next, 8 x 3 along the last."""
+def test_loads_computed_by_hand() -> None:
+    """2 x 4 x 4 NPUs: 1 copy along the first dimension of the order, 2 x 3 along the next, 8 x 3 along the last."""
     assert order_load((0, 1, 2), (2, 4, 4), (1, 1, 1)) == [1, 6, 24]
     assert order_load((2, 1, 0), (2, 4, 4), (1, 1, 1)) == [16, 12, 3]
     assert order_load((2, 0, 1), (2, 4, 4), (5, 2, 1)) == [4 * 5, 8 * 3 * 2, 3]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_equal_dimensions_take_turns(rule) -> None:
-    """4 x 4: the first chunk leaves loads of 3 and 12, so the next takes the other order; then all is even."""
+def test_orders_alternate_between_equal_dimensions(rule) -> None:
+    """4 x 4: after the first chunk the loads are 3 and 12, so the next gets the other order; then they are equal."""
     orders = rule((1, 0), (4, 4), (1, 1), 4)
     assert [tuple(order) for order in orders] == [(1, 0), (0, 1), (1, 0), (0, 1)]
     assert loads(orders, (4, 4), (1, 1)) == [30, 30]
@@ -49,8 +49,8 @@ def test_the_rule_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_slow_dimension_is_never_last_where_that_would_not_pay(rule) -> None:
-    """Ten times as slow: 30 of each chunk that takes it first (the other has 12); taken last, it would have 120."""
+def test_a_slow_dimension_is_never_last_where_that_costs_more(rule) -> None:
+    """Ten times as slow: a load of 30 for each chunk that has it first (the other has 12), of 120 where it is last."""
     assert {tuple(order) for order in rule((1, 0), (4, 4), (1, 10), 8)} == {(1, 0)}
 
 
@@ -64,24 +64,23 @@ def dimensions(draw: st.DrawFn):
 
 @settings(max_examples=60, deadline=None)
 @given(dimensions(), st.integers(1, 4))
-def test_against_all_ways_to_give_orders(problem, chunks: int) -> None:
-    """The most loaded dimension: not below the best of all. Whoever adds the best alone each time gets `alone`, so that
-    the balanced rule, which adds what is best, is never worse."""
+def test_against_all_assignments_of_orders(problem, chunks: int) -> None:
+    """No rule is better than the best assignment, and the balanced rule is no worse than one order for all chunks."""
     base, sizes, times = problem
     every = list(itertools.permutations(base))
     best = min(max(loads(given_, sizes, times)) for given_ in itertools.combinations_with_replacement(every, chunks))
-    alone = min(chunks * max(order_load(order, sizes, times)) for order in every)
+    one_order = min(chunks * max(order_load(order, sizes, times)) for order in every)
     found = [max(loads(rule(base, sizes, times, chunks), sizes, times)) for rule in RULES]
     assert min(found) >= best
-    assert found[1] <= alone
+    assert found[1] <= one_order
 
 
 def test_more_dimensions_than_orders_can_be_tried() -> None:
-    """2^5 NPUs as five rings of two: the greedy rule is taken, and no dimension carries twice as much as another."""
+    """2^5 NPUs as five rings of two: the greedy rule balances the dimensions within a tenth."""
     net = ring(2)
     for _ in range(4):
         net = product(net, ring(2), "cube", ("ring", "ring"))
-    assert len(net.axes) == 5 > MOST
+    assert len(net.axes) == 5 > MOST_DIMENSIONS
     demand = all_gather(net.npus.tolist(), chunks=5)
     module = Invert().run(Synthesize("themis").run(Module("m", net, demand), PassContext()), PassContext())
     assert verify_schedule(module).ok
@@ -94,8 +93,10 @@ def test_more_dimensions_than_orders_can_be_tried() -> None:
 def test_shorter_than_one_order_for_all_on_equal_dimensions(make) -> None:
     net = grid(4, 4, wrap=True)
     times = []
-    for way in (Synthesize("hierarchical"), Synthesize("themis")):
-        module = Invert().run(way.run(Module("m", net, make(list(range(16)), chunks=4)), PassContext()), PassContext())
+    for synthesizer in (Synthesize("hierarchical"), Synthesize("themis")):
+        module = Invert().run(
+            synthesizer.run(Module("m", net, make(list(range(16)), chunks=4)), PassContext()), PassContext()
+        )
         assert verify_schedule(module).ok
         times.append(module.schedule.collective_time(net, module.demand))
     assert times[1] < 0.8 * times[0]

@@ -18,7 +18,7 @@ from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.by_dimension.themis import themis
 from collc.synthesis.exact import NoShorter
-from collc.synthesis.in_network.synthesizer import adds_up, in_network
+from collc.synthesis.in_network.synthesizer import has_reducing_switch, in_network
 from collc.synthesis.overlapped import overlap
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import has_reductions, join, solve
@@ -187,7 +187,12 @@ class _Ways:
 
     def _sums(self) -> Iterator[Candidate]:
         module = self._module
-        if has_reductions(module.demand) and module.schedule is None and not module.relays and adds_up(self.network):
+        if (
+            has_reductions(module.demand)
+            and module.schedule is None
+            and not module.relays
+            and has_reducing_switch(self.network)
+        ):
             yield Candidate(self._name("in-network"), self.network, lambda: in_network(module, self._effort))
 
     def _trees(self) -> Iterator[Candidate]:

@@ -1,44 +1,49 @@
-"""The dimensions of a network: coordinates of its NPUs, and the links that join those of a line.
+"""The dimensions of a network: coordinates of its NPUs, and the links that join the NPUs of a line.
 
-A line is the NPUs that differ in one coordinate only. Products know their dimensions; elsewhere they are the
-indices by which the NPUs are declared.
+A line consists of the NPUs that differ in one coordinate only. The dimensions of a product are its factors; those of
+any other network are the indices of its array of NPUs.
 """
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from collc.graph.digraph import Digraph
+from collc.graph.paths import PathTree, shortest_path_tree
+from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 
-VARIANTS = 2
-"""Trees of each NPU and dimension that take turns."""
+VARIANTS: Final = 2
+"""Trees of each NPU and dimension."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A chunk goes from an NPU to another of its line: over one link, or over several through switches.
+class LineHop:
+    """A chunk goes from an NPU to another of its line, over one link, or over several with switches between.
 
-    turn: how far the target is ahead on the line, round its end. Where all send to the next, then to the one after
-    it, no two meet.
+    path: the links. offset: positions from the source to the target along the line, which wraps round. Where all NPUs
+    of a line send to offset 1, then to offset 2 and so on, each receives from one NPU at a time.
     """
 
     source: int
     target: int
     path: tuple[int, ...]
-    turn: int
+    offset: int
 
 
 @dataclass(frozen=True, eq=False)
 class Dimensions:
     """Coordinates of NPUs and the links of each dimension.
 
-    index: int64[dimensions, npus]. strides: what a step in each dimension adds to the number of an NPU.
-    usable: bool[dimensions, links]; a switch that joins whole planes serves those of their dimensions that have no
-    links of their own.
+    sizes: NPUs along each dimension. strides: what a step in each dimension adds to the number of an NPU.
+    index: int64[dimensions, npus], the coordinates. usable: bool[dimensions, links], the links that chunks may take
+    along each dimension; links of a switch that joins NPUs of several dimensions are usable for those of them that
+    have no links of their own.
     """
 
     network: Network
@@ -52,22 +57,26 @@ class Dimensions:
 
 
 def find_dimensions(network: Network) -> Dimensions | None:
-    """The dimensions of more than one NPU, or None where there are fewer than two or links do not keep to lines."""
+    """The dimensions of more than one NPU; None where there are fewer than two, or one has no links along its lines."""
     found = _shape(network)
     if found is None:
         return None
     shape, strides = found
-    several = [axis for axis, size in enumerate(shape) if size > 1]
-    if len(several) < 2:
+    axes = [axis for axis, size in enumerate(shape) if size > 1]
+    if len(axes) < 2:
         return None
-    sizes, steps = tuple(shape[axis] for axis in several), tuple(strides[axis] for axis in several)
-    index = np.array([np.arange(network.npu_count) // t % s for s, t in zip(sizes, steps, strict=True)], np.int64)
+    sizes, strides = tuple(shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
+    npus = np.arange(network.npu_count)
+    index = np.array([npus // stride % size for size, stride in zip(sizes, strides, strict=True)], np.int64)
     usable = _usable(network, index)
-    return Dimensions(network, sizes, steps, index, usable) if bool(usable.any(axis=1).all()) else None
+    return Dimensions(network, sizes, strides, index, usable) if bool(usable.any(axis=1).all()) else None
 
 
 def _shape(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Sizes and strides of the array that the NPUs form, copies of a topology counting as one more index."""
+    """Sizes and strides of the array of all NPUs; None where they form none.
+
+    Where a topology consists of equal copies of another, the number of the copy is one more index.
+    """
     if network.axes:
         sizes = tuple(axis.size for axis in network.axes)
         return sizes, tuple(int(np.prod(sizes[:axis])) for axis in range(len(sizes)))
@@ -80,7 +89,7 @@ def _shape(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def _usable(network: Network, index: Int64Array) -> BoolArray:
-    """bool[dimensions, links]: the links that serve each dimension."""
+    """bool[dimensions, links]: see `Dimensions`."""
     spans = np.zeros((len(index), network.link_count), np.bool_)
     direct = (network.source < network.npu_count) & (network.target < network.npu_count)
     spans[:, direct] = index[:, network.source[direct]] != index[:, network.target[direct]]
@@ -99,102 +108,79 @@ def _covers(network: Network, links: BoolArray) -> bool:
 
 
 def _fabrics(network: Network) -> list[tuple[Int32Array, Int32Array]]:
-    """Switches that are joined, each time as (all their links, their NPUs)."""
-    root = list(range(network.device_count))
-
-    def find(device: int) -> int:
-        while root[device] != device:
-            root[device] = root[root[device]]
-            device = root[device]
-        return device
-
-    switched = np.flatnonzero((network.source >= network.npu_count) | (network.target >= network.npu_count))
-    ends = np.stack([network.source[switched], network.target[switched]], axis=1).tolist()
-    for a, b in ends:
-        if a >= network.npu_count and b >= network.npu_count:
-            root[find(a)] = find(b)
-    groups: dict[int, list[int]] = {}
-    for link, (a, b) in zip(switched.tolist(), ends, strict=True):
-        groups.setdefault(find(a if a >= network.npu_count else b), []).append(link)
+    """Groups of switches that links join, each as (all links of its switches, the NPUs on these links)."""
+    graph, npus = Digraph.of(network), network.npu_count
+    group = weakly_connected(graph.with_edges((network.source >= npus) & (network.target >= npus)))
+    switched = np.flatnonzero((network.source >= npus) | (network.target >= npus)).astype(np.int32)
+    switch = np.where(network.source[switched] >= npus, network.source[switched], network.target[switched])
     result: list[tuple[Int32Array, Int32Array]] = []
-    for group in groups.values():
-        links = np.array(group, np.int32)
+    for number in np.unique(group[switch]).tolist():
+        links = switched[group[switch] == number]
         devices = np.unique(np.concatenate([network.source[links], network.target[links]]))
-        members = devices[devices < network.npu_count].astype(np.int32)
+        members = devices[devices < npus].astype(np.int32)
         if len(members):
             result.append((links, members))
     return result
 
 
-@dataclass(eq=False)
-class Lines:
-    """Trees along the lines of a network: for each NPU and dimension, the moves that take a chunk to its whole line.
+class LineTrees:
+    """Trees along the lines of a network: for each NPU and dimension, the hops that take a chunk to its whole line.
 
-    Trees follow shortest ways, and among these the links that fewer trees use. Several trees of each NPU take turns,
-    so that what has two shortest ways goes both.
-    cost: picoseconds that a chunk takes on each link.
+    Trees consist of shortest paths, and among these of the links that carry less of the trees so far. Each NPU has
+    VARIANTS trees for a dimension, used in turns, so that both of two shortest paths carry chunks.
     """
 
-    dimensions: Dimensions
-    cost: list[int]
-    _load: list[int] = field(init=False)
-    _ahead: list[list[list[tuple[int, int]]]] = field(init=False, default_factory=list[list[list[tuple[int, int]]]])
-    _trees: dict[tuple[int, int], list[list[Move]]] = field(
-        init=False, default_factory=dict[tuple[int, int], list[list[Move]]]
-    )
-    _used: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
-
-    def __post_init__(self) -> None:
-        network = self.dimensions.network
+    def __init__(self, dimensions: Dimensions, cost: list[int]) -> None:
+        """cost: picoseconds that a chunk takes on each link."""
+        network = dimensions.network
+        self.dimensions, self._cost = dimensions, cost
         self._load = [0] * network.link_count
-        ends: list[tuple[int, int]] = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
-        for axis in range(len(self.dimensions)):
-            ahead: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
-            links: list[int] = np.flatnonzero(self.dimensions.usable[axis]).tolist()
+        self._total_load = 0
+        sources: list[int] = network.source.tolist()
+        targets: list[int] = network.target.tolist()
+        self._out: list[list[list[tuple[int, int]]]] = []
+        for axis in range(len(dimensions)):
+            out: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
+            links: list[int] = np.flatnonzero(dimensions.usable[axis]).tolist()
             for link in links:
-                ahead[ends[link][0]].append((ends[link][1], link))
-            self._ahead.append(ahead)
+                out[sources[link]].append((targets[link], link))
+            self._out.append(out)
+        self._trees: dict[tuple[int, int], list[list[LineHop]]] = {}
+        self._uses: dict[tuple[int, int], int] = {}
 
-    def tree(self, npu: int, axis: int) -> list[Move]:
-        """Moves that bring a chunk from an NPU to its line, parents first; to fewer where there is no way."""
-        turn = self._used.get((npu, axis), 0)
-        self._used[npu, axis] = turn + 1
+    def tree(self, npu: int, axis: int) -> list[LineHop]:
+        """Hops that bring a chunk from an NPU to its line, parents first; to a part of it where links are missing."""
+        use = self._uses.get((npu, axis), 0)
+        self._uses[npu, axis] = use + 1
         known = self._trees.setdefault((npu, axis), [])
-        if turn < VARIANTS:
+        if use < VARIANTS:
             known.append(self._grow(npu, axis))
-        return known[turn % VARIANTS]
+        return known[use % VARIANTS]
 
-    def _grow(self, npu: int, axis: int) -> list[Move]:
-        """A tree of shortest ways (Dijkstra), the less loaded link first among equals."""
-        dimensions, ahead = self.dimensions, self._ahead[axis]
+    def _grow(self, npu: int, axis: int) -> list[LineHop]:
+        """A tree of shortest paths, the less loaded link first among equals."""
+        dimensions, out = self.dimensions, self._out[axis]
         npus, stride, size = dimensions.network.npu_count, dimensions.strides[axis], dimensions.sizes[axis]
         line = npu - npu // stride % size * stride
-        best: dict[int, tuple[int, int]] = {npu: (0, 0)}
-        via: dict[int, tuple[int, int]] = {}
-        done: list[int] = []
-        heap = [(0, 0, npu)]
-        while heap:
-            far, load, device = heapq.heappop(heap)
-            if best[device] != (far, load):
-                continue
-            if device < npus:
-                done.append(device)
-            for there, link in ahead[device]:
-                if there < npus and there - there // stride % size * stride != line:
-                    continue
-                key = far + self.cost[link], load + self._load[link]
-                if there not in best or key < best[there]:
-                    best[there], via[there] = key, (device, link)
-                    heapq.heappush(heap, (*key, there))
-        return [self._move(via, target, axis) for target in done[1:]]
+        scale = self._total_load + 1  # more than the load of any path, so that the cost counts first
 
-    def _move(self, via: dict[int, tuple[int, int]], target: int, axis: int) -> Move:
+        def out_edges(device: int) -> Iterator[tuple[int, int, int]]:
+            for target, link in out[device]:
+                if target >= npus or target - target // stride % size * stride == line:
+                    yield target, self._cost[link] * scale + self._load[link], link
+
+        tree = shortest_path_tree(out_edges, {npu: 0})
+        return [self._hop(tree, target, axis) for target in tree.distance if target < npus and target != npu]
+
+    def _hop(self, tree: PathTree, target: int, axis: int) -> LineHop:
+        """The hop of a tree that ends at an NPU; adds it to the loads of its links."""
         dimensions = self.dimensions
         path: list[int] = []
         device = target
         while not path or device >= dimensions.network.npu_count:
-            device, link = via[device]
+            device, link = tree.before[device]
             path.append(link)
-            self._load[link] += self.cost[link]
-        turn = (target - device) // dimensions.strides[axis] % dimensions.sizes[axis]
-        return Move(device, target, tuple(reversed(path)), turn)
+            self._load[link] += self._cost[link]
+            self._total_load += self._cost[link]
+        offset = (target - device) // dimensions.strides[axis] % dimensions.sizes[axis]
+        return LineHop(device, target, tuple(reversed(path)), offset)

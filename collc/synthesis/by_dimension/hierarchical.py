@@ -1,7 +1,7 @@
 """Hierarchical synthesis, dimension by dimension (Cho et al., "BlueConnect", MLSys 2019).
 
-Chunks spread along the slowest dimension first, so that most copies are made in the fastest; reductions, which are
-this run backwards, are scattered up from the fastest dimension to the slowest.
+Chunks spread along the slowest dimension first, so that most copies are sent in the fastest one. A reduction, which is
+the inverse, goes along the fastest dimension first and along the slowest one last.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collc.ten.schedule import Schedule
 
 
 def hierarchical(task: Task, effort: Effort) -> Schedule:
-    """A schedule of copies along the lines of a network of several dimensions; switches are used as they are.
+    """A schedule of copies along the lines of a network of several dimensions; switches stay switches.
 
-    Raises SourceError where the network has fewer than two dimensions or a postcondition cannot be reached along
-    lines, NoSchedule where `effort.stop` asks to stop before.
+    Raises SourceError where the network has fewer than two dimensions or lines do not lead to an NPU that wants a
+    chunk, NoSchedule where `effort.stop` returns True before there is a schedule.
     """
     conditions = conditions_of(task)
     dimensions = dimensions_of(conditions, "hierarchical")

@@ -1,15 +1,17 @@
-"""Chunks take the dimensions in orders of their own (Rashidi et al., "Themis", ISCA 2022, section 4).
+"""Each chunk spreads along the dimensions in an order of its own (Rashidi et al., "Themis", ISCA 2022, section 4).
 
-The dimension that a chunk takes last carries most of its copies. The paper's rule is greedy: the least loaded dimension
-last. (It tells it of Reduce-Scatter, which is this run backwards: there the least loaded one comes first, with the
-whole chunk.) Where there are few orders, each chunk takes the one after which the most loaded dimension is least
-loaded, which balances better: on products of three unlike dimensions schedules get up to a quarter shorter.
+The dimension that comes last in the order of a chunk carries most of its copies. The rule of the paper is greedy: the
+least loaded dimension comes last. (The paper states it for Reduce-Scatter, which is the inverse of All-Gather: there
+the least loaded dimension comes first.) Where there are few orders, each chunk gets the order after which the load of
+the most loaded dimension is least. That balances better: on products of three unequal dimensions schedules are up to a
+quarter shorter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Final
 
 from collc.synthesis.by_dimension.dimensions import Dimensions
 from collc.synthesis.by_dimension.spread import Order, dimension_times, dimensions_of, slowest_first, spread
@@ -17,12 +19,12 @@ from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Schedule
 
-MOST = 4
-"""Dimensions up to which all orders are looked at; where there are more, the rule of the paper."""
+MOST_DIMENSIONS: Final = 4
+"""Dimensions up to which all orders are tried; where there are more, the rule of the paper applies."""
 
 
 def themis(task: Task, effort: Effort) -> Schedule:
-    """A schedule of copies along the lines of a network of several dimensions, with balanced dimensions.
+    """A schedule of copies along the lines of a network of several dimensions, with balanced loads.
 
     Raises as `hierarchical`.
     """
@@ -32,10 +34,10 @@ def themis(task: Task, effort: Effort) -> Schedule:
 
 
 def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]:
-    """The order of each row of the conditions; where loads are equal, that of `hierarchical`."""
+    """The order of each row of the conditions; among equals the order of `hierarchical`."""
     base = slowest_first(conditions, dimensions)
-    rows = _by_turns(conditions, dimensions)
-    choose = balanced_orders if len(base) <= MOST else greedy_orders
+    rows = _interleaved(conditions, dimensions)
+    choose = balanced_orders if len(base) <= MOST_DIMENSIONS else greedy_orders
     orders = choose(base, dimensions.sizes, dimension_times(conditions, dimensions), len(rows))
     chosen = [base] * len(conditions)
     for row, order in zip(rows, orders, strict=True):
@@ -44,9 +46,10 @@ def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]
 
 
 def greedy_orders(base: Order, sizes: Sequence[int], times: Sequence[float], chunks: int) -> list[Order]:
-    """For one chunk after another the dimensions by load, the least loaded last; `base` among equals.
+    """For one chunk after another, the dimensions by load, the least loaded last; among equals as in `base`.
 
-    sizes: NPUs along each dimension. times: of one copy of a chunk on all links of a dimension together.
+    sizes: NPUs along each dimension. times: for each dimension, how long one copy of a chunk keeps all its links
+    together busy.
     """
     total = [0.0] * len(base)
     orders: list[Order] = []
@@ -58,7 +61,7 @@ def greedy_orders(base: Order, sizes: Sequence[int], times: Sequence[float], chu
 
 
 def balanced_orders(base: Order, sizes: Sequence[int], times: Sequence[float], chunks: int) -> list[Order]:
-    """As `greedy_orders`, but of all orders that which leaves the most loaded dimension least loaded."""
+    """As `greedy_orders`, but each chunk gets, of all orders, one after which the largest load is least."""
     loads = [(order, order_load(order, sizes, times)) for order in permutations(base)]
     total = [0.0] * len(base)
     orders: list[Order] = []
@@ -71,7 +74,7 @@ def balanced_orders(base: Order, sizes: Sequence[int], times: Sequence[float], c
 
 
 def order_load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> list[float]:
-    """What one chunk that spreads to all NPUs costs each dimension, in the unit of `times`."""
+    """The load of each dimension, in the unit of `times`, by one chunk that spreads to all NPUs."""
     load, copies = [0.0] * len(order), 1
     for axis in order:
         load[axis] = copies * (sizes[axis] - 1) * times[axis]
@@ -79,8 +82,10 @@ def order_load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> li
     return load
 
 
-def _by_turns(conditions: Conditions, dimensions: Dimensions) -> list[int]:
-    """Rows such that neighbours of one order are spread over all lines: by diagonals, one chunk of each NPU a turn."""
+def _interleaved(conditions: Conditions, dimensions: Dimensions) -> list[int]:
+    """The rows in a sequence of which each part is spread over all lines: one chunk of each NPU at a time, and the NPUs
+    by diagonals.
+    """
     turns: dict[int, int] = {}
     keys: list[tuple[int, int, int, int]] = []
     for k in range(len(conditions)):

@@ -15,7 +15,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.smt.script import Undecided
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.conditions import Conditions, alike, conditions_of
+from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.exact.search import StepSearch, allowed
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
@@ -66,7 +66,7 @@ def farthest_hops(conditions: Conditions) -> int:
     """
     network = conditions.task.network
     one = np.ones(network.link_count, np.int64)
-    return int(conditions.far(distances_to(Digraph.of(network), one, conditions.targets)).max())
+    return int(conditions.farthest(distances_to(Digraph.of(network), one, conditions.targets)).max())
 
 
 def require_steps(conditions: Conditions) -> None:
@@ -74,7 +74,7 @@ def require_steps(conditions: Conditions) -> None:
     task = conditions.task
     network = task.network
     reason = ""
-    if not alike(conditions):
+    if not equal_transfers(conditions):
         reason = "links and chunks that all take equal time, with link model 'store'"
     elif network.has_switches:
         reason = "direct links; unwind the switches"

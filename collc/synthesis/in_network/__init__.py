@@ -1,5 +1,5 @@
-"""Reductions made in switches."""
+"""Reductions in switches."""
 
-from collc.synthesis.in_network.synthesizer import adds_up, in_network
+from collc.synthesis.in_network.synthesizer import has_reducing_switch, in_network
 
-__all__ = ["adds_up", "in_network"]
+__all__ = ["has_reducing_switch", "in_network"]

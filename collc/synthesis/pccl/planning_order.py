@@ -52,7 +52,7 @@ def nearest_targets_first(conditions: Conditions, to: Mapping[int, Int64Array]) 
 
     to: int64[targets, devices], distances by column of the clock.
     """
-    if conditions.single:
+    if conditions.one_target_each:
         return conditions.wanting
     result = conditions.wanting.copy()
     for number, column in enumerate(conditions.column.tolist()):

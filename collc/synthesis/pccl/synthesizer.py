@@ -24,7 +24,7 @@ from collc.kernels.compiled import is_compiled
 from collc.kernels.pccl_steps import NEVER, plan_by_steps
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.conditions import Conditions, alike, alike_pipelined, conditions_of
+from collc.synthesis.conditions import Conditions, conditions_of, equal_pipelined_transfers, equal_transfers
 from collc.synthesis.pccl.planning_order import PlanningOrder, farthest_first, nearest_targets_first
 from collc.synthesis.pccl.priority_raise import RaisedOrders
 from collc.synthesis.pccl.step_search import StepSearch, retimed
@@ -186,7 +186,7 @@ class _Portfolio:
         self.conditions = conditions
         self._far = np.zeros(len(conditions), np.int64)
         for column in columns:
-            self._far = np.where(conditions.column == column, conditions.far(to[column]), self._far)
+            self._far = np.where(conditions.column == column, conditions.farthest(to[column]), self._far)
         hops = int(self._far.sum()) // int(conditions.clock.total.max())
         self.trials = effort.trials if hops > FEW_HOPS else max(effort.trials, TRIALS_OF_FEW)
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
@@ -219,10 +219,15 @@ def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> l
     """By steps where all transfers take equal time, else in exact time; where links are pipelined, both."""
     wanting = nearest_targets_first(conditions, to)
     in_steps = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
-    if in_steps and alike(conditions):
+    if in_steps and equal_transfers(conditions):
         return [("steps", _ByStep(conditions, wanting, to, hops))]
     found: list[tuple[str, Search]] = []
-    if in_steps and conditions.single and alike_pipelined(conditions) and len(conditions.holders) == len(conditions):
+    if (
+        in_steps
+        and conditions.one_target_each
+        and equal_pipelined_transfers(conditions)
+        and len(conditions.holders) == len(conditions)
+    ):
         found.append(("steps retimed", _ByStep(conditions, wanting, to, hops, retimed=True)))
     if not found or hops < VERY_MANY_HOPS:
         found.append(("times", _ByTime(conditions, wanting, to, hops)))
@@ -231,7 +236,7 @@ def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> l
 
 def _rotations(conditions: Conditions, hops: int) -> tuple[bool, ...]:
     """Whether rotated, for each planning order of a trial."""
-    if not conditions.single:
+    if not conditions.one_target_each:
         return (False,)
     if hops < MANY_HOPS:
         return (False, True)
@@ -255,7 +260,7 @@ def _switches_matter(conditions: Conditions) -> bool:
     used = np.isin(np.arange(network.npu_count, network.device_count), network.target)
     limited = bool((network.buffers[used] >= 0).any())
     multicast = bool(network.multicast[used].all()) and not conditions.task.relays
-    return bool(used.any()) and (limited or not (conditions.single or multicast))
+    return bool(used.any()) and (limited or not (conditions.one_target_each or multicast))
 
 
 def _starts_at_once(conditions: Conditions) -> bool:

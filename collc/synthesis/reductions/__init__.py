@@ -1,1 +1,1 @@
-"""Reductions from copy-only phases: splitting a demand, and inverting schedules in time."""
+"""Reductions as copy-only phases: splitting a demand, and inverting schedules in time."""

@@ -1,14 +1,15 @@
 """Demands with reductions: split into copy-only phases, solved one after another, and joined again.
 
-Each reduced chunk has a root. First the contributions are reduced to the roots: the copies from the
-roots to the contributors on reversed links, inverted. Then what the roots hold is copied to the
-holders of the postcondition, together with the chunks that are plain copies.
+Each reduced chunk has a root. The first phase reduces the contributions to the roots; it is solved as the inverse,
+copies from the roots to the contributors on reversed links. The second phase copies the sums from the roots to the
+devices of the postcondition, together with the chunks that are only copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -21,10 +22,10 @@ from collc.ten.module import Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
 
-ROUNDS = 4
-"""How often the horizon of reductions planned round others is guessed."""
+ROUNDS: Final = 4
+"""Guesses of the horizon where reductions are planned around reserved transfers."""
 
-SMALL = 20_000
+OVERLAP_TRANSFERS: Final = 20_000
 """Transfers up to which copies are also planned to start before the last reduction ends."""
 
 
@@ -34,111 +35,115 @@ def has_reductions(demand: Demand) -> bool:
 
 
 def split(module: Module) -> tuple[Phase, ...]:
-    """The copy-only phases of a module: the inverted reductions, then the copies; where not needed, they are left out.
+    """The copy-only phases of a module: the inverted reductions, then the copies. Phases without chunks are left out.
 
-    Chunks keep their numbers in each phase; a chunk that a phase has nothing to do with stays where it is.
-    Runs that are planned already stay out of both. Without reductions there is one phase, not inverted.
+    Chunks keep their numbers in each phase; a chunk without a part in a phase stays where it is. So do all chunks of
+    runs that are planned already. Without reductions there is one phase, not inverted.
     """
-    todo = _open_runs(module)
+    unplanned = _unplanned_runs(module)
     runs = module.demand.runs
     roots = [_roots(run, table) for run, table in zip(runs, module.demand.tables, strict=True)]
     tables = module.demand.tables
     phases: list[Phase] = []
     rows = list(zip(runs, tables, roots, strict=True))
-    if any(bool(_reduced(table).any()) for table in (tables[run] for run in todo)):
-        spread = Demand(tuple(_spread(*row, open_=k in todo) for k, row in enumerate(rows)))
-        phases.append(Phase(replace(module, network=_reversed(module.network), demand=spread, schedule=None), True))
-    copied = Demand(tuple(_copied(*row, open_=k in todo) for k, row in enumerate(rows)))
+    if any(bool(_reduced(table).any()) for table in (tables[run] for run in unplanned)):
+        inverse = Demand(tuple(_inverse(*row, active=k in unplanned) for k, row in enumerate(rows)))
+        phases.append(Phase(replace(module, network=_reversed(module.network), demand=inverse, schedule=None), True))
+    copied = Demand(tuple(_copied(*row, active=k in unplanned) for k, row in enumerate(rows)))
     if not phases or len(_moving(copied)):
         phases.append(Phase(replace(module, demand=copied, schedule=None), False))
     return tuple(phases)
 
 
-def solve(module: Module, way: Callable[[Task], Schedule]) -> Module:
-    """The module with its phases solved, each by `way`; `join` makes one schedule of them.
+def solve(module: Module, synthesize: Callable[[Task], Schedule]) -> Module:
+    """The module with its phases, each solved by `synthesize`; `join` makes one schedule of them.
 
-    What is in the module's schedule already is planned round.
+    Transfers of the module's schedule are reserved in all phases.
     """
     phases = list(split(module))
-    fixed = module.schedule.transfers if module.schedule is not None else None
+    reserved = module.schedule.transfers if module.schedule is not None else None
     for number, phase in enumerate(phases):
         if phase.inverted:
-            phases[number] = _solve_inverted(phase, way, fixed)
+            phases[number] = _solve_inverted(phase, synthesize, reserved)
         else:
-            phases[number] = _solve_copies(module, tuple(phases[:number]), phase, way, fixed)
+            phases[number] = _solve_copies(module, tuple(phases[:number]), phase, synthesize, reserved)
     return replace(module, phases=tuple(phases))
 
 
 def join(module: Module) -> Module:
-    """The module with the one schedule that its solved phases make, together with what it had already."""
-    grids = [_forward(phase) for phase in module.phases]
-    schedule: Schedule | None = None if module.schedule is not None else _joined_grid(module, grids)
+    """The module with one schedule of its solved phases and the transfers that it has already."""
+    forward = [_forward(phase) for phase in module.phases]
+    schedule: Schedule | None = None if module.schedule is not None else _joined_steps(module, forward)
     if schedule is None:
-        parts = [_rows(grid, phase.start) for grid, phase in zip(grids, module.phases, strict=True)]
+        parts = [_delayed(part, phase.start) for part, phase in zip(forward, module.phases, strict=True)]
         if module.schedule is not None:
             parts.append(module.schedule.transfers)
         schedule = RowSchedule(module.model, Transfers.joined(parts))
     return replace(module, schedule=schedule, phases=(), planned=None)
 
 
-def _solve_inverted(phase: Phase, way: Callable[[Task], Schedule], fixed: Transfers | None) -> Phase:
-    """Plans reductions. Round what is fixed, the end must be guessed, since time runs backwards."""
+def _solve_inverted(phase: Phase, synthesize: Callable[[Task], Schedule], reserved: Transfers | None) -> Phase:
+    """Plans reductions. Where transfers are reserved, the end must be guessed, since the search runs backwards."""
     module = phase.module
     wanted = _moving(module.demand)
     task = Task(module.network, module.demand, module.model, wanted, inverted=True, relays=module.relays)
-    schedule = way(task)
-    free = replace(phase, module=replace(module, schedule=schedule))
-    if fixed is None or not len(fixed):
-        return free
+    schedule = synthesize(task)
+    alone = replace(phase, module=replace(module, schedule=schedule))
+    if reserved is None or not len(reserved):
+        return alone
     clock = Clock.of(module.network, module.demand, module.model)
     horizon = schedule.collective_time(module.network, module.demand)
     for _ in range(ROUNDS):
-        mirrored = _mirrored(fixed, clock, horizon)
+        mirrored = _mirrored(reserved, clock, horizon)
         try:
-            schedule = way(replace(task, reserved=mirrored))
+            schedule = synthesize(replace(task, reserved=mirrored))
         except NoSchedule:
-            break  # stopped, or switches have no room: after the others, then
+            break  # stopped, or the buffers of switches are full: start when all reserved transfers have ended
         end = schedule.collective_time(module.network, module.demand)
         if end <= horizon:
             return replace(phase, module=replace(module, schedule=schedule), start=horizon - end)
         horizon = end
-    last = int((fixed.start + clock.total_of(fixed)).max())
-    return replace(free, start=last)
+    last = int((reserved.start + clock.total_of(reserved)).max())
+    return replace(alone, start=last)
 
 
 def _mirrored(rows: Transfers, clock: Clock, horizon: int) -> Transfers:
-    """Transfers as time running backwards from a horizon sees them; those that have begun by then are cut off."""
+    """Transfers backwards in time from a horizon, without those that start after it."""
     start = horizon - rows.start - clock.total_of(rows)
-    seen = start + clock.total_of(rows) > 0
-    return Transfers.of(rows.chunk[seen], rows.link[seen], start[seen], rows.reduce[seen])
+    kept = start + clock.total_of(rows) > 0
+    return Transfers.of(rows.chunk[kept], rows.link[kept], start[kept], rows.reduce[kept])
 
 
 def _solve_copies(
-    module: Module, before: tuple[Phase, ...], phase: Phase, way: Callable[[Task], Schedule], fixed: Transfers | None
+    module: Module,
+    before: tuple[Phase, ...],
+    phase: Phase,
+    synthesize: Callable[[Task], Schedule],
+    reserved: Transfers | None,
 ) -> Phase:
-    """Plans copies: after the reductions, or round them where that is better."""
+    """Plans copies: after the reductions, or at the same time where that ends earlier."""
     inner = phase.module
     task = Task(inner.network, inner.demand, inner.model, _moving(inner.demand), relays=inner.relays)
     if not before:
-        schedule = way(task if fixed is None else replace(task, reserved=fixed))
+        schedule = synthesize(task if reserved is None else replace(task, reserved=reserved))
         return replace(phase, module=replace(inner, schedule=schedule))
-    reduced = _rows(_forward(before[0]), before[0].start)
+    reduced = _delayed(_forward(before[0]), before[0].start)
     clock = Clock.of(inner.network, module.demand, module.model)
     arrivals = reduced.start + clock.total_of(reduced)
     end = int(arrivals.max(initial=0))
     after: Phase | None = None
-    if fixed is None:
-        schedule = way(task)
+    if reserved is None:
+        schedule = synthesize(task)
         after = replace(phase, module=replace(inner, schedule=schedule), start=end)
-        if len(reduced) + len(schedule) > SMALL:
+        if len(reduced) + len(schedule) > OVERLAP_TRANSFERS:
             return after
     release = np.zeros(len(inner.demand.chunks), np.int64)
     np.maximum.at(release, reduced.chunk, arrivals)
-    reserved = Transfers.joined([reduced] if fixed is None else [reduced, fixed])
+    occupied = reduced if reserved is None else Transfers.joined([reduced, reserved])
     try:
-        schedule = way(replace(task, release=release, reserved=reserved))
+        schedule = synthesize(replace(task, release=release, reserved=occupied))
     except CollcError:
-        # Some ways need links that are free from the start.
+        # Some synthesizers need links that are free from the start.
         if after is None:
             raise
         return after
@@ -153,7 +158,7 @@ def _end(phase: Phase) -> int:
 
 
 def _forward(phase: Phase) -> Schedule:
-    """The schedule of a solved phase on the links as they are."""
+    """The schedule of a solved phase forwards in time, on the links as they are."""
     inner = phase.module
     if inner.schedule is None:
         raise ValueError("a phase has no schedule yet")
@@ -162,35 +167,36 @@ def _forward(phase: Phase) -> Schedule:
     return inner.schedule
 
 
-def _rows(schedule: Schedule, start: int) -> Transfers:
+def _delayed(schedule: Schedule, start: int) -> Transfers:
+    """The transfers of a schedule that begins at `start`."""
     rows = schedule.transfers
     return Transfers(rows.chunk, rows.link, rows.start + start, rows.reduce)
 
 
-def _joined_grid(module: Module, parts: list[Schedule]) -> Schedule | None:
-    """One grid, where the phases are grids that follow each other without a gap."""
-    grids = [part for part in parts if isinstance(part, StepSchedule)]
-    if not grids or len(grids) < len(parts) or len({grid.step for grid in grids}) > 1:
+def _joined_steps(module: Module, parts: list[Schedule]) -> Schedule | None:
+    """One step-by-link table of all phases; None where they have none, or do not follow each other without a gap."""
+    tables = [part for part in parts if isinstance(part, StepSchedule)]
+    if not tables or len(tables) < len(parts) or len({table.step for table in tables}) > 1:
         return None
-    begin = 0
-    for grid, phase in zip(grids, module.phases, strict=True):
-        if phase.start != begin * grid.step:
+    steps = 0
+    for table, phase in zip(tables, module.phases, strict=True):
+        if phase.start != steps * table.step:
             return None
-        begin += len(grid.chunk)
-    if len(grids) == 1:
-        return grids[0]
-    narrow = all(grid.chunk.dtype == np.uint16 for grid in grids)
-    shape = begin, module.network.link_count
+        steps += len(table.chunk)
+    if len(tables) == 1:
+        return tables[0]
+    narrow = all(table.chunk.dtype == np.uint16 for table in tables)
+    shape = steps, module.network.link_count
     chunks = np.full(shape, 0xFFFF, np.uint16) if narrow else np.full(shape, 0xFFFFFFFF, np.uint32)
     row = 0
-    for grid in grids:
-        part = chunks[row : row + len(grid.chunk)]
-        np.copyto(part, grid.chunk, where=grid.chunk != grid.none, casting="unsafe")
-        row += len(grid.chunk)
-    return StepSchedule(module.model, chunks, grids[0].step, sum(grid.reduce_steps for grid in grids))
+    for table in tables:
+        part = chunks[row : row + len(table.chunk)]
+        np.copyto(part, table.chunk, where=table.chunk != table.none, casting="unsafe")
+        row += len(table.chunk)
+    return StepSchedule(module.model, chunks, tables[0].step, sum(table.reduce_steps for table in tables))
 
 
-def _open_runs(module: Module) -> frozenset[int]:
+def _unplanned_runs(module: Module) -> frozenset[int]:
     """The runs that are still to be planned."""
     everything = frozenset(range(len(module.demand.runs)))
     if module.schedule is None:
@@ -199,25 +205,25 @@ def _open_runs(module: Module) -> frozenset[int]:
 
 
 def _reversed(network: Network) -> Network:
-    """A switch that reduces is, backwards, one that multicasts; no other may."""
+    """The network of the inverse problem: a switch that reduces has multicast there, and no other switch."""
     return replace(network.reversed(), multicast=network.reduces)
 
 
 def _reduced(table: ChunkTable) -> BoolArray:
-    """bool[chunks]: which have more than one contribution to combine."""
+    """bool[chunks]: whether more than one contribution is combined."""
     return (table.op != Op.COPY) & (table.sets.sizes[table.pre] > 1)
 
 
 def _moving(demand: Demand) -> Int32Array:
-    """The chunks that are not everywhere yet where they should be."""
+    """int32: the chunks whose postcondition differs from their precondition."""
     table = demand.chunks
     return np.flatnonzero((table.pre != table.post) & (table.sets.sizes[table.post] > 0)).astype(np.int32)
 
 
 def _roots(run: Run, table: ChunkTable) -> Int32Array:
-    """int32[chunks]: where each reduced chunk comes together; -1 for the others.
+    """int32[chunks]: the root of each reduced chunk, -1 for the others.
 
-    It is the holder of the postcondition, or one of several so that all get about equal shares.
+    The root is a device of the postcondition; where there are several, roots share the bytes about equally.
     """
     reduced = _reduced(table)
     roots = np.full(len(table), -1, np.int32)
@@ -235,25 +241,25 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
     return roots
 
 
-def _spread(run: Run, table: ChunkTable, roots: Int32Array, open_: bool) -> Run:
-    """The inverse of a run's reductions: each chunk from its root to all contributors."""
+def _inverse(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
+    """The inverse of a run's reductions: copies of each chunk from its root to all contributors."""
     kinds = {"reduce_scatter": "all_gather", "all_reduce": "all_gather", "reduce": "broadcast"}
-    moving = (roots >= 0) & open_
+    moving = (roots >= 0) & active
     return _copies(run, roots, np.where(moving, table.pre, -1), kinds)
 
 
-def _copied(run: Run, table: ChunkTable, roots: Int32Array, open_: bool) -> Run:
-    """What is left of a run when its reductions are done: each reduced chunk from its root to its holders."""
-    if open_ and not table.op.any():
+def _copied(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
+    """A run without its reductions: copies of each reduced chunk from its root to the devices of its postcondition."""
+    if active and not table.op.any():
         return run
     gathered = (roots >= 0) & (table.sets.sizes[table.post] == 1)
-    return _copies(run, roots, np.where(~gathered & open_, table.post, -1), {"all_reduce": "all_gather"})
+    return _copies(run, roots, np.where(~gathered & active, table.post, -1), {"all_reduce": "all_gather"})
 
 
 def _copies(run: Run, roots: Int32Array, post: Int32Array, kinds: dict[str, str]) -> Run:
-    """A run of copies to the sets `post`, from the roots or, where there are none, from the holders.
+    """A run of copies to the sets `post`, from the roots or, for chunks without one, from the holders.
 
-    A chunk whose post is -1 stays with its holders. kinds: what the standard collectives become.
+    A chunk whose post is -1 stays with its holders. kinds: the standard collective that each one becomes.
     """
     table = run.pattern.expand()
     moving = post >= 0
@@ -272,7 +278,7 @@ def _copies(run: Run, roots: Int32Array, post: Int32Array, kinds: dict[str, str]
 
 
 def _with_singles(sets: HolderSets, npus: Iterable[int]) -> tuple[HolderSets, dict[int, int]]:
-    """The sets and, behind them, one for each NPU; and the numbers of these."""
+    """(the sets followed by one set for each of some NPUs, the numbers of these sets by NPU)."""
     single = list(npus)
     offsets = np.concatenate([sets.offsets, sets.offsets[-1] + np.arange(1, len(single) + 1)])
     members = np.concatenate([sets.members, np.array(single, np.int32)])

@@ -1,7 +1,7 @@
-"""Reductions as copies run backwards (PCCL, section 4.4).
+"""Reductions as the inverse of copies (PCCL, section 4.4).
 
-A chunk that spreads from its root over a tree of links, turned round in time on reversed links, is a
-reduction to the root over the same tree.
+Where a chunk spreads from its root over a tree of links, the same transfers backwards in time, on the reversed links,
+are a reduction to the root.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Trans
 
 
 def invert_schedule(schedule: Schedule, network: Network, demand: Demand) -> Schedule:
-    """The reductions that the copies of a schedule become when time runs backwards.
+    """The reductions that the copies of a schedule become backwards in time.
 
-    network, demand: those that the copies were planned for, the links reversed; link numbers stay, so
-    the result belongs to the network with its links as they are. What arrives twice, or is of no use
-    to anyone, is left out, so that each contribution counts once.
-    A transfer from s to a arrives at the horizon - s, for both link models: the mirror image of the
-    time in which it takes its link is free of overlaps, since all transfers of a link have one latency.
+    network, demand: those that the copies were planned for, with the links reversed. Link numbers stay, so that the
+    result belongs to the network with its links as they are. Copies that arrive a second time, or that nobody needs,
+    are left out, so that each contribution counts once.
+    A transfer that starts at s and ends at e becomes one that starts at horizon - e and ends at horizon - s, in both
+    link models: the intervals for which transfers occupy a link stay disjoint, since all of its transfers have the
+    same latency.
     """
     if isinstance(schedule, StepSchedule):
         return StepSchedule(schedule.model, schedule.chunk[::-1].copy(), schedule.step, len(schedule.chunk))
@@ -33,10 +34,10 @@ def invert_schedule(schedule: Schedule, network: Network, demand: Demand) -> Sch
 
 
 def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) -> Transfers:
-    """The copies that someone needs: the first arrival of a chunk at a device that wants it or passes it on.
+    """The transfers that are needed: first arrivals of a chunk at devices that want it or pass it on.
 
-    Devices are NPUs or switches. A switch may take a chunk more than once, one arrival for each
-    departure; all arrivals at switches that are followed by a departure stay.
+    A chunk may come to a switch several times, once for each departure; all arrivals of a chunk that leaves the switch
+    are kept.
     """
     if not len(rows):
         return rows
@@ -56,6 +57,7 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
 
 
 def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:
+    """bool[n]: for each key the one with the least end."""
     order = np.lexsort((ends, keys))
     first = np.ones(len(keys), np.bool_)
     first[1:] = keys[order][1:] != keys[order][:-1]
@@ -65,9 +67,9 @@ def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:
 
 
 def _in_sets(keys: Int64Array, column: Int32Array, demand: Demand, devices: int) -> BoolArray:
-    """For each key chunk * devices + device whether the chunk's set in a column has the device."""
+    """bool[n]: for each key chunk * devices + device, whether the set of the chunk in a column contains the device."""
     sets = demand.chunks.sets
     members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * devices + sets.members
     asked = column[keys // devices].astype(np.int64) * devices + keys % devices
-    place = np.minimum(np.searchsorted(members, asked), max(0, len(members) - 1))
-    return members[place] == asked if len(members) else np.zeros(len(keys), np.bool_)
+    position = np.minimum(np.searchsorted(members, asked), max(0, len(members) - 1))
+    return members[position] == asked if len(members) else np.zeros(len(keys), np.bool_)
