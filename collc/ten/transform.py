@@ -30,8 +30,8 @@ def unwound(network: Network, degree: int = 1) -> Network:
     rows: list[tuple[int, int, int, int]] = []
     for switch in range(n, network.device_count):
         rows += _ring(network, switch, degree, kinds)
-    axis = network.link_axis if len(network.link_axis) else np.full(network.link_count, -1, np.int8)
     new = np.array(rows, np.int64).reshape(-1, 4)
+    origin = np.concatenate([direct, new[:, 3]])
     return replace(
         network,
         families=tuple(f for f in network.families if f.first < n),
@@ -43,7 +43,7 @@ def unwound(network: Network, degree: int = 1) -> Network:
         target=np.concatenate([network.target[direct], new[:, 1]]).astype(np.int32),
         kind=np.concatenate([network.kind[direct], new[:, 2]]).astype(np.int32),
         kinds=tuple(kinds),
-        link_axis=np.concatenate([axis[direct], new[:, 3]]).astype(np.int8) if network.axes else network.link_axis,
+        link_axis=network.link_axis[origin] if network.axes else network.link_axis,
         unwound=True,
     )
 
@@ -57,7 +57,7 @@ def _check_switches(network: Network) -> None:
 
 
 def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]) -> list[tuple[int, int, int, int]]:
-    """The links that replace a switch: (source, target, kind, axis)."""
+    """The links that replace a switch: (source, target, kind, the link into the switch that each comes from)."""
     into: dict[int, list[int]] = {}
     out: dict[int, list[int]] = {}
     offsets, links = network.in_links
@@ -82,8 +82,7 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
                 first: LinkKind = network.kinds[int(network.kind[up])]
                 second: LinkKind = network.kinds[int(network.kind[down])]
                 kind = _both(first, second, degree)
-                axis = int(network.link_axis[up]) if len(network.link_axis) else -1
-                rows.append((source, target, kinds.setdefault(kind, len(kinds)), axis))
+                rows.append((source, target, kinds.setdefault(kind, len(kinds)), up))
     return rows
 
 
@@ -155,7 +154,11 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 def _lines(
     network: Network, first: Int64Array, stride: int, switches: int, known: dict[LinkKind, int]
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Copies of a network's links: NPU i of copy k becomes first[k] + i * stride, switches count from `switches`."""
+    """Sources, targets and kinds of copies of a network's links.
+
+    NPU i of copy k becomes first[k] + i * stride; switches are numbered from `switches`, copy after copy. known: the
+    number of each kind of link, to which new ones are added.
+    """
     copies = np.arange(len(first), dtype=np.int64)[:, None]
     ends: list[Int64Array] = []
     for end in (network.source.astype(np.int64), network.target.astype(np.int64)):
@@ -189,7 +192,7 @@ def _grid(left: Network, right: Network) -> DeviceFamily:
 
 
 def _switches(network: Network, copies: int, first: int, dimension: int) -> list[DeviceFamily]:
-    """The families of a factor's switches, one set a line; dimension: the first one of the factor, from 1."""
+    """The families of the copies of a factor's switches; dimension: the first one of the factor, from 1."""
     n, count = network.npu_count, network.switch_count
     families = [f for f in network.families if f.first >= n]
     label = f"dim{dimension}"

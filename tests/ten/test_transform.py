@@ -82,8 +82,12 @@ def test_degrees_that_are_not_there(degree: int) -> None:
 
 
 def test_what_cannot_be_unwound() -> None:
-    with pytest.raises(ValueError, match=r"link switch\[0\] -> switch\[1\] joins two switches"):
-        unwound(network(2, [(0, 2), (2, 0), (1, 3), (3, 1), (2, 3)], switches=2))
+    two = [(0, 2), (2, 0), (1, 3), (3, 1)]
+    for more, name in (([(2, 3), (3, 2)], r"\[0\] -> switch\[1\]"), ([(3, 2), (2, 3)], r"\[1\] -> switch\[0\]")):
+        with pytest.raises(ValueError, match=rf"link switch{name} joins two switches"):
+            unwound(network(2, [*two, *more], switches=2))
+        with pytest.raises(ValueError, match=rf"link switch{name} joins two switches"):
+            unwound(network(2, [*two, more[0]], switches=2))
     for lines in ([(0, 2), (2, 0), (1, 2)], [(0, 2), (2, 0), (2, 1)]):
         with pytest.raises(ValueError, match=r"npu\[1\] is linked to switch\[0\] in one direction only"):
             unwound(network(2, lines, switches=1))
@@ -176,3 +180,23 @@ def test_shape_of_the_npus() -> None:
     assert npu_grid(single) == ((1,), (1,))
     with_switch = switched(3)
     assert npu_grid(with_switch) == ((3,), (1,))
+
+
+def test_switches_of_a_factor_that_is_a_product() -> None:
+    net = product(ring(2), product(switched(2), ring(2), "p", ("s", "r")), "q", ("r", "x"))
+    names = [net.device_name(device) for device in range(net.npu_count, net.device_count)]
+    assert names[0].startswith("dim2.dim1.switch[0")
+    assert len(set(names)) == net.switch_count == 4
+
+
+def test_copies_of_two_switches() -> None:
+    two = network(2, [(0, 2), (2, 0), (1, 3), (3, 1)], switches=2)
+    net = product(two, ring(3, one_way=True), "p", ("s", "r"))
+    ends = {(source, target) for source, target, _ in links(net) if source >= 6}
+    assert ends == {(6 + 2 * copy + switch, 2 * copy + switch) for copy in range(3) for switch in range(2)}
+
+
+def test_a_product_of_something_unwound_is_unwound() -> None:
+    once, never = unwound(switched(3)), ring(2)
+    for left, right, expected in ((once, never, True), (never, once, True), (once, once, True), (never, never, False)):
+        assert product(left, right, "p", ("a", "b")).unwound is expected
