@@ -31,6 +31,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
+NOT_RUN = {"annotation", "returns", "decorator_list", "type_params", "bases", "keywords"}
+"""Parts of definitions that are not changed."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -81,14 +83,7 @@ class _Finder:
             where = f"{where}.{node.name}".lstrip(".")
         self.mutate(node, where)
         for name, value in ast.iter_fields(node):
-            if name in {
-                "annotation",
-                "returns",
-                "decorator_list",
-                "type_params",
-                "bases",
-                "keywords",
-            } and not isinstance(node, ast.Call):
+            if name in NOT_RUN and not isinstance(node, ast.Call):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not self.skipped(child):
@@ -133,19 +128,16 @@ class _Finder:
 
     def drop(self, node: ast.AST, where: str) -> None:
         match node:
-            case (
-                ast.Expr(value=ast.Call() | ast.YieldFrom() | ast.Yield())
-                | ast.AugAssign()
-                | ast.Raise()
-                | ast.Delete()
-            ):
+            case ast.Expr(value=ast.Call() | ast.YieldFrom() | ast.Yield()) | ast.Raise() | ast.Delete():
                 self.add(node, "pass", where)
+            case ast.AugAssign(target=target, op=op, value=value):
+                self.add(node, "pass", where)
+                if type(op) in OPERATORS:
+                    self.add(node, ast.AugAssign(target, OPERATORS[type(op)](), value), where)
             case ast.Continue():
                 self.add(node, "break", where)
             case ast.Break():
                 self.add(node, "continue", where)
-            case ast.AugAssign(target=target, op=op, value=value) if type(op) in OPERATORS:
-                self.add(node, ast.AugAssign(target, OPERATORS[type(op)](), value), where)
             case ast.Slice(lower=lower, upper=upper) if lower or upper:
                 self.add(node, ":", where)
 

@@ -43,8 +43,7 @@ def functions(owner: object, name: str) -> Iterator[tuple[str, types.FunctionTyp
         for member in ("fget", "func", "__func__", "__wrapped__"):
             inner = getattr(value, member, None)
             if not isinstance(value, types.FunctionType | type) and isinstance(inner, types.FunctionType):
-                value = inner
-                break
+                yield inner.__qualname__, inner
         if isinstance(value, types.FunctionType) and value.__module__ == name:
             yield value.__qualname__, value
         elif isinstance(value, type) and value.__module__ == name and key == value.__name__:
