@@ -1,4 +1,4 @@
-"""The hot loops of the schedule check: overlaps on links, and which chunks are plainly right."""
+"""The hot loops of the schedule check: overlaps on links, and the chunks that are plainly right."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,10 @@ def overlaps(
     links: int,
     limit: int,
 ) -> tuple[int, Int64Array, Int64Array]:
-    """Rows (by start) that begin before the row before them on their link has ended: (count, earlier, later)."""
+    """Rows, by start, that begin before the row before them on their link has left it: (count, earlier, later).
+
+    At most `limit` pairs of rows are found.
+    """
     last = np.full(links, -1, np.int64)
     earlier, later = np.empty(limit, np.int64), np.empty(limit, np.int64)
     count = 0
@@ -38,22 +41,22 @@ def overlaps(
 
 @njit(cache=True)
 def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
-    """Rows of each chunk, in order: offsets int64[chunks + 1], rows int32."""
+    """The rows of each chunk, in order, as (offsets int64[chunks + 1], rows int32)."""
     offsets = np.zeros(chunks + 1, np.int64)
     for number in chunk:
         offsets[number + 1] += 1
     for number in range(chunks):
         offsets[number + 1] += offsets[number]
-    place = offsets[:-1].copy()
+    next_free = offsets[:-1].copy()
     rows = np.empty(len(chunk), np.int32)
     for row in range(len(chunk)):
-        rows[place[chunk[row]]] = row
-        place[chunk[row]] += 1
+        rows[next_free[chunk[row]]] = row
+        next_free[chunk[row]] += 1
     return offsets, rows
 
 
 class TransferColumns(NamedTuple):
-    """The transfers of all chunks, and how long they take on each kind of link, for chunks of one size (total)."""
+    """The transfers of all chunks. total: int64[kinds], picoseconds until a chunk of one size has arrived."""
 
     link: Int32Array
     start: Int64Array
@@ -66,10 +69,10 @@ class TransferColumns(NamedTuple):
 
 
 class DeviceMarks(NamedTuple):
-    """What is known of each device for one chunk; it holds where seen[device] is the chunk.
+    """What is known of each device for one chunk, valid where seen[device] is the chunk. Times are picoseconds.
 
-    held: first arrival of a copy. into, out: transfers. first, last: arrivals of partials. sent: start of the one send
-    of a partial. part[device] == chunk: it takes part in the tree.
+    held: the first arrival of a copy. into, out: numbers of transfers. first, last: arrivals of partials. sent: the
+    start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree.
     """
 
     seen: Int64Array
@@ -95,7 +98,7 @@ def _marks(devices: int) -> DeviceMarks:
 def _copied(
     rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
 ) -> bool:
-    """Whether a copy chunk is plainly right; `held` gets when each device first has it."""
+    """Whether the transfers of a copied chunk are plainly right; sets marks.held."""
     seen, held, into, out = marks.seen, marks.held, marks.into, marks.out
     for device in pre:
         seen[device], held[device] = tag, -1
@@ -139,7 +142,7 @@ def _note(
     last: Int64Array,
     sent: Int64Array,
 ) -> None:
-    """Begin a device's record for a chunk. (Called for each row: plain arrays are faster here than a tuple of them.)"""
+    """Reset the marks of a device for a new chunk. Called for each row: arrays are faster here than a tuple of them."""
     if seen[device] != tag:
         seen[device] = tag
         held[device], first[device] = NEVER, NEVER
@@ -149,7 +152,7 @@ def _note(
 
 @njit(cache=True)
 def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
-    """Note all transfers of a reduction; the device to which a tree of partials leads, -1 where there is no tree."""
+    """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none."""
     nodes, senders, rest = len(pre), 0, 0
     link, start, reduce, source, target, total, kind, npus = transfers
     seen, held, into, out, first, last, sent, part = marks
@@ -183,13 +186,13 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
         rest -= a
         first[b] = min(first[b], arrival)
         last[b] = max(last[b], arrival)
-    # All but one have sent: what is left of the sum of the numbers is that one's.
+    # All devices but one have sent, and `rest` is the sum of the numbers of those that have not: its number.
     return rest if nodes - senders == 1 and rest < npus else -1
 
 
 @njit(cache=True)
 def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, root: int) -> bool:
-    """Whether each partial leaves after all that it takes in, no copy comes before, and copies come from the root."""
+    """Whether each partial leaves after all partials that arrive, before any copy, and copies come from the root."""
     link, start, reduce, source, target, total, kind, npus = transfers
     _, held, into, out, first, last, _, _ = marks
     for row in rows:
@@ -213,7 +216,7 @@ def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, 
 def _reduced(
     rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
 ) -> bool:
-    """Whether a reduction is plainly right: a tree of partials to one root, then copies of what the root has."""
+    """Whether a reduction is plainly right: a tree of partials to one root, then copies of the root's value."""
     root = _root(rows, transfers, pre, marks, tag)
     if root < 0 or not _in_order(rows, transfers, marks, root):
         return False
@@ -242,11 +245,11 @@ def screen(
     post: Int32Array,
     sets: Int64Array,
     members: Int32Array,
-    hold: Int64Array,
+    filled: Int64Array,
 ) -> UInt8Array:
     """uint8[chunks]: 0 where a chunk is plainly right, 1 where it needs the exact check.
 
-    hold: int64[rows] or empty; for a row that leaves a switch, when its chunk came there.
+    filled: int64[rows] or empty; written for each row out of a switch: when the chunk arrived there.
     """
     doubtful = np.zeros(len(op), np.uint8)
     marks = _marks(devices)
@@ -260,9 +263,9 @@ def screen(
         else:
             right = _reduced(rows, transfers, before, after, marks, chunk)
         doubtful[chunk] = not right
-        if right and len(hold):
+        if right and len(filled):
             for row in rows:
                 device = source[link[row]]
                 if device >= npus:
-                    hold[row] = marks.first[device] if reduce[row] else marks.held[device]
+                    filled[row] = marks.first[device] if reduce[row] else marks.held[device]
     return doubtful

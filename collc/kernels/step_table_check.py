@@ -1,4 +1,8 @@
-"""The hot loops of the check of large grids: who holds what, one bit for each chunk and NPU."""
+"""The hot loops of the check of large step-by-link tables: who holds what, one bit for each chunk and NPU.
+
+held: uint8[npus, chunks / 8], bit `chunk % 8` of held[npu, chunk // 8]. Rows of a table: a chunk number for each link,
+`none` for no chunk.
+"""
 
 import numpy as np
 from numba import njit
@@ -6,12 +10,12 @@ from numpy.typing import NDArray
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 
-Grid = NDArray[np.uint16 | np.uint32]
+StepTable = NDArray[np.uint16 | np.uint32]
 
 
 @njit(cache=True)
-def take_in(held: UInt8Array, row: Grid, legal: BoolArray, target: Int32Array, none: int) -> None:
-    """The chunks of a step arrive."""
+def mark_arrivals(held: UInt8Array, row: StepTable, legal: BoolArray, target: Int32Array, none: int) -> None:
+    """Set the bits of the chunks that were sent in a step, as far as they were legal."""
     for link in range(len(row)):
         chunk = row[link]
         if chunk != none and legal[link]:
@@ -19,8 +23,8 @@ def take_in(held: UInt8Array, row: Grid, legal: BoolArray, target: Int32Array, n
 
 
 @njit(cache=True)
-def send_out(held: UInt8Array, row: Grid, legal: BoolArray, source: Int32Array, none: int, chunks: int) -> int:
-    """Mark in `legal` which transfers of a step send what their source holds; the first that does not, or -1."""
+def check_sends(held: UInt8Array, row: StepTable, legal: BoolArray, source: Int32Array, none: int, chunks: int) -> int:
+    """Set `legal` for each transfer of a step whose source holds the chunk; the first link where it does not, or -1."""
     wrong = -1
     for link in range(len(row)):
         chunk = row[link]
@@ -36,9 +40,9 @@ def send_out(held: UInt8Array, row: Grid, legal: BoolArray, source: Int32Array, 
 @njit(cache=True)
 def run_steps(
     held: UInt8Array,
-    grid: Grid,
+    table: StepTable,
     first: int,
-    before: Grid,
+    before: StepTable,
     source: Int32Array,
     target: Int32Array,
     none: int,
@@ -46,18 +50,19 @@ def run_steps(
     legal: BoolArray,
     wrong: Int64Array,
 ) -> int:
-    """Carry out a block of steps; `before` are the `delay` rows ahead of it, `wrong` gets (step, link) offenders.
+    """Replay a block of steps; returns the number of offenders, whose (step, link) are written to `wrong`.
 
-    legal: bool[delay, links], a ring of which transfers of the last steps were right. Returns how many are wrong.
+    first: the number of the first step. before: the `delay` rows before the block. legal: bool[delay, links], a ring
+    buffer: whether each transfer of the last `delay` steps was legal. At most one offender a step is reported.
     """
     delay = len(legal)
     count = 0
-    for step in range(len(grid)):
+    for step in range(len(table)):
         slot = (first + step) % delay
-        arriving = grid[step - delay] if step >= delay else before[step]
+        arriving = table[step - delay] if step >= delay else before[step]
         if first + step >= delay:
-            take_in(held, arriving, legal[slot], target, none)
-        link = send_out(held, grid[step], legal[slot], source, none, chunks)
+            mark_arrivals(held, arriving, legal[slot], target, none)
+        link = check_sends(held, table[step], legal[slot], source, none, chunks)
         if link >= 0 and count < len(wrong):
             wrong[count, 0], wrong[count, 1] = first + step, link
             count += 1
@@ -66,7 +71,7 @@ def run_steps(
 
 @njit(cache=True)
 def missing(held: UInt8Array, npus: Int32Array, chunks: Int64Array, limit: int) -> tuple[int, Int64Array]:
-    """(chunk, NPU) pairs of a set's NPUs that lack one of its chunks, at most `limit`: (count, pairs)."""
+    """The (chunk, NPU) pairs of some NPUs and chunks where the NPU lacks the chunk, at most `limit`: (count, pairs)."""
     found = np.empty((limit, 2), np.int64)
     count = 0
     for npu in npus:

@@ -1,4 +1,4 @@
-"""Reductions carried out with contributions as bits, for those that lead along no single tree."""
+"""Replay of reductions with contributions as bits, for those that do not follow a single tree."""
 
 import numpy as np
 from numba import njit
@@ -6,12 +6,12 @@ from numba import njit
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Array
 
 LATEST = 2**61
-"""Picoseconds up to which an arrival and a flag fit into one number."""
+"""Picoseconds up to which twice an arrival and a flag fit into 64 bits."""
 
 
 @njit(cache=True)
 def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
-    """Take something in; whether every contribution comes once."""
+    """Store or combine what arrives; False where a contribution arrives twice."""
     for word in range(len(brought)):
         if reduce and value[word] & brought[word]:
             return False
@@ -21,7 +21,7 @@ def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
 
 @njit(cache=True)
 def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
-    """Whether there is something to send, and all of it where it is sent as final."""
+    """Whether there is something to send, and the complete sum where it is a `send`."""
     some, complete = False, True
     for word in range(len(full)):
         some |= value[word] != 0
@@ -40,14 +40,17 @@ def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array) -> None:
 def _arrivals(
     rows: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray, total: Int64Array, kind: Int32Array
 ) -> tuple[Int64Array, Int64Array]:
-    """When the chunk of each row is there, and the rows in that order, copies first; empty where times do not serve."""
+    """The arrival of each row in picoseconds, and the rows in that order, copies first.
+
+    Both are empty where a transfer takes no time, or an arrival is LATEST or later.
+    """
     arrival, key = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         taken = total[kind[link[row]]]
-        arrival[place] = start[row] + taken
-        if taken <= 0 or arrival[place] >= LATEST:
+        arrival[position] = start[row] + taken
+        if taken <= 0 or arrival[position] >= LATEST:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        key[place] = 2 * arrival[place] + reduce[row]
+        key[position] = 2 * arrival[position] + reduce[row]
     return arrival, np.argsort(key, kind="mergesort")
 
 
@@ -68,9 +71,10 @@ def added_up(
     value: UInt64Array,
     tag: int,
 ) -> bool:
-    """Whether a reduction between NPUs is right: every transfer at its time, every contribution once.
+    """Whether a reduction between NPUs is right: every transfer carries something, every contribution arrives once.
 
-    seen: int64[devices], value: uint64[devices, words]: what each device has, where seen[device] == tag.
+    seen: int64[devices], value: uint64[devices, words]: the contributions that a device holds, valid where
+    seen[device] == tag.
     """
     words = (len(pre) + 63) // 64
     full, carried = np.zeros(words, np.uint64), np.empty((len(rows), words), np.uint64)
@@ -81,22 +85,22 @@ def added_up(
     arrival, order = _arrivals(rows, link, start, reduce, total, kind)
     if len(order) < len(rows):
         return False
-    come = 0
-    for place in range(len(rows) + 1):
-        now = start[rows[place]] if place < len(rows) else np.iinfo(np.int64).max
-        while come < len(rows) and arrival[order[come]] <= now:
-            row = rows[order[come]]
-            if not _arrive(value[target[link[row]], :words], carried[order[come]], reduce[row]):
+    arrived = 0
+    for position in range(len(rows) + 1):
+        now = start[rows[position]] if position < len(rows) else np.iinfo(np.int64).max
+        while arrived < len(rows) and arrival[order[arrived]] <= now:
+            row = rows[order[arrived]]
+            if not _arrive(value[target[link[row]], :words], carried[order[arrived]], reduce[row]):
                 return False
-            come += 1
-        if place < len(rows):
-            on = link[rows[place]]
+            arrived += 1
+        if position < len(rows):
+            on = link[rows[position]]
             if source[on] >= npus or target[on] >= npus:
                 return False
             _begin(source[on], tag, seen, value)
             _begin(target[on], tag, seen, value)
-            carried[place] = value[source[on], :words]
-            if not _leaves(carried[place], full, reduce[rows[place]]):
+            carried[position] = value[source[on], :words]
+            if not _leaves(carried[position], full, reduce[rows[position]]):
                 return False
     missing = 0
     for device in post:
@@ -127,7 +131,7 @@ def rescreen(
     """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check."""
     found = np.ones(len(doubtful), np.uint8)
     owner, value = np.full(devices, -1, np.int64), np.empty((devices, 0), np.uint64)
-    for place, chunk in enumerate(doubtful):
+    for position, chunk in enumerate(doubtful):
         rows = order[offsets[chunk] : offsets[chunk + 1]]
         before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
         after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
@@ -135,7 +139,7 @@ def rescreen(
             value = np.zeros((devices, (len(before) + 63) // 64), np.uint64)
             owner[:] = -1
         column = total[:, size_of[chunk]]
-        found[place] = len(before) == 0 or not added_up(
+        found[position] = len(before) == 0 or not added_up(
             rows, link, start, reduce, source, target, column, kind, npus, before, after, owner, value, chunk
         )
     return found

@@ -1,6 +1,6 @@
-"""The exact check of one chunk: its transfers are carried out in order of time, with contributions as bits.
+"""The exact check of one chunk: its transfers are replayed in order of time, with contributions as bits.
 
-A copy chunk is a reduction with one contribution that all holders of the precondition share.
+A chunk that is copied counts as a reduction with one contribution, which all holders of the precondition have.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from collc.verification.timed_transfers import TimedTransfers
 from collc.verification.verdict import Findings, at
 
 Interval = tuple[int, int, int, int]
-"""(switch, from, until, chunk): a place of a buffer that is taken."""
+"""(switch, from, until, chunk): a buffer slot that is occupied, in picoseconds."""
 
 
 class ChunkCheck:
-    """Carries out the transfers of single chunks."""
+    """Checks single chunks. intervals: of the buffer slots that the chunks checked so far have occupied."""
 
-    def __init__(self, module: Module, rows: TimedTransfers, findings: Findings) -> None:
+    def __init__(self, module: Module, transfers: TimedTransfers, findings: Findings) -> None:
         self.network, self.table, self.findings = module.network, module.demand.chunks, findings
-        self.rows = rows
+        self.transfers = transfers
         self.intervals: list[Interval] = []
         planned = module.planned
         self.wanted = [planned is None or run in planned for run in range(len(module.demand.runs))]
         self.run_of = module.demand.run_of
 
     def check(self, chunk: int, rows: NDArray[np.intp]) -> None:
-        """Check one chunk; `rows` are its transfers by start."""
-        _OneChunk(self, chunk).carry_out(rows)
+        """Check one chunk; `rows` are the rows of its transfers, by start."""
+        _ChunkReplay(self, chunk).replay(rows)
 
 
-class _OneChunk:
-    def __init__(self, context: ChunkCheck, chunk: int) -> None:
-        self.context, self.chunk = context, chunk
-        self.network, self.findings = context.network, context.findings
-        table = context.table
+class _ChunkReplay:
+    """What every device holds of one chunk. value: contributions of NPUs, as bits. full: all contributions."""
+
+    def __init__(self, check: ChunkCheck, chunk: int) -> None:
+        self.check, self.chunk = check, chunk
+        self.network, self.findings = check.network, check.findings
+        table = check.table
         self.copy = int(table.op[chunk]) == Op.COPY
         self.pre: list[int] = table.sets[int(table.pre[chunk])].tolist()
         self.post: list[int] = table.sets[int(table.post[chunk])].tolist()
@@ -49,9 +51,9 @@ class _OneChunk:
         self.value = {device: 1 if self.copy else 1 << k for k, device in enumerate(self.pre)}
         self.buffers: dict[int, ChunkBuffer] = {}
 
-    def carry_out(self, rows: NDArray[np.intp]) -> None:
-        """All transfers by time, then the postcondition."""
-        columns = self.context.rows
+    def replay(self, rows: NDArray[np.intp]) -> None:
+        """Replay all transfers by time, then check the postcondition."""
+        columns = self.check.transfers
         busy, total = columns.durations(rows)
         link = columns.link[rows]
         transfers: Iterable[tuple[int, int, int, int, int, int, bool]] = zip(
@@ -64,25 +66,25 @@ class _OneChunk:
             columns.reduce[rows].tolist(),
             strict=True,
         )
-        # Copies before partials where both arrive at once: whoever adds to a finished value is told so.
+        # Copies arrive before partials of the same time, so that a partial that is added to a complete value is found.
         coming: list[tuple[int, bool, int, int, int, int]] = []
-        for start, taken, after, number, source, target, flag in transfers:
+        for start, occupied, until_arrival, number, source, target, flag in transfers:
             while coming and coming[0][0] <= start:
                 self._arrive(*heapq.heappop(coming))
             reduce = flag and not self.copy
             if flag and self.copy:
-                self._tell("V0401", start, number, "is reduced, but is a chunk to copy", "a plain send")
-            carried = self._depart(start, start + taken, number, source, target, reduce)
+                self._report("V0401", start, number, "is reduced, but is a chunk to copy", "a plain send")
+            carried = self._depart(start, start + occupied, number, source, target, reduce)
             if carried:
-                heapq.heappush(coming, (start + after, reduce, number, source, target, carried))
+                heapq.heappush(coming, (start + until_arrival, reduce, number, source, target, carried))
         while coming:
             self._arrive(*heapq.heappop(coming))
         self._settle()
 
-    def _tell(self, code: str, time: int, link: int, what: str, expected: str) -> None:
+    def _report(self, code: str, time: int, link: int, what: str, expected: str) -> None:
         check = {"1": "causality", "3": "delivered", "4": "reductions", "5": "switches"}[code[2]]
-        place = f" on {self.findings.link(link)}" if link >= 0 else ""
-        self.findings.add(check, code, time, f"{self.findings.chunk(self.chunk)}{place} at {at(time)} {what}", expected)
+        on = f" on {self.findings.link(link)}" if link >= 0 else ""
+        self.findings.add(check, code, time, f"{self.findings.chunk(self.chunk)}{on} at {at(time)} {what}", expected)
 
     def _depart(self, start: int, end: int, link: int, source: int, target: int, reduce: bool) -> int:
         if source < self.network.npu_count:
@@ -91,13 +93,13 @@ class _OneChunk:
             carried, single = self._buffer(source).depart(start, end, target, reduce)
             if not single:
                 what = f"leaves {self.findings.device(source)} on two links at once"
-                self._tell("V0501", start, link, what, "one departure at a time from a switch without multicast")
+                self._report("V0501", start, link, what, "one departure at a time from a switch without multicast")
         if not carried:
             what = f"is sent by {self.findings.device(source)}, which does not hold it yet"
-            self._tell("V0101", start, link, what, "an arrival, or the precondition, at or before the start")
+            self._report("V0101", start, link, what, "an arrival, or the precondition, at or before the start")
         elif not reduce and carried != self.full:
             what = f"is sent as final, but holds {self._share(carried)}"
-            self._tell("V0402", start, link, what, "the finished reduction")
+            self._report("V0402", start, link, what, "the finished reduction")
         return carried
 
     def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int) -> None:
@@ -112,7 +114,7 @@ class _OneChunk:
             self.value[target] = carried
         if not once:
             what = f"brings {self.findings.device(target)} a contribution that it has already"
-            self._tell("V0403", time, link, what, "every contribution exactly once")
+            self._report("V0403", time, link, what, "every contribution exactly once")
 
     def _buffer(self, switch: int) -> ChunkBuffer:
         buffer = self.buffers.get(switch)
@@ -128,11 +130,11 @@ class _OneChunk:
     def _settle(self) -> None:
         name = self.findings.chunk
         for switch, buffer in self.buffers.items():
-            self.context.intervals += [(switch, low, high, self.chunk) for low, high in buffer.intervals()]
-            for place in buffer.stuck():
+            self.check.intervals += [(switch, low, high, self.chunk) for low, high in buffer.intervals()]
+            for slot in buffer.stuck():
                 what = f"is a partial that reaches {self.findings.device(switch)} and never leaves"
-                self._tell("V0503", place.arrival, -1, what, "a switch passes partials on, it does not reduce")
-        if not self.context.wanted[self.context.run_of(self.chunk)]:
+                self._report("V0503", slot.arrival, -1, what, "a switch passes partials on, it does not reduce")
+        if not self.check.wanted[self.check.run_of(self.chunk)]:
             return
         for device in self.post:
             value = self.value.get(device, 0)

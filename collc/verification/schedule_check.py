@@ -1,7 +1,7 @@
-"""`verify`: whether a schedule does what its demand asks, on its network, under its link model (docs/verification.md).
+"""`verify`: whether a schedule meets its demand, on its network, under its link model (docs/verification.md).
 
-Small schedules are carried out exactly, chunk by chunk. Of large ones a compiled loop first sets aside the chunks
-that are plainly right (copies that are causal and arrive; reductions along one tree); the exact check sees the rest.
+Small schedules are replayed exactly, chunk by chunk. In large ones a compiled loop first finds the chunks that are
+plainly right (copies that are causal and arrive; reductions along one tree); the exact check replays the others.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_t
 from collc.verification.verdict import Findings, Verdict, nothing_to_check
 
 LARGE = 100_000
-"""Transfers or chunks from which on compiled loops pay."""
+"""The number of transfers or chunks from which compiled loops are faster."""
 _ENOUGH = 1000
-"""Doubtful chunks that are looked at after the first failure."""
+"""How many chunks are replayed at least, before the check ends at a failure."""
 
 
 def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     """Check a module's schedule: causality, congestion_free, delivered, reductions, switches.
 
-    Schedules of at least `large` transfers or chunks take the compiled way, which says the same.
+    Schedules of at least `large` transfers or chunks are checked by compiled loops, with the same outcomes.
     """
     schedule = module.schedule
     if schedule is None:
@@ -42,52 +42,55 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     if isinstance(schedule, StepSchedule) and delay is not None:
         check_step_table(module, schedule, delay, findings)
         return findings.verdict()
-    rows = valid_transfers(module, schedule.transfers, clock, findings)
-    compiled = max(len(rows), len(module.demand.chunks)) >= large
-    check_links(rows, findings, compiled)
-    _check_chunks(module, rows, findings, compiled)
+    transfers = valid_transfers(module, schedule.transfers, clock, findings)
+    compiled = max(len(transfers), len(module.demand.chunks)) >= large
+    check_links(transfers, findings, compiled)
+    _check_chunks(module, transfers, findings, compiled)
     return findings.verdict()
 
 
-def _check_chunks(module: Module, rows: TimedTransfers, findings: Findings, compiled: bool) -> None:
-    check = ChunkCheck(module, rows, findings)
+def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
+    check = ChunkCheck(module, transfers, findings)
     chunks = len(module.demand.chunks)
     if compiled:
-        offsets, order, doubtful, places = _screened(module, rows)
+        offsets, order, doubtful, slots = _screened(module, transfers)
     else:
         offsets = np.zeros(chunks + 1, np.int64)
-        np.cumsum(np.bincount(rows.chunk, minlength=chunks), out=offsets[1:])
-        order = np.argsort(rows.chunk, kind="stable").astype(np.int32)
-        doubtful, places = np.arange(chunks), np.empty((0, 4), np.int64)
-    for looked, chunk in enumerate(doubtful.tolist()):
-        if looked >= _ENOUGH and findings.any:
+        np.cumsum(np.bincount(transfers.chunk, minlength=chunks), out=offsets[1:])
+        order = np.argsort(transfers.chunk, kind="stable").astype(np.int32)
+        doubtful, slots = np.arange(chunks), np.empty((0, 4), np.int64)
+    for count, chunk in enumerate(doubtful.tolist()):
+        if count >= _ENOUGH and findings.any:
             break
         check.check(chunk, order[offsets[chunk] : offsets[chunk + 1]].astype(np.intp))
     found = np.array(check.intervals, np.int64).reshape(-1, 4)
-    check_buffers(module.network, np.concatenate([places, found]), findings)
+    check_buffers(module.network, np.concatenate([slots, found]), findings)
 
 
-def _screened(module: Module, rows: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
-    """TimedTransfers by chunk, the chunks that need the exact check, and places in buffers of the other ones."""
+def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
+    """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
+
+    The slots are int64[slots, 4]: switch, from, until, chunk.
+    """
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen
 
     network, table = module.network, module.demand.chunks
-    offsets, order = by_chunk(rows.chunk, len(table))
-    hold = np.full(len(rows) if network.switch_count else 0, -1, np.int64)
-    moves = (offsets, order, rows.link, rows.start, rows.reduce, network.source, network.target)
-    times = (rows.clock.total, rows.clock.size_of, rows.clock.kind, network.npu_count, network.device_count)
+    offsets, order = by_chunk(transfers.chunk, len(table))
+    filled = np.full(len(transfers) if network.switch_count else 0, -1, np.int64)
+    columns = (offsets, order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
+    clock = transfers.clock
+    durations = (clock.total, clock.size_of, clock.kind, network.npu_count, network.device_count)
     holders = (table.pre, table.post, table.sets.offsets, table.sets.members)
-    flags: UInt8Array = screen(*moves, *times, table.op, *holders, hold)
+    flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
-        flags[sums] = rescreen(sums, *moves, *times, *holders)
+        flags[sums] = rescreen(sums, *columns, *durations, *holders)
     if module.planned is not None:
         flags[:] = 1
-    leaving = np.flatnonzero(hold >= 0)
-    leaving = leaving[flags[rows.chunk[leaving]] == 0]
-    busy, _ = rows.durations(leaving)
-    places = np.stack(
-        [network.source[rows.link[leaving]], hold[leaving], rows.start[leaving] + busy, rows.chunk[leaving]], axis=1
-    ).astype(np.int64)
-    return offsets, order, np.flatnonzero(flags), places
+    leaving = np.flatnonzero(filled >= 0)
+    leaving = leaving[flags[transfers.chunk[leaving]] == 0]
+    busy, _ = transfers.durations(leaving)
+    source, until = network.source[transfers.link[leaving]], transfers.start[leaving] + busy
+    slots = np.stack([source, filled[leaving], until, transfers.chunk[leaving]], axis=1).astype(np.int64)
+    return offsets, order, np.flatnonzero(flags), slots

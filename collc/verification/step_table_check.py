@@ -1,4 +1,4 @@
-"""The check of a large grid of copies in bounded memory: one bit for each chunk and NPU, step by step."""
+"""The check of a large step-by-link table of copies in bounded memory: one bit for each chunk and NPU, step by step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from collc.verification.timed_transfers import LATEST
 from collc.verification.verdict import Findings, at
 
 LARGE_TABLE = 1 << 24
-"""Grids with fewer cells are checked row by row."""
+"""The number of cells below which a table is checked transfer by transfer."""
 _BLOCK = 1 << 24
+"""Cells that are read at once."""
 _LISTED = 200
+"""Offenders that are reported of each block."""
 
 
 def arrival_delay(module: Module, schedule: StepSchedule, clock: Clock) -> int | None:
-    """After how many steps every chunk is there, or None where this check does not apply.
+    """The number of steps after which a chunk that enters a link has arrived; None where this check does not apply.
 
-    It applies to copies between NPUs that all take equally many steps and free their links within one.
+    It applies to copies between NPUs that all take the same number of steps and free their links within one.
     """
     network, table = module.network, module.demand.chunks
     if schedule.chunk.shape[1] != network.link_count:
@@ -38,7 +40,7 @@ def arrival_delay(module: Module, schedule: StepSchedule, clock: Clock) -> int |
 
 
 def check_step_table(module: Module, schedule: StepSchedule, delay: int, findings: Findings) -> None:
-    """Causality and delivery of a grid; on links it can not congest."""
+    """Check causality and delivery. In a table no link carries two chunks at once."""
     from collc.kernels.step_table_check import run_steps
 
     network, table = module.network, module.demand.chunks
@@ -46,29 +48,29 @@ def check_step_table(module: Module, schedule: StepSchedule, delay: int, finding
     held = np.zeros((network.npu_count, (chunks + 7) // 8), np.uint8)
     for chunk in range(chunks):
         held[table.sets[int(table.pre[chunk])], chunk >> 3] |= np.uint8(1 << (chunk & 7))
-    grid = schedule.chunk
+    table_rows = schedule.chunk
     legal = np.zeros((delay, network.link_count), np.bool_)
     wrong = np.empty((_LISTED, 2), np.int64)
     size = max(delay, _BLOCK // max(1, network.link_count))
-    nothing = np.full((delay, network.link_count), schedule.none, grid.dtype)
+    nothing = np.full((delay, network.link_count), schedule.none, table_rows.dtype)
     before = nothing
     low = 0
     # `delay` empty steps at the end let the last chunks arrive.
-    for block in (*(slice(k, k + size) for k in range(0, len(grid), size)), None):
-        part = np.array(grid[block], order="C") if block is not None else nothing
+    for block in (*(slice(k, k + size) for k in range(0, len(table_rows), size)), None):
+        part = np.array(table_rows[block], order="C") if block is not None else nothing
         count = run_steps(held, part, low, before, network.source, network.target, schedule.none, chunks, legal, wrong)
-        _tell_causality(module, schedule, wrong[:count].tolist(), findings)
+        _report_causality(module, schedule, wrong[:count].tolist(), findings)
         low += len(part)
         before = np.concatenate([before, part])[-delay:]
     _check_delivered(module, held, findings)
 
 
-def _tell_causality(module: Module, schedule: StepSchedule, wrong: list[list[int]], findings: Findings) -> None:
+def _report_causality(module: Module, schedule: StepSchedule, wrong: list[list[int]], findings: Findings) -> None:
     for step, link in wrong:
         chunk, start = int(schedule.chunk[step, link]), step * schedule.step
         who = findings.device(int(module.network.source[link]))
-        what = f"{findings.chunk(chunk)} on {findings.link(link)} at {at(start)}"
-        message = f"{what} is sent by {who}, which does not hold it yet"
+        sent = f"{findings.chunk(chunk)} on {findings.link(link)} at {at(start)}"
+        message = f"{sent} is sent by {who}, which does not hold it yet"
         findings.add("causality", "V0101", start, message, "an arrival, or the precondition, at or before the start")
 
 

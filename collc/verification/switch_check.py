@@ -1,4 +1,4 @@
-"""Buffers of switches over time: never more chunks than places."""
+"""The check of switch buffers: never more chunks than slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collc.verification.verdict import Findings, at
 
 
 def check_buffers(network: Network, intervals: Int64Array, findings: Findings) -> None:
-    """Check int64[places, 4]: switch, from, until (excluded), chunk."""
+    """Report arrivals that overfill a buffer, 100 of each switch at most.
+
+    intervals: int64[slots, 4]: switch, from and until (excluded) in picoseconds, chunk.
+    """
     if not len(intervals):
         return
     limits = network.buffers[intervals[:, 0] - network.npu_count]
@@ -18,7 +21,7 @@ def check_buffers(network: Network, intervals: Int64Array, findings: Findings) -
     for switch in np.unique(intervals[:, 0]).tolist():
         limit = int(network.buffers[switch - network.npu_count])
         here = intervals[intervals[:, 0] == switch]
-        # A place that is left at a time can be taken at that time: ends sort before beginnings.
+        # A slot that becomes free at a time can be filled at that time: ends sort before beginnings.
         time = np.concatenate([here[:, 1], here[:, 2]])
         change = np.repeat(np.array([1, -1], np.int64), len(here))
         order = np.lexsort((change, time))

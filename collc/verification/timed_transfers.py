@@ -1,4 +1,4 @@
-"""The transfers of a schedule with their ends and durations; those that can not be at all are reported and left out."""
+"""The transfers of a schedule with their durations. Impossible ones are reported and left out."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
 LATEST = 2**62
-"""Picoseconds (53 days); later times could overflow when a duration is added."""
+"""Picoseconds (53 days); a later time could overflow when a duration is added."""
 
 
 @dataclass(frozen=True, eq=False)
 class TimedTransfers:
     """Transfers in order of start, all of chunks and links that exist.
 
-    source, target: int32, devices. busy, total: int64, picoseconds until the link is free, and until the chunk
-    is there. clock: the same by kind of link and size.
+    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations.
     """
 
     chunk: Int32Array
@@ -34,13 +33,13 @@ class TimedTransfers:
         return len(self.chunk)
 
     def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Int64Array, Int64Array]:
-        """The columns busy and total of some rows."""
+        """Of some rows: int64, picoseconds until the link is free, and until the chunk has arrived."""
         kind, size = self.clock.kind[self.link[rows]], self.clock.size_of[self.chunk[rows]]
         return self.clock.busy[kind, size], self.clock.total[kind, size]
 
 
 def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | None:
-    """The schedule's clock, or None where links have no times or a chunk no sensible size (reported)."""
+    """The schedule's clock, None where links have no times or a chunk has a negative size (which is reported)."""
     sizes = module.demand.chunks.size
     if len(sizes) and int(sizes.min()) < 0:
         chunk = int(np.argmax(sizes < 0))
@@ -62,7 +61,7 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
 
 
 def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> TimedTransfers:
-    """The transfers that are of a chunk and a link that exist, between different, present devices, at a sane time."""
+    """The transfers of existing chunks and links, between present devices, from 0 to LATEST; others are reported."""
     network = module.network
     chunk, link, start, reduce = transfers.chunk, transfers.link, transfers.start, transfers.reduce
     if len(start) and (np.diff(start) < 0).any():

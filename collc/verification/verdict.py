@@ -1,4 +1,4 @@
-"""What a checker says: each check's outcome, and the first offenders in words."""
+"""The result of a check of a schedule: the outcome of each check, and its first offenders in words."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "swi
 """The checks of a schedule, as reports name them."""
 
 SHOWN: Final = 5
-"""Offenders told of each check."""
+"""Offenders of each check that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """checks: name -> outcome. diagnostics: the first offenders of each failed check, by time.
-
-    Whether congestion is only a warning is for the caller to say.
-    """
+    """checks: name -> outcome. diagnostics: the first offenders of each failed check, by time."""
 
     checks: dict[str, Outcome]
     diagnostics: tuple[Diagnostic, ...]
 
     def failed(self, allow_congestion: bool = False) -> tuple[str, ...]:
-        """The checks that failed and count."""
+        """The checks that failed, without `congestion_free` where congestion is allowed."""
         names = (name for name, outcome in self.checks.items() if outcome == "failed")
         return tuple(name for name in names if not (allow_congestion and name == "congestion_free"))
 
@@ -56,7 +53,7 @@ class Findings:
     more: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
 
     def add(self, check: str, code: str, time: int, message: str, expected: str) -> None:
-        """One offender: picoseconds, what is wrong there, and what was expected."""
+        """Add an offender: its time in picoseconds, what is wrong, and what was expected."""
         rows = self.offenders[check]
         diagnostic = Diagnostic(code, f"{check}: {message}", notes=(Note(f"expected: {expected}"),))
         rows.append((time, len(rows), diagnostic))
@@ -68,17 +65,17 @@ class Findings:
     def verdict(self) -> Verdict:
         """All findings, the earliest first."""
         outcomes: dict[str, Outcome] = {}
-        told: list[Diagnostic] = []
+        reported: list[Diagnostic] = []
         for check, rows in self.offenders.items():
             outcomes[check] = "failed" if rows else "ok"
             rows.sort(key=lambda row: row[:2])
-            told += [row[2] for row in rows[:SHOWN]]
+            reported += [row[2] for row in rows[:SHOWN]]
             left = self.more[check] + max(0, len(rows) - SHOWN)
             if left:
-                last = told.pop()
+                last = reported.pop()
                 note = Note(f"and {left} more of this check")
-                told.append(Diagnostic(last.code, last.message, notes=(*last.notes, note)))
-        return Verdict(outcomes, tuple(told))
+                reported.append(Diagnostic(last.code, last.message, notes=(*last.notes, note)))
+        return Verdict(outcomes, tuple(reported))
 
     @property
     def any(self) -> bool:
@@ -100,5 +97,5 @@ class Findings:
 
 
 def at(picoseconds: int) -> str:
-    """A time for people."""
+    """A time as messages give it."""
     return format_time(picoseconds)

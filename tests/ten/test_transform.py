@@ -178,8 +178,8 @@ def test_shape_of_the_npus() -> None:
     assert npu_grid(dotted) == ((4,), (1,))
     single = replace(ring(1), families=(DeviceFamily("a", (), 0, ()),))
     assert npu_grid(single) == ((1,), (1,))
-    with_switch = switched(3)
-    assert npu_grid(with_switch) == ((3,), (1,))
+    with_switch = network(4, [(0, 4), (4, 0)], switches=1, shape=(2, 2))
+    assert npu_grid(with_switch) == ((2, 2), (2, 1))
 
 
 def test_switches_of_a_factor_that_is_a_product() -> None:
