@@ -1,439 +1,537 @@
-"""Link-chunk matching driven by events: what synthesis/tacos/events.py does in plain Python, transfer for transfer.
+"""Link-chunk matching driven by events: whenever links become free or chunks arrive, idle links take chunks.
 
-Tables have a row for each thing and a column for each number of it, told below. Sets of chunks are rows of 64-bit
-words. Transfers that take equally long arrive in the order in which they were planned, and free their links so: each
-sort of event has a queue, and a heap holds when the next event of each queue is due. With C = kinds x sizes of
-transfers, queue c < C is for arrivals, C + c for links that become free; 2 C + link stands for a link whose
-reservation ends, and 2 C + links for preconditions.
+Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py, which also says what a set of
+chunks is: W words, in plain Python one). D devices; L links, sorted by target, for each target the cheap ones first;
+K chunks; T transfers, numbered as they are planned. Tables are flat: a row for each thing, with the columns named
+below; a row is one cache line in compiled code.
+
+Transfers of one link kind and chunk size take equal time, so they arrive in the order in which they were planned, and
+free their links so: each of the C = kinds x sizes classes has a queue of arrivals and a queue of links that become
+free. A heap holds when the next event of each queue is due. Queue c < C has arrivals, C + c links that become free;
+2 C + l stands for link l whose reserved interval ends, and 2 C + L for preconditions.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.cpython.unsafe.numbers import trailing_zeros
 
-from collc.ten.arrays import Int32Array, Int64Array, UInt64Array
+from collc.kernels.compiled import inlined, trailing_zeros
 
-NONE = np.uint64(0)
-ONE = np.uint64(1)
-FAR = 1 << 30
-
-DONE, RUNNING, CLASHES, TOO_LONG = 0, 1, 2, 3
+DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
 """All have what they need; there is more to do; a wanted chunk cannot be reached; the limit is passed."""
 
-NOW, LEFT, COUNT, END, WAITING, GIVEN, LENIENT = range(7)
-"""Numbers of the whole: the time, chunks still needed, transfers planned, when the last of them arrives, entries of
-the heap, preconditions booked, whether the component rule is off."""
-SOURCE, TARGET, KIND, LEVEL, COMPONENT, FREE, CURSOR, CURSOR_OF_LEVEL = range(8)
-"""Columns of links. COMPONENT: its target's, over links of lower levels. FREE: when it becomes idle. CURSOR: what lies
-before it in the source's order is of no use to the link; CURSOR_OF_LEVEL: the same by the component rule."""
+LEFT, COUNT, END, GIVEN, LENIENT, HEAP = range(6)
+"""Places in `counters`: chunks still needed, transfers planned, when the last of them arrives, preconditions that have
+been applied, whether the component rule is off, entries of the heap."""
+
+SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE = range(8)
+"""Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: where the set `inside` of its target's
+component begins, over cheaper links. FREE: when it becomes idle. CURSOR: what lies before it in its source's order is
+of no use to the link; CURSOR_OF_RULE: the same by the component rule."""
+LINK_ROW = 8
+
 BASE, LENGTH, LACKS = range(3)
-"""Columns of devices: where its chunks begin in `order`, how many it has and needs."""
-SIZE, SPREAD = range(2)
-"""Columns of chunks: its size, how many devices have it."""
+"""Columns of devices: where its chunks begin in `order`, how many it has, and how many it needs."""
+DEVICE_ROW = 3
+
 CHUNK, LINK, NEXT, NEXT_FREE = range(4)
-"""Columns of transfers. NEXT, NEXT_FREE: the one behind it in the queue of its arrival, of its link; -1: none."""
-HAVE, NEED, INSIDE = range(3)
-"""Sets: what a device has; what it needs; INSIDE + level: what is in, or on its way into, a component."""
+"""Columns of transfers. NEXT, NEXT_FREE: the one behind it in its queue of arrivals, of links that become free; -1:
+none."""
+TRANSFER_ROW = 4
+
+MANY = 1 << 30
+"""More than there are devices."""
 
 
-class Wires(NamedTuple):
-    """What does not change. D devices, L links sorted by target, cheap ones first.
+class EventNetwork(NamedTuple):
+    """What does not depend on chunks.
 
-    first int32[D + 1]: the links into each device. ahead_first int32[D + 1], ahead int32: the devices that each
-    device has links to. component int32[levels, D]. duration int64[2 C]: until a transfer has arrived, and until its
-    link is free. sizes: of chunks, so that c = kind * sizes + size. taken_first int32[L + 1], taken int64[spans, 2]:
-    when each link is reserved. given int64[G, 3]: (release, device, chunk), ascending.
+    first: [D + 1], the links into each device. scopes: [D * levels], where the set `inside` of the component of each
+    device begins, by level. ahead_first: [D + 1], ahead_word, ahead: the devices that each device has links to, as the
+    number of a word of the set `woken` and bits in it. total, busy: [C], picoseconds until a transfer has arrived, and
+    until its link is free. sizes: how many chunk sizes there are. reserved: [L + 1], the reserved intervals of each
+    link; starts, ends. shift, mask: of sets of devices.
     """
 
-    first: Int32Array
-    ahead_first: Int32Array
-    ahead: Int32Array
-    component: Int32Array
-    duration: Int64Array
+    first: Sequence[int]
+    scopes: Sequence[int]
+    ahead_first: Sequence[int]
+    ahead_word: Sequence[int]
+    ahead: Sequence[int]
+    total: Sequence[int]
+    busy: Sequence[int]
     sizes: int
-    taken_first: Int32Array
-    taken: Int64Array
-    given: Int64Array
+    reserved: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    shift: int
+    mask: int
 
 
-class State(NamedTuple):
-    """What changes. K chunks in W words, T transfers.
+class EventChunks(NamedTuple):
+    """What does not change of chunks.
 
-    tally int64[7]. link int64[L, 8], device int64[D, 3], chunk int32[K, 2], transfer int32[T, 4] (columns above),
-    start int64[T]. queue int32[2 C, 2]: first and last transfer, -1 for none. heap int64[2 C + L + 1, 2]: (time,
-    queue). due int32[C]: for use while a time is settled. woken uint64[ceil(D / 64)]: devices to look at.
-    sets uint64[2 + levels, D, W]. order int32: the chunks of each device as they came. exact uint64[links into a
-    device + 2, W]: for use within a choice.
+    size: [K]. release, holder, given: preconditions by time: when a device has a chunk. words, shift, mask: of sets of
+    chunks.
     """
 
-    tally: Int64Array
-    link: Int64Array
-    device: Int64Array
-    chunk: Int32Array
-    transfer: Int32Array
-    start: Int64Array
-    queue: Int32Array
-    heap: Int64Array
-    due: Int32Array
-    woken: UInt64Array
-    sets: UInt64Array
-    order: Int32Array
-    exact: UInt64Array
+    size: Sequence[int]
+    release: Sequence[int]
+    holder: Sequence[int]
+    given: Sequence[int]
+    words: int
+    shift: int
+    mask: int
 
 
-@njit(cache=True, nogil=True)
-def run(wires: Wires, state: State, fifo: bool, deadline: int, limit: int, some: int) -> int:
-    """Lets time go on for about `some` transfers; DONE, RUNNING, CLASHES or TOO_LONG (limit: picoseconds).
+class ChunkSets(NamedTuple):
+    """Who has and needs which chunk.
 
-    What it calls once a time takes the whole state; what is called for each link takes only what it needs, since a
-    call counts the references of every array that it is given.
+    devices: table. have, need: [D * W]. inside: what is in, or on its way into, a component. order: the chunks of each
+    device as they came. spread: [K], how many devices have a chunk. exact: [(links into a device + 2) * W], room.
     """
-    tally = state.tally
-    enough = tally[COUNT] + some
-    while tally[LEFT] > 0:
-        if tally[WAITING] > 0:
-            settle(wires, state)
-        elif tally[LENIENT]:
-            return CLASHES
+
+    devices: MutableSequence[int]
+    have: MutableSequence[int]
+    need: MutableSequence[int]
+    inside: MutableSequence[int]
+    order: MutableSequence[int]
+    spread: MutableSequence[int]
+    exact: MutableSequence[int]
+
+
+class EventProgress(NamedTuple):
+    """The plan and the events to come.
+
+    counters: see above. links, transfers: tables. start: [T]. head, tail: [2 C], first and last transfer of each
+    queue, -1: none. times, queues: [2 C + L + 1], the heap, while the kernel does not run. due: [C], room. woken: a set
+    of devices to look at.
+    """
+
+    counters: MutableSequence[int]
+    links: MutableSequence[int]
+    transfers: MutableSequence[int]
+    start: MutableSequence[int]
+    head: MutableSequence[int]
+    tail: MutableSequence[int]
+    times: MutableSequence[int]
+    queues: MutableSequence[int]
+    due: MutableSequence[int]
+    woken: MutableSequence[int]
+
+
+def run(
+    network: EventNetwork,
+    chunks: EventChunks,
+    sets: ChunkSets,
+    progress: EventProgress,
+    fifo: bool,
+    deadline: int,
+    limit: int,
+    some: int,
+) -> int:
+    """Simulates until about `some` transfers more are planned. Returns DONE, RUNNING, STUCK or TOO_LONG.
+
+    limit: picoseconds. What is called once a time takes the tuples; what is called for each link takes only the arrays
+    that it needs, since a call in compiled code counts the references of every array that it is given.
+    """
+    counters, woken = progress.counters, progress.woken
+    heap = [(np.int64(0), np.int64(0))]
+    heap.pop()
+    for k in range(counters[HEAP]):
+        heap.append((progress.times[k], progress.queues[k]))  # noqa: PERF401 (Numba has no extend with a generator)
+    enough = counters[COUNT] + some
+    verdict = DONE
+    now = 0
+    while counters[LEFT] > 0:
+        if len(heap) > 0:
+            now = heap[0][0]
+            settle(network, chunks, sets, progress, heap, now)
+        elif counters[LENIENT]:
+            verdict = STUCK
+            break
         else:
-            tally[LENIENT] = 1
-            for device in range(len(state.device)):
-                wake(state.woken, device)
-        planned = tally[COUNT]
-        share_out(wires, state, fifo, deadline)
-        launch(wires, state, planned)
-        if tally[END] > limit:
-            return TOO_LONG
-        if tally[COUNT] > enough:
-            return RUNNING
-    return DONE
+            counters[LENIENT] = 1
+            for device in range(len(network.first) - 1):
+                woken[device >> network.shift] |= 1 << (device & network.mask)
+        planned = counters[COUNT]
+        share_out(network, chunks, sets, progress, heap, now, fifo, deadline)
+        launch(network, chunks, progress, heap, planned)
+        if counters[END] > limit:
+            verdict = TOO_LONG
+            break
+        if counters[COUNT] > enough:
+            verdict = RUNNING
+            break
+    counters[HEAP] = len(heap)
+    for k in range(len(heap)):
+        progress.times[k], progress.queues[k] = heap[k]
+    return verdict
 
 
-@njit(cache=True, nogil=True)
-def begin(wires: Wires, state: State) -> None:
-    """Books what is on its way at the start: the preconditions, at their release."""
-    for k in range(len(wires.given)):
-        enter(state.sets, wires.component, wires.given[k, 1], wires.given[k, 2])
-    if len(wires.given):
-        push(state.heap, state.tally, wires.given[0, 0], len(state.queue) + len(state.link))
-    for device in range(len(state.device)):
-        state.tally[LEFT] += state.device[device, LACKS]
+def begin(network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress: EventProgress) -> None:
+    """Prepares for `run`: the preconditions count as on their way until their release."""
+    devices = len(network.first) - 1
+    levels = len(network.scopes) // devices
+    for k in range(len(chunks.given)):
+        chunk, device = chunks.given[k], chunks.holder[k]
+        for place in range(device * levels, (device + 1) * levels):
+            sets.inside[network.scopes[place] + (chunk >> chunks.shift)] |= 1 << (chunk & chunks.mask)
+    if len(chunks.given) > 0:
+        progress.times[0] = chunks.release[0]
+        progress.queues[0] = len(progress.head) + len(progress.links) // LINK_ROW
+        progress.counters[HEAP] = 1
+    for device in range(devices):
+        progress.counters[LEFT] += sets.devices[device * DEVICE_ROW + LACKS]
 
 
-@njit(cache=True, nogil=True)
-def settle(wires: Wires, state: State) -> None:
-    """Books what becomes free and arrives at the next time, and wakes the devices that this concerns.
+def settle(
+    network: EventNetwork,
+    chunks: EventChunks,
+    sets: ChunkSets,
+    progress: EventProgress,
+    heap: list[tuple[int, int]],
+    now: int,
+) -> None:
+    """Applies the events of now, the next time, and wakes the devices that these concern.
 
-    Preconditions first, then transfers as they were planned.
+    Preconditions come before arrivals, and these are in the order in which they were planned.
     """
-    given, target = wires.given, state.link[:, TARGET]
-    tally, queue, heap, due, woken = state.tally, state.queue, state.heap, state.due, state.woken
-    now = heap[0, 0]
-    tally[NOW] = now
+    busy, shift, mask = network.busy, network.shift, network.mask
+    counters, links, transfers, start, head, _, _, _, due, woken = progress
+    classes = len(due)
     count = 0
-    while tally[WAITING] and heap[0, 0] == now:
-        number = pop(heap, tally)
-        if number < len(due):
-            due[count] = number
+    while len(heap) > 0 and heap[0][0] == now:
+        _, queue = heapq.heappop(heap)
+        if queue < classes:
+            due[count] = queue
             count += 1
-        elif number < len(queue):
-            more = True
-            while more:
-                wake(woken, target[state.transfer[queue[number, 0], LINK]])
-                more = advance(queue, state.transfer, state.start, wires.duration, heap, tally, number, NEXT_FREE)
-        elif number < len(queue) + len(target):
-            wake(woken, target[number - len(queue)])
+        elif queue < 2 * classes:
+            k = head[queue]
+            while k >= 0 and start[k] + busy[queue - classes] == now:
+                device = links[transfers[k * TRANSFER_ROW + LINK] * LINK_ROW + TARGET]
+                woken[device >> shift] |= 1 << (device & mask)
+                k = transfers[k * TRANSFER_ROW + NEXT_FREE]
+            head[queue] = k
+            if k >= 0:
+                heapq.heappush(heap, (start[k] + busy[queue - classes], queue))
+        elif queue < 2 * classes + len(links) // LINK_ROW:
+            device = links[(queue - 2 * classes) * LINK_ROW + TARGET]
+            woken[device >> shift] |= 1 << (device & mask)
         else:
-            while tally[GIVEN] < len(given) and given[tally[GIVEN], 0] == now:
+            k = counters[GIVEN]
+            while k < len(chunks.given) and chunks.release[k] == now:
                 arrive(
-                    given[tally[GIVEN], 1],
-                    given[tally[GIVEN], 2],
-                    state.device,
-                    state.sets,
-                    state.order,
-                    state.chunk[:, SPREAD],
-                    woken,
-                    wires.ahead_first,
-                    wires.ahead,
-                )
-                tally[GIVEN] += 1
-            if tally[GIVEN] < len(given):
-                push(heap, tally, given[tally[GIVEN], 0], number)
-    take_in(wires, state, count)
+                    chunks.holder[k], chunks.given[k], chunks.words, chunks.shift, chunks.mask,
+                    sets.devices, sets.have, sets.order, sets.spread,
+                    woken, network.ahead_first, network.ahead_word, network.ahead,
+                )  # fmt: skip
+                k += 1
+            counters[GIVEN] = k
+            if k < len(chunks.given):
+                heapq.heappush(heap, (chunks.release[k], queue))
+    take_in(network, chunks, sets, progress, heap, now, count)
 
 
-@njit(cache=True, nogil=True)
-def take_in(wires: Wires, state: State, count: int) -> None:
-    """Books the arrivals of now that wait in the first `count` queues of `due`, in the order of planning."""
-    tally, link, queue, due, woken = state.tally, state.link, state.queue, state.due, state.woken
-    device, sets, order, spread = state.device, state.sets, state.order, state.chunk[:, SPREAD]
-    while count:
+def take_in(
+    network: EventNetwork,
+    chunks: EventChunks,
+    sets: ChunkSets,
+    progress: EventProgress,
+    heap: list[tuple[int, int]],
+    now: int,
+    count: int,
+) -> None:
+    """Applies the arrivals of now in the first `count` queues of `due`, in the order in which they were planned."""
+    _, _, ahead_first, ahead_word, ahead, total, _, _, _, _, _, shift, mask = network
+    _, links, transfers, start, head, _, _, _, due, woken = progress
+    devices, have, _, _, order, spread, _ = sets
+    while count > 0:
         first = 0
         for k in range(1, count):
-            if queue[due[k], 0] < queue[due[first], 0]:
+            if head[due[k]] < head[due[first]]:
                 first = k
-        number = due[first]
-        chunk, way = state.transfer[queue[number, 0], CHUNK], state.transfer[queue[number, 0], LINK]
-        there = link[way, TARGET]
-        arrive(there, chunk, device, sets, order, spread, woken, wires.ahead_first, wires.ahead)
-        if link[way, FREE] == tally[NOW]:
-            wake(woken, there)
-        if not advance(queue, state.transfer, state.start, wires.duration, state.heap, tally, number, NEXT):
+        queue = due[first]
+        row = head[queue] * TRANSFER_ROW
+        link = transfers[row + LINK] * LINK_ROW
+        device = links[link + TARGET]
+        arrive(
+            device, transfers[row + CHUNK], chunks.words, chunks.shift, chunks.mask,
+            devices, have, order, spread, woken, ahead_first, ahead_word, ahead,
+        )  # fmt: skip
+        if links[link + FREE] == now:
+            woken[device >> shift] |= 1 << (device & mask)
+        after = transfers[row + NEXT]
+        head[queue] = after
+        if after < 0 or start[after] + total[queue] != now:
+            if after >= 0:
+                heapq.heappush(heap, (start[after] + total[queue], queue))
             count -= 1
             due[first] = due[count]
 
 
-@njit(cache=True, nogil=True)
-def share_out(wires: Wires, state: State, fifo: bool, deadline: int) -> None:
-    """Gives the idle links into the woken devices chunks to bring: by the component rule; any chunks where cheaper
-    links would come too late.
-    """
-    first, _, _, component, duration, sizes, taken_first, taken, _ = wires
-    tally, links, devices, chunks, transfer, start, queue, heap, _, woken, sets, order, exact = state
-    now, lenient = tally[NOW], tally[LENIENT] == 1
-    for word in range(len(woken)):
-        while woken[word] != NONE:
-            device = (word << 6) + np.int64(trailing_zeros(woken[word]))
-            woken[word] &= woken[word] - ONE
-            low, high = first[device], first[device + 1]
-            counted = fifo
-            for link in range(low, high):
-                if links[link, FREE] > now or devices[device, LACKS] == 0:
-                    continue
-                if not counted:
-                    alternatives(sets, exact, links, low, high, device)
-                    counted = True
-                chunk = -1
-                for strict in range(0 if lenient else 1, -1, -1):
-                    if fifo:
-                        chunk = queued(links, devices, sets, order, link, device, strict)
-                    else:
-                        chunk = rarest(links, chunks, sets, exact, high - low, link, device, strict)
-                    lacks = devices[device, LACKS]
-                    if chunk >= 0 or not (strict and late(links, duration, sizes, low, link, lacks, now, deadline)):
-                        break
-                if chunk < 0:
-                    continue
-                busy = duration[len(duration) // 2 + links[link, KIND] * sizes + chunks[chunk, SIZE]]
-                blocked = blocked_until(taken_first, taken, link, now, busy)
-                if blocked:
-                    links[link, FREE] = blocked
-                    push(heap, tally, blocked, len(queue) + link)
-                    continue
-                sets[NEED, device, chunk >> 6] ^= ONE << np.uint64(chunk & 63)
-                devices[device, LACKS] -= 1
-                enter(sets, component, device, chunk)
-                links[link, FREE] = now + busy
-                transfer[tally[COUNT], CHUNK], transfer[tally[COUNT], LINK] = chunk, link
-                start[tally[COUNT]] = now
-                tally[COUNT] += 1
-
-
-@njit(cache=True, nogil=True)
-def launch(wires: Wires, state: State, planned: int) -> None:
-    """Puts the transfers from number `planned` on at the end of the queues of arrivals and of links."""
-    tally, transfer, queue, duration = state.tally, state.transfer, state.queue, wires.duration
-    for new in range(planned, tally[COUNT]):
-        arrival = state.link[transfer[new, LINK], KIND] * wires.sizes + state.chunk[transfer[new, CHUNK], SIZE]
-        freed = arrival + len(state.due)
-        for number, column in ((arrival, NEXT), (freed, NEXT_FREE)):
-            if column == NEXT_FREE and duration[arrival] == duration[freed]:
-                continue
-            transfer[new, column] = -1
-            if queue[number, 0] < 0:
-                queue[number, 0] = new
-                push(state.heap, tally, state.start[new] + duration[number], number)
-            else:
-                transfer[queue[number, 1], column] = new
-            queue[number, 1] = new
-        tally[END] = max(tally[END], state.start[new] + duration[arrival])
-    tally[LEFT] -= tally[COUNT] - planned
-
-
-@njit(cache=True, nogil=True)
-def advance(
-    queue: Int32Array,
-    transfer: Int32Array,
-    start: Int64Array,
-    duration: Int64Array,
-    heap: Int64Array,
-    tally: Int64Array,
-    number: int,
-    column: int,
-) -> bool:
-    """Takes the first transfer off a queue; whether the next one is due now, too."""
-    following = transfer[queue[number, 0], column]
-    queue[number, 0] = following
-    if following < 0:
-        return False
-    time = start[following] + duration[number]
-    if time == tally[NOW]:
-        return True
-    push(heap, tally, time, number)
-    return False
-
-
-@njit(cache=True, nogil=True)
+@inlined
 def arrive(
     device: int,
     chunk: int,
-    devices: Int64Array,
-    sets: UInt64Array,
-    order: Int32Array,
-    spread: Int32Array,
-    woken: UInt64Array,
-    first: Int32Array,
-    ahead: Int32Array,
+    words: int,
+    shift: int,
+    mask: int,
+    devices: MutableSequence[int],
+    have: MutableSequence[int],
+    order: MutableSequence[int],
+    spread: MutableSequence[int],
+    woken: MutableSequence[int],
+    ahead_first: Sequence[int],
+    ahead_word: Sequence[int],
+    ahead: Sequence[int],
 ) -> None:
-    """Books a chunk at a device, and wakes whom it may go to (ahead, from first on)."""
-    sets[HAVE, device, chunk >> 6] |= ONE << np.uint64(chunk & 63)
-    order[devices[device, BASE] + devices[device, LENGTH]] = chunk
-    devices[device, LENGTH] += 1
+    """A device gets a chunk; the devices that it has links to are woken."""
+    have[device * words + (chunk >> shift)] |= 1 << (chunk & mask)
+    row = device * DEVICE_ROW
+    order[devices[row + BASE] + devices[row + LENGTH]] = chunk
+    devices[row + LENGTH] += 1
     spread[chunk] += 1
-    for place in range(first[device], first[device + 1]):
-        wake(woken, ahead[place])
+    for k in range(ahead_first[device], ahead_first[device + 1]):
+        woken[ahead_word[k]] |= ahead[k]
 
 
-@njit(cache=True, nogil=True)
-def enter(sets: UInt64Array, component: Int32Array, device: int, chunk: int) -> None:
-    """Notes that a chunk is in, or on its way into, the components of a device."""
-    for level in range(len(component)):
-        sets[INSIDE + level, component[level, device], chunk >> 6] |= ONE << np.uint64(chunk & 63)
+def share_out(
+    network: EventNetwork,
+    chunks: EventChunks,
+    sets: ChunkSets,
+    progress: EventProgress,
+    heap: list[tuple[int, int]],
+    now: int,
+    fifo: bool,
+    deadline: int,
+) -> None:
+    """Gives the idle links into the woken devices chunks to bring.
+
+    By the component rule; any chunks if it is off, or if cheaper links would bring all that a device lacks too late.
+    """
+    first, scopes, _, _, _, total, busy, sizes, reserved, starts, ends, device_shift, _ = network
+    size, _, _, _, words, shift, mask = chunks
+    devices, have, need, inside, order, spread, exact = sets
+    counters, links, transfers, start, head, _, _, _, _, woken = progress
+    levels = len(scopes) // (len(first) - 1)
+    for word in range(len(woken)):
+        while woken[word] != 0:
+            device = (word << device_shift) + trailing_zeros(woken[word])
+            woken[word] &= woken[word] - 1
+            low, high = first[device], first[device + 1]
+            lacks, needed = device * DEVICE_ROW + LACKS, device * words
+            counted = fifo
+            for link in range(low, high):
+                row = link * LINK_ROW
+                held = links[row + SOURCE] * words
+                if links[row + FREE] > now or devices[lacks] == 0 or (words == 1 and have[held] & need[needed] == 0):
+                    continue
+                if not counted:
+                    alternatives(have, need, exact, links, words, low, high, needed)
+                    counted = True
+                chunk = -1
+                for strict in range(1 - counters[LENIENT], -1, -1):
+                    if fifo:
+                        chunk = queued(links, devices, need, inside, order, row, needed, strict, shift, mask)
+                    else:
+                        scope = links[row + SCOPE] if strict else -1
+                        chunk = rarest(
+                            have, need, inside, exact, spread, words, shift, held, needed, scope
+                        )  # fmt: skip
+                    if chunk >= 0 or not (
+                        strict and late(links, total, busy, sizes, low, row, devices[lacks], now, deadline)
+                    ):
+                        break
+                if chunk < 0:
+                    continue
+                until = now + busy[links[row + CLASS] + size[chunk]]
+                blocked = blocked_until(starts, ends, reserved[link], reserved[link + 1], now, until)
+                if blocked:
+                    links[row + FREE] = blocked
+                    heapq.heappush(heap, (blocked, len(head) + link))
+                    continue
+                place, bit = chunk >> shift, 1 << (chunk & mask)
+                need[needed + place] ^= bit
+                devices[lacks] -= 1
+                for k in range(device * levels, (device + 1) * levels):
+                    inside[scopes[k] + place] |= bit
+                links[row + FREE] = until
+                new = counters[COUNT]
+                transfers[new * TRANSFER_ROW + CHUNK], transfers[new * TRANSFER_ROW + LINK] = chunk, link
+                start[new] = now
+                counters[COUNT] = new + 1
 
 
-@njit(cache=True, nogil=True)
-def wake(woken: UInt64Array, device: int) -> None:
-    """Marks a device to be looked at."""
-    woken[device >> 6] |= ONE << np.uint64(device & 63)
+def launch(
+    network: EventNetwork,
+    chunks: EventChunks,
+    progress: EventProgress,
+    heap: list[tuple[int, int]],
+    planned: int,
+) -> None:
+    """Adds the transfers from number `planned` on to the queues of arrivals and of links that become free."""
+    total, busy, size = network.total, network.busy, chunks.size
+    counters, links, transfers, start, head, tail, _, _, due, _ = progress
+    for new in range(planned, counters[COUNT]):
+        row = new * TRANSFER_ROW
+        queue = links[transfers[row + LINK] * LINK_ROW + CLASS] + size[transfers[row + CHUNK]]
+        arrival, until = start[new] + total[queue], start[new] + busy[queue]
+        if head[queue] < 0:
+            head[queue] = new
+            heapq.heappush(heap, (arrival, queue))
+        else:
+            transfers[tail[queue] * TRANSFER_ROW + NEXT] = new
+        tail[queue] = new
+        transfers[row + NEXT] = -1
+        counters[END] = max(counters[END], arrival)
+        if arrival != until:
+            queue += len(due)
+            if head[queue] < 0:
+                head[queue] = new
+                heapq.heappush(heap, (until, queue))
+            else:
+                transfers[tail[queue] * TRANSFER_ROW + NEXT_FREE] = new
+            tail[queue] = new
+            transfers[row + NEXT_FREE] = -1
+    counters[LEFT] -= counters[COUNT] - planned
 
 
-@njit(cache=True, nogil=True)
-def push(heap: Int64Array, tally: Int64Array, time: int, queue: int) -> None:
-    """Adds (time, queue)."""
-    place = tally[WAITING]
-    tally[WAITING] += 1
-    while place > 0 and heap[(place - 1) >> 1, 0] > time:
-        heap[place, 0], heap[place, 1] = heap[(place - 1) >> 1, 0], heap[(place - 1) >> 1, 1]
-        place = (place - 1) >> 1
-    heap[place, 0], heap[place, 1] = time, queue
+def alternatives(
+    have: Sequence[int],
+    need: Sequence[int],
+    exact: MutableSequence[int],
+    links: Sequence[int],
+    words: int,
+    low: int,
+    high: int,
+    needed: int,
+) -> None:
+    """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...).
 
-
-@njit(cache=True, nogil=True)
-def pop(heap: Int64Array, tally: Int64Array) -> int:
-    """Takes the queue of the least time off."""
-    found = heap[0, 1]
-    tally[WAITING] -= 1
-    count = tally[WAITING]
-    time, queue = heap[count, 0], heap[count, 1]
-    place = 0
-    while 2 * place + 1 < count:
-        child = 2 * place + 1
-        if child + 1 < count and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if heap[child, 0] >= time:
-            break
-        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
-        place = child
-    heap[place, 0], heap[place, 1] = time, queue
-    return found
-
-
-@njit(cache=True, nogil=True)
-def alternatives(sets: UInt64Array, exact: UInt64Array, links: Int64Array, low: int, high: int, device: int) -> None:
-    """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...)."""
-    for word in range(sets.shape[2]):
-        lacks = sets[NEED, device, word]
-        for level in range(1, high - low + 2):
-            exact[level, word] = NONE
-        if lacks == NONE:
+    low, high: its links. needed: where its set begins in `need`.
+    """
+    for word in range(words):
+        lacks = need[needed + word]
+        for count in range(1, high - low + 2):
+            exact[count * words + word] = 0
+        if lacks == 0:
             continue
         for link in range(low, high):
-            held = sets[HAVE, links[link, SOURCE], word] & lacks
-            for level in range(link - low + 1, 1, -1):
-                exact[level, word] |= exact[level - 1, word] & held
-            exact[1, word] |= held
-        for level in range(1, high - low + 1):
-            exact[level, word] &= ~exact[level + 1, word]
+            held = have[links[link * LINK_ROW + SOURCE] * words + word] & lacks
+            for count in range(link - low + 1, 1, -1):
+                exact[count * words + word] |= exact[(count - 1) * words + word] & held
+            exact[words + word] |= held
+        for count in range(1, high - low + 1):
+            exact[count * words + word] &= ~exact[(count + 1) * words + word]
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def queued(
-    links: Int64Array, devices: Int64Array, sets: UInt64Array, order: Int32Array, link: int, device: int, strict: int
-) -> int:
-    """What the source got first of what the device needs (strict: and its component does not get), or -1."""
-    column = CURSOR_OF_LEVEL if strict else CURSOR
-    inside, component = INSIDE + links[link, LEVEL], links[link, COMPONENT]
-    source = links[link, SOURCE]
-    base, length = devices[source, BASE], devices[source, LENGTH]
-    for place in range(links[link, column], length):
-        chunk = order[base + place]
-        bits = sets[NEED, device, chunk >> 6]
-        if strict:
-            bits &= ~sets[inside, component, chunk >> 6]
-        if bits & (ONE << np.uint64(chunk & 63)):
-            links[link, column] = place
-            return chunk
-    links[link, column] = length
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def rarest(
-    links: Int64Array,
-    chunks: Int32Array,
-    sets: UInt64Array,
-    exact: UInt64Array,
-    most: int,
-    link: int,
-    device: int,
+    links: MutableSequence[int],
+    devices: Sequence[int],
+    need: Sequence[int],
+    inside: Sequence[int],
+    order: Sequence[int],
+    row: int,
+    needed: int,
     strict: int,
+    shift: int,
+    mask: int,
 ) -> int:
-    """As queued, but what the fewest of the device's links (`most` in all) could bring, of these the rarest."""
-    source = links[link, SOURCE]
-    inside, component = INSIDE + links[link, LEVEL], links[link, COMPONENT]
-    for count in range(1, most + 1):
-        best, least = -1, FAR
-        for word in range(sets.shape[2]):
-            bits = sets[HAVE, source, word] & sets[NEED, device, word] & exact[count, word]
-            if strict:
-                bits &= ~sets[inside, component, word]
-            while bits != NONE:
-                chunk = (word << 6) + np.int64(trailing_zeros(bits))
-                bits &= bits - ONE
-                if chunks[chunk, SPREAD] < least:
-                    best, least = chunk, chunks[chunk, SPREAD]
-        if best >= 0:
-            return best
+    """What the source of a link got first of what its target needs (strict: by the component rule), or -1.
+
+    row: of the link. needed: where the set of its target begins in `need`.
+    """
+    source, scope = links[row + SOURCE] * DEVICE_ROW, links[row + SCOPE]
+    base = devices[source + BASE]
+    last = base + devices[source + LENGTH]
+    for place in range(base + links[row + CURSOR + strict], last):
+        chunk = order[place]
+        word = chunk >> shift
+        bits = need[needed + word]
+        if strict:
+            bits &= ~inside[scope + word]
+        if bits >> (chunk & mask) & 1:
+            links[row + CURSOR + strict] = place - base
+            return chunk
+    links[row + CURSOR + strict] = last - base
     return -1
 
 
-@njit(cache=True, nogil=True)
-def late(
-    links: Int64Array, duration: Int64Array, sizes: int, low: int, link: int, lacks: int, now: int, deadline: int
-) -> bool:
-    """Whether the links into a device that are cheaper than one, from `low` on, cannot bring all that it lacks by the
-    deadline.
+def rarest(
+    have: Sequence[int],
+    need: Sequence[int],
+    inside: Sequence[int],
+    exact: MutableSequence[int],
+    spread: Sequence[int],
+    words: int,
+    shift: int,
+    held: int,
+    needed: int,
+    scope: int,
+) -> int:
+    """Of what a source has and the target needs, what the fewest links could bring, of this the rarest, or -1.
+
+    held, needed, scope: where the sets begin in `have`, `need` and `inside`; scope -1: without the component rule.
+    exact: as `alternatives` fills it; row 0 is room.
     """
-    other = low
-    while lacks > 0 and links[other, LEVEL] < links[link, LEVEL]:
-        largest = (links[other, KIND] + 1) * sizes - 1
-        total, busy = duration[largest], duration[largest + len(duration) // 2]
-        lacks -= max(0, (deadline - max(now, links[other, FREE]) - total + busy) // busy)
-        other += 1
+    some = 0
+    for word in range(words):
+        bits = have[held + word] & need[needed + word]
+        if scope >= 0:
+            bits &= ~inside[scope + word]
+        exact[word] = bits
+        some |= bits
+    if some == 0:
+        return -1
+    best, least = -1, MANY
+    count = 0
+    while best < 0:
+        count += words
+        for word in range(words):
+            bits = exact[word] & exact[count + word]
+            while bits != 0:
+                chunk = (word << shift) + trailing_zeros(bits)
+                bits &= bits - 1
+                if spread[chunk] < least:
+                    best, least = chunk, spread[chunk]
+    return best
+
+
+def late(
+    links: Sequence[int],
+    total: Sequence[int],
+    busy: Sequence[int],
+    sizes: int,
+    low: int,
+    row: int,
+    lacks: int,
+    now: int,
+    deadline: int,
+) -> bool:
+    """Whether the links into a device that are cheaper than one cannot bring all that it lacks by the deadline.
+
+    low: the first link into the device. row: of the link.
+    """
+    other = low * LINK_ROW
+    while lacks > 0 and links[other + LEVEL] < links[row + LEVEL]:
+        largest = links[other + CLASS] + sizes - 1
+        spare = deadline - max(now, links[other + FREE]) - total[largest] + busy[largest]
+        lacks -= max(0, spare // busy[largest])
+        other += LINK_ROW
     return lacks > 0
 
 
-@njit(cache=True, nogil=True)
-def blocked_until(taken_first: Int32Array, taken: Int64Array, link: int, start: int, busy: int) -> int:
-    """When the reservation ends that keeps a link from a transfer, or 0."""
-    for span in range(taken_first[link], taken_first[link + 1]):
-        low, high = taken[span, 0], taken[span, 1]
-        if low < start + busy and start < high:
-            return high
-        if low >= start + busy:
+def blocked_until(starts: Sequence[int], ends: Sequence[int], low: int, high: int, start: int, end: int) -> int:
+    """The end of the first of the reserved intervals low .. high - 1 that overlaps [start, end), or 0."""
+    for k in range(low, high):
+        if starts[k] >= end:
             break
+        if start < ends[k]:
+            return ends[k]
     return 0

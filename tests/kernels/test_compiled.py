@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from collc.kernels.compiled import compiled, numbers, trailing_zeros, word_shape, words_of
+from collc.kernels.compiled import compiled, inlined, numbers, trailing_zeros, word_shape, words_of
 from collc.kernels.overlapped_trees import grow
 
 
@@ -32,6 +32,26 @@ def test_trailing_zeros(bit):
 
 def _lowest(words):
     return trailing_zeros(words[0])
+
+
+@inlined
+def _first_above(values, least):
+    for value in values:
+        if value > least:
+            return value
+    return -1
+
+
+def _next_of_each(values):
+    found = 0
+    for value in values:
+        found = 10 * found + _first_above(values, value)
+    return found
+
+
+def test_inlined_functions_give_the_same():
+    values = [1, 3, 2]
+    assert compiled(_next_of_each)(np.array(values)) == _next_of_each(values) == 293
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])

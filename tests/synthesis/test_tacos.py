@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.tacos import compiled as matching_compiled
-from collc.synthesis.tacos import tacos
-from collc.synthesis.tacos.compiled import compiled_rows
-from collc.synthesis.tacos.events import EventRule, event_rows, levels_of
+from collc.synthesis.tacos import events, tacos
+from collc.synthesis.tacos.events import EventMatching, EventRule
+from collc.synthesis.tacos.levels import cost_levels_of
 from collc.synthesis.tacos.problem import copy_problem
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
@@ -238,7 +237,7 @@ def test_sparse_demands_work_too(make):
     st.booleans(),
     st.sampled_from([0, 1, 1 << 17]),
 )
-def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadline, seed, busy, some):
+def test_same_kernels_compiled_match_the_same(problem, model, fifo, deadline, seed, busy, some):
     net, demand = problem
     task = task_of(net, demand, model)
     if busy:
@@ -246,21 +245,23 @@ def test_compiled_events_are_those_of_plain_python(problem, model, fifo, deadlin
         release = np.arange(len(demand.chunks)) * 10**7
         task = replace(task, reserved=taken, release=release)
     problem = copy_problem(task)
-    levels, rule = levels_of(problem), EventRule(fifo, deadline, seed)
+    rule = EventRule(fifo, deadline, seed)
+    on_lists, on_arrays = (EventMatching(problem, cost_levels_of(problem), compile_it) for compile_it in (False, True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching_compiled, "SOME", some)
-        plain, compiled = event_rows(problem, levels, rule), compiled_rows(problem, levels, rule)
+        patch.setattr(events, "BATCH", some)
+        plain, compiled = on_lists.transfers(rule), on_arrays.transfers(rule)
     assert plain is not None
     assert compiled is not None
     assert plain.end == compiled.end
     for a, b in ((plain.chunk, compiled.chunk), (plain.link, compiled.link), (plain.start, compiled.start)):
         assert np.array_equal(a, b)
     if plain.end:
-        assert compiled_rows(problem, levels, rule, plain.end - 1) is None
+        assert on_lists.transfers(rule, plain.end - 1) is None
+        assert on_arrays.transfers(rule, plain.end - 1) is None
 
 
 def test_stop_within_an_attempt_where_times_differ(monkeypatch):
-    monkeypatch.setattr(matching_compiled, "SOME", 100)
+    monkeypatch.setattr(events, "BATCH", 100)
     net = ring_fc_switch(17, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
     task = task_of(net, all_gather(net.npus.tolist()))
     shares = []

@@ -1,318 +1,239 @@
-"""Matching driven by events, for links, sizes or link models that differ: plain Python, for small networks.
+"""Matching driven by events, for links, sizes or link models that differ.
 
-collc/synthesis/tacos/compiled.py does the same for large ones.
+Whenever a link becomes free or a chunk arrives, the idle links into the devices concerned take chunks that their
+sources hold at that time. So every schedule is causal.
 
-Whenever a link becomes free or a chunk arrives, the destinations concerned share out what their idle
-links could bring. A link takes only what its source holds at that very time, so every schedule is
-causal.
-
-Component rule: for a link, take the components of the graph of all cheaper links. The link brings
-only chunks that are neither in nor on their way into its target's component: the rest comes to the
-target over cheaper links. It helps out where these could not deliver all that the target lacks by a
-deadline.
+Component rule: take the strongly connected components of the graph of all links that are cheaper than a link. The link
+brings only chunks that are neither in nor on their way into the component of its target, which gets all others over
+cheaper links. It brings any chunk where these could not deliver all that the target lacks by a deadline.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collc.synthesis.conditions import members_of
+from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
+from collc.synthesis.tacos.levels import CostLevels
 from collc.synthesis.tacos.problem import CopyProblem
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collc.kernels.matching_events import ChunkSets, EventChunks, EventNetwork, EventProgress
+
+FOREVER = 1 << 62
+
+BATCH = 1 << 17
+"""Transfers between two calls of `go_on`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
     """Which chunk an idle link takes.
 
-    fifo: the one that its source got first; else the one that the fewest incoming links of the target
-    could bring, ties to the rarest. deadline: picoseconds, see above. seed: renumbers the chunks
-    where it is given.
+    fifo: the one that its source got first; else the one that the fewest incoming links of the target could bring, of
+    these the one that the fewest devices have. deadline: picoseconds, see above. tie_seed: tie-break seed, which
+    renumbers the chunks; None: ties go to the lower number.
     """
 
     fifo: bool
     deadline: int
-    seed: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Links by cost. level: for each link, the rank of its cost. component: for each level, the component of each
-    device in the graph of all links of lower levels.
-    """
-
-    level: list[int]
-    component: list[list[int]]
+    tie_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Transfers in the order in which they were planned (chunks as the problem numbers them), and their end."""
+class MatchedTransfers:
+    """Transfers in the order in which they were planned, and when the last one arrives.
 
-    chunk: list[int] | Int32Array
-    link: list[int] | Int32Array
-    start: list[int] | Int64Array
+    chunk, link: int32, chunks as the problem numbers them. start: int64, picoseconds.
+    """
+
+    chunk: Int32Array
+    link: Int32Array
+    start: Int64Array
     end: int
 
 
-def levels_of(problem: CopyProblem) -> Levels:
-    """Levels by the time that the largest chunk takes."""
-    network = problem.network
-    kinds = np.unique(network.kind)
-    costs, rank = np.unique(problem.total[kinds, -1], return_inverse=True)
-    by_kind = np.zeros(len(network.kinds), np.int32)
-    by_kind[kinds] = rank.reshape(-1)
-    level = by_kind[network.kind]
-    component: list[list[int]] = []
-    for bound in range(len(costs)):
-        kept = level < bound
-        component.append(_components(problem.devices, network.source[kept].tolist(), network.target[kept].tolist()))
-    return Levels(level.tolist(), component)
+class EventMatching:
+    """Event-driven matching of one problem under any rules.
 
+    compile_it: run compiled kernels; the result is the same.
+    """
 
-def _components(count: int, sources: list[int], targets: list[int]) -> list[int]:
-    """Number of the strongly connected component of each device (Kosaraju)."""
-    ahead: list[list[int]] = [[] for _ in range(count)]
-    behind: list[list[int]] = [[] for _ in range(count)]
-    for source, target in zip(sources, targets, strict=True):
-        ahead[source].append(target)
-        behind[target].append(source)
-    order: list[int] = []
-    seen = bytearray(count)
-    for root in range(count):
-        if seen[root]:
-            continue
-        seen[root] = 1
-        stack = [(root, iter(ahead[root]))]
-        while stack:
-            device, rest = stack[-1]
-            there = next((d for d in rest if not seen[d]), -1)
-            if there < 0:
-                order.append(device)
-                stack.pop()
-            else:
-                seen[there] = 1
-                stack.append((there, iter(ahead[there])))
-    component = [-1] * count
-    number = 0
-    for root in reversed(order):
-        if component[root] >= 0:
-            continue
-        component[root] = number
-        pending = [root]
-        while pending:
-            for there in behind[pending.pop()]:
-                if component[there] < 0:
-                    component[there] = number
-                    pending.append(there)
-        number += 1
-    return component
+    def __init__(self, problem: CopyProblem, levels: CostLevels, compile_it: bool) -> None:
+        self._problem, self._levels, self._large = problem, levels, compile_it
+        self._number = np.lexsort((levels.of_link, problem.network.target))
+        self._network = self._event_network()
 
+    def transfers(
+        self, rule: EventRule, limit: int | None = None, go_on: Callable[[float], bool] = lambda _share: True
+    ) -> MatchedTransfers | None:
+        """Plans all transfers by a rule; None if that takes more than `limit` picoseconds, or `go_on` returns False.
 
-def event_rows(problem: CopyProblem, levels: Levels, rule: EventRule, limit: int | None = None) -> Rows | None:
-    """Plans all transfers; None where that takes more than `limit` picoseconds."""
-    engine = _Engine(problem, levels, rule)
-    return engine.run(limit)
+        go_on: called now and then with the share of the transfers that is planned.
+        """
+        from collc.kernels import matching_events as kernels
 
-
-class _Engine:
-    """The state of the devices and links while time goes on."""
-
-    def __init__(self, problem: CopyProblem, levels: Levels, rule: EventRule) -> None:
-        self._problem = problem
-        self._levels = levels
-        self._rule = rule
-        self._lenient = False
-        self._left = problem.missing
-        self._names = list(range(problem.count))
-        if rule.seed is not None:
-            random.Random(rule.seed).shuffle(self._names)
-        self._prepare_chunks()
-        self._prepare_links()
-
-    def _prepare_chunks(self) -> None:
-        problem, names = self._problem, self._names
-        self._have = [0] * problem.devices
-        self._order: list[list[int]] = [[] for _ in range(problem.devices)]
-        self._need = [0] * problem.devices
-        self._spread = [0] * problem.count
-        self._rare = [0] * (problem.devices + 2)
-        self._rare[0] = (1 << problem.count) - 1
-        self._kinds = self._rare[:1]
-        _, need = problem.bits()
-        by_name = sorted(range(problem.count), key=names.__getitem__)
-        self._back = by_name
-        for device, bits in enumerate(need):
-            self._need[device] = sum(1 << names[c] for c in members_of(bits))
-        self._times: list[int] = []
-        self._arrivals: dict[int, list[tuple[int, int]]] = {}
-        self._freed: dict[int, list[int]] = {}
-        sizes = problem.size_of.tolist()
-        self._size = [sizes[c] for c in by_name]
-        component = self._levels.component
-        self._inside: list[dict[int, int]] = [{} for _ in component]
-        for chunk in range(problem.count):
-            old = by_name[chunk]
-            for device in problem.sets[int(problem.pre[old])].tolist():
-                self._at(self._arrivals, int(problem.release[old]), (device, chunk))
-                self._enter(device, 1 << chunk)
-
-    def _prepare_links(self) -> None:
         problem = self._problem
-        network = problem.network
-        kinds = network.kind.tolist()
-        busy, total = problem.busy.tolist(), problem.total.tolist()
-        self._busy = [busy[kind] for kind in kinds]
-        self._total = [total[kind] for kind in kinds]
-        self._free = [0] * network.link_count
-        self._cursor = [[0] * network.link_count, [0] * network.link_count]
-        level = self._levels.level
-        self._sources = [sorted(links, key=lambda pair: (level[pair[0]], pair[0])) for links in problem.sources()]
-        self._targets: list[list[int]] = [[] for _ in range(problem.devices)]
-        starts: list[int] = network.source.tolist()
-        ends: list[int] = network.target.tolist()
-        for source, target in dict.fromkeys(zip(starts, ends, strict=True)):
-            self._targets[source].append(target)
-
-    def _at(self, events: dict[int, list[T]], time: int, event: T) -> None:
-        if time not in self._arrivals and time not in self._freed:
-            heapq.heappush(self._times, time)
-        events.setdefault(time, []).append(event)
-
-    def _enter(self, device: int, bit: int) -> None:
-        """Notes that a chunk is in, or on its way into, the components of a device."""
-        for level, component in enumerate(self._levels.component):
-            inside = self._inside[level]
-            number = component[device]
-            inside[number] = inside.get(number, 0) | bit
-
-    def run(self, limit: int | None) -> Rows | None:
-        """Lets time go on until every device has what it wants."""
-        rows: list[tuple[int, int, int]] = []
-        end = now = 0
-        while self._left:
-            if self._times:
-                now = heapq.heappop(self._times)
-                concerned = self._settle(now)
-            elif self._lenient:
-                raise AssertionError("a wanted chunk cannot be reached")
-            else:
-                self._lenient = True
-                concerned = set(range(self._problem.devices))
-            for device in sorted(concerned):
-                if self._need[device]:
-                    end = max(end, self._share_out(device, now, rows))
-            if limit is not None and end > limit:
+        begin, run = kernels.begin, kernels.run
+        if self._large:
+            begin, run = compiled(begin), compiled(run)
+        names = list(range(problem.count))
+        if rule.tie_seed is not None:
+            random.Random(rule.tie_seed).shuffle(names)
+        name = np.array(names, np.int64)
+        wanted = self._wanted(name)
+        chunks, sets, progress = self._event_chunks(name), self._chunk_sets(wanted), self._progress()
+        begin(self._network, chunks, sets, progress)
+        verdict = kernels.RUNNING
+        while verdict == kernels.RUNNING:
+            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing)):
                 return None
-        chunk, link, start = ([row[k] for row in rows] for k in range(3))
-        return Rows([self._back[c] for c in chunk], link, start, end)
+            verdict = run(
+                self._network,
+                chunks,
+                sets,
+                progress,
+                rule.fifo,
+                rule.deadline,
+                FOREVER if limit is None else limit,
+                BATCH,
+            )
+        if verdict == kernels.STUCK:
+            raise AssertionError("a wanted chunk cannot be reached")
+        if verdict == kernels.TOO_LONG:
+            return None
+        table = np.asarray(progress.transfers, np.int32).reshape(-1, kernels.TRANSFER_ROW)
+        return MatchedTransfers(
+            np.argsort(name).astype(np.int32)[table[:, kernels.CHUNK]],
+            self._number.astype(np.int32)[table[:, kernels.LINK]],
+            np.asarray(progress.start, np.int64),
+            int(progress.counters[kernels.END]),
+        )
 
-    def _settle(self, now: int) -> set[int]:
-        """Books what arrives and becomes free now; the destinations that this concerns."""
-        concerned: set[int] = set(self._freed.pop(now, ()))
-        for device, chunk in self._arrivals.pop(now, ()):
-            bit = 1 << chunk
-            self._have[device] |= bit
-            self._order[device].append(chunk)
-            spread = self._spread[chunk]
-            self._rare[spread] ^= bit
-            self._rare[spread + 1] |= bit
-            self._spread[chunk] = spread + 1
-            concerned.update(self._targets[device])
-        self._kinds = [mask for mask in self._rare if mask]
-        return concerned
+    def _numbers(self, values: Int32Array | Int64Array) -> MutableSequence[int]:
+        """Values as the kernels take them."""
+        return numbers(values, self._large)
 
-    def _share_out(self, device: int, now: int, rows: list[tuple[int, int, int]]) -> int:
-        """Gives the idle links into a device chunks to bring; when the last of them will have come."""
-        sources = self._sources[device]
-        exact = [] if self._rule.fifo else self._alternatives(device)
-        end = 0
-        for link, source in sources:
-            if self._free[link] > now or not self._have[source] & self._need[device]:
-                continue
-            chunk = self._pick(link, source, device, now, exact)
-            if chunk < 0:
-                continue
-            busy = self._busy[link][self._size[chunk]]
-            blocked = self._blocked(link, now, busy)
-            if blocked:
-                self._free[link] = blocked
-                self._at(self._freed, blocked, device)
-                continue
-            bit = 1 << chunk
-            self._need[device] ^= bit
-            self._left -= 1
-            self._enter(device, bit)
-            self._free[link] = now + busy
-            arrival = now + self._total[link][self._size[chunk]]
-            self._at(self._freed, now + busy, device)
-            self._at(self._arrivals, arrival, (device, chunk))
-            rows.append((chunk, link, now))
-            end = max(end, arrival)
-        return end
+    def _event_network(self) -> EventNetwork:
+        from collc.kernels.matching_events import EventNetwork
 
-    def _alternatives(self, device: int) -> list[int]:
-        """The chunks that a device lacks by how many of its links could bring them: sets for 1, 2, ..."""
-        lacks = self._need[device]
-        sources = self._sources[device]
-        at_least = [0] * (len(sources) + 2)
-        for seen, (_, source) in enumerate(sources):
-            held = self._have[source] & lacks
-            for count in range(seen + 1, 1, -1):
-                at_least[count] |= at_least[count - 1] & held
-            at_least[1] |= held
-        return [at_least[count] & ~at_least[count + 1] for count in range(1, len(sources) + 1)]
+        problem, network, devices = self._problem, self._problem.network, self._problem.devices
+        ahead_first, ahead_word, ahead = self._ahead()
+        _, shift, mask = word_shape(devices, self._large)
+        intervals = [problem.reserved.get(link, []) for link in self._number.tolist()]
+        flat = np.array([each for some in intervals for each in some], np.int64).reshape(-1, 2)
+        return EventNetwork(
+            first=self._numbers(network.in_links[0]),
+            scopes=self._numbers(self._scopes().T.ravel()),
+            ahead_first=ahead_first,
+            ahead_word=ahead_word,
+            ahead=ahead,
+            total=self._numbers(problem.total.ravel()),
+            busy=self._numbers(problem.busy.ravel()),
+            sizes=problem.total.shape[1],
+            reserved=self._numbers(np.cumsum([0] + [len(some) for some in intervals])),
+            starts=self._numbers(flat[:, 0].copy()),
+            ends=self._numbers(flat[:, 1].copy()),
+            shift=shift,
+            mask=mask,
+        )
 
-    def _pick(self, link: int, source: int, device: int, now: int, exact: list[int]) -> int:
-        """The chunk that a link takes, or -1."""
-        level = self._levels.level[link]
-        if not self._lenient:
-            inside = self._inside[level].get(self._levels.component[level][device], 0)
-            chunk = self._best(link, source, self._need[device] & ~inside, exact, 0)
-            if chunk >= 0 or not self._late(level, device, now):
-                return chunk
-        return self._best(link, source, self._need[device], exact, 1)
+    def _scopes(self) -> Int64Array:
+        """int64[levels, devices]: where the set `inside` of the component of each device begins."""
+        words, _, _ = word_shape(self._problem.count, self._large)
+        rows = np.arange(self._levels.count)[:, None] * self._problem.devices
+        return (rows + self._levels.component).astype(np.int64) * words
 
-    def _best(self, link: int, source: int, wanted: int, exact: list[int], cursor: int) -> int:
-        """The chunk of the source that is best by the rule, among the wanted ones, or -1."""
-        free = self._have[source] & wanted
-        if not free:
-            return -1
-        if self._rule.fifo:
-            queue, places = self._order[source], self._cursor[cursor]
-            place = places[link]
-            while not free >> queue[place] & 1:
-                place += 1
-            places[link] = place
-            return queue[place]
-        best = next((mask for mask in (free & mask for mask in exact) if mask), free)
-        rarest = next(mask for mask in (best & mask for mask in self._kinds) if mask)
-        return (rarest & -rarest).bit_length() - 1
+    def _ahead(self) -> tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]:
+        """`ahead_first`, `ahead_word` and `ahead` of EventNetwork."""
+        network, devices = self._problem.network, self._problem.devices
+        _, shift, mask = word_shape(devices, self._large)
+        pairs = np.unique(network.source.astype(np.int64) * devices + network.target)
+        found: dict[tuple[int, int], int] = {}
+        for source, target in zip((pairs // devices).tolist(), (pairs % devices).tolist(), strict=True):
+            key = source, target >> shift
+            found[key] = found.get(key, 0) | 1 << (target & mask)
+        first = np.searchsorted(np.array([source for source, _ in found]), np.arange(devices + 1))
+        word = np.array([word for _, word in found], np.int64)
+        return self._numbers(first), self._numbers(word), as_words(list(found.values()), self._large)
 
-    def _late(self, level: int, device: int, now: int) -> bool:
-        """Whether the cheaper links into a device cannot bring all that it lacks by the deadline."""
-        lacks = self._need[device].bit_count()
-        for link, _ in self._sources[device]:
-            if self._levels.level[link] >= level:
-                break
-            busy, total = self._busy[link][-1], self._total[link][-1]
-            lacks -= max(0, (self._rule.deadline - max(now, self._free[link]) - total + busy) // busy)
-            if lacks <= 0:
-                return False
-        return True
+    def _event_chunks(self, name: Int64Array) -> EventChunks:
+        """name: int64[K], what each chunk is renumbered to."""
+        from collc.kernels.matching_events import EventChunks
 
-    def _blocked(self, link: int, start: int, busy: int) -> int:
-        """When the reservation ends that keeps a link from a transfer, or 0."""
-        for low, high in self._problem.reserved.get(link, ()):
-            if low < start + busy and start < high:
-                return high
-            if low >= start + busy:
-                break
-        return 0
+        problem = self._problem
+        device, chunk = problem.held
+        release = problem.release[chunk]
+        order = np.lexsort((device, name[chunk], release))
+        size = np.empty(problem.count, np.int64)
+        size[name] = problem.size_of
+        words, shift, mask = word_shape(problem.count, self._large)
+        return EventChunks(
+            size=self._numbers(size),
+            release=self._numbers(release[order]),
+            holder=self._numbers(device[order]),
+            given=self._numbers(name[chunk][order].astype(np.int32)),
+            words=words,
+            shift=shift,
+            mask=mask,
+        )
+
+    def _wanted(self, name: Int64Array) -> BoolArray:
+        """bool[devices, K]: which chunk, as renumbered, each device lacks."""
+        problem = self._problem
+        wanted = np.zeros((problem.devices, problem.count), np.bool_)
+        for group in np.unique(problem.want).tolist():
+            wanted[np.ix_(problem.sets[group], name[problem.want == group])] = True
+        device, chunk = problem.held
+        wanted[device, name[chunk]] = False
+        return wanted
+
+    def _chunk_sets(self, wanted: BoolArray) -> ChunkSets:
+        """The sets before any chunk is anywhere."""
+        from collc.kernels.matching_events import ChunkSets
+
+        devices, count = wanted.shape
+        words, _, _ = word_shape(count, self._large)
+        links = int(np.diff(self._problem.network.in_links[0]).max())
+        lacks = wanted.sum(axis=1)
+        room = lacks + np.bincount(self._problem.held[0], minlength=devices)
+        table = np.stack([np.cumsum(room) - room, np.zeros(devices, np.int64), lacks], axis=1)
+        return ChunkSets(
+            devices=self._numbers(table.ravel()),
+            have=zeros(devices * words, self._large),
+            need=words_of(wanted, self._large),
+            inside=zeros(self._levels.count * devices * words, self._large),
+            order=zeros(len(self._problem.held[0]) + self._problem.missing, self._large, np.int32),
+            spread=zeros(count, self._large),
+            exact=zeros((links + 2) * words, self._large),
+        )
+
+    def _progress(self) -> EventProgress:
+        """The begin: nothing is planned, and no event is to come."""
+        from collc.kernels.matching_events import FREE, LINK_ROW, TRANSFER_ROW, EventProgress
+
+        problem = self._problem
+        classes, links, missing = problem.total.size, problem.network.link_count, problem.missing
+        woken, _, _ = word_shape(problem.devices, self._large)
+        network, level = problem.network, self._levels.of_link
+        table = np.zeros((links, LINK_ROW), np.int64)
+        first_class = network.kind.astype(np.int64) * problem.total.shape[1]
+        columns = (network.source, network.target, first_class, level, self._scopes()[level, network.target])
+        table[:, :FREE] = np.stack(columns, axis=1)[self._number]
+        return EventProgress(
+            counters=zeros(6, self._large),
+            links=self._numbers(table.ravel()),
+            transfers=zeros(missing * TRANSFER_ROW, self._large, np.int32),
+            start=zeros(missing, self._large),
+            head=self._numbers(np.full(2 * classes, -1)),
+            tail=self._numbers(np.full(2 * classes, -1)),
+            times=zeros(2 * classes + links + 1, self._large),
+            queues=zeros(2 * classes + links + 1, self._large),
+            due=zeros(classes, self._large),
+            woken=zeros(woken, self._large),
+        )

@@ -15,9 +15,9 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.invert import as_trees
-from collc.synthesis.tacos.compiled import compiled_rows
-from collc.synthesis.tacos.events import EventRule, Rows, event_rows, levels_of
+from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers
 from collc.synthesis.tacos.grid import grid_steps
+from collc.synthesis.tacos.levels import cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
 from collc.synthesis.tacos.steps import Row, chosen_steps, fewest_alternatives, fifo_steps, rarest_matching
 from collc.synthesis.task import Effort, Task
@@ -98,8 +98,8 @@ def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     def attempt(name: str, window: int) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
             limit = problem.missing if best is None else best // problem.step - 1
-            told = _telling(effort, name)
-            grid = grid_steps(problem, limit, least, window, effort.threads, told) if limit >= least else None
+            go_on = _reporting(effort, name)
+            grid = grid_steps(problem, limit, least, window, effort.threads, go_on) if limit >= least else None
             if grid is None:
                 return None
             return StepSchedule(problem.model, grid, problem.step), len(grid) * problem.step
@@ -140,25 +140,27 @@ def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio where times differ."""
-    levels = levels_of(problem)
+    levels = cost_levels_of(problem)
+    large = problem.devices > SMALL
+    matching = EventMatching(problem, levels, compile_it=large)
 
-    def plan_rows(rule: EventRule, limit: int | None) -> Rows | None:
-        if problem.devices <= SMALL:
-            return event_rows(problem, levels, rule, limit)
-        return compiled_rows(problem, levels, rule, limit, _telling(effort, _name(rule)))
+    def planned(rule: EventRule, limit: int | None) -> MatchedTransfers | None:
+        if large:
+            return matching.transfers(rule, limit, _reporting(effort, _name(rule)))
+        return matching.transfers(rule, limit)
 
     def attempt(rule: EventRule) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = plan_rows(rule, None if best is None else best - 1)
+            rows = planned(rule, None if best is None else best - 1)
             return None if rows is None else (_rows(problem, rows), rows.end)
 
         return _Attempt(_name(rule), plan)
 
-    slacks = SLACKS if len(levels.component) > 1 else SLACKS[:1]
+    slacks = SLACKS if levels.count > 1 else SLACKS[:1]
     for trial in range(max(1, effort.trials)):
         seed = effort.seed * 1_000_003 + trial if trial else None
         for slack in slacks:
-            for fifo in ((False, True) if problem.devices <= SMALL else (True, False)) if seed is None else (False,):
+            for fifo in ((False, True) if not large else (True, False)) if seed is None else (False,):
                 yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed))
 
 
@@ -166,14 +168,14 @@ def _name(rule: EventRule) -> str:
     return "fifo" if rule.fifo else "fewest alternatives"
 
 
-def _telling(effort: Effort, name: str) -> Callable[[float], bool]:
+def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
     """Shows how far an attempt is; whether it may go on."""
 
-    def told(share: float) -> bool:
+    def go_on(share: float) -> bool:
         effort.progress(share, f"tacos {name}")
         return not effort.stop()
 
-    return told
+    return go_on
 
 
 def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
@@ -184,6 +186,5 @@ def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
     return StepSchedule(problem.model, chunks.astype(np.uint32), problem.step)
 
 
-def _rows(problem: CopyProblem, rows: Rows) -> RowSchedule:
-    chunk = problem.chunk[np.array(rows.chunk, np.int64)]
-    return RowSchedule(problem.model, Transfers.of(chunk, np.array(rows.link), np.array(rows.start, np.int64)))
+def _rows(problem: CopyProblem, rows: MatchedTransfers) -> RowSchedule:
+    return RowSchedule(problem.model, Transfers.of(problem.chunk[rows.chunk], rows.link, rows.start))
