@@ -190,13 +190,9 @@ def begin(network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress:
 
 
 def settle(
-    network: EventNetwork,
-    chunks: EventChunks,
-    sets: ChunkSets,
-    progress: EventProgress,
-    heap: list[tuple[int, int]],
+    network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress: EventProgress, heap: list[tuple[int, int]],
     now: int,
-) -> None:
+) -> None:  # fmt: skip
     """Applies the events of now, the next time, and wakes the devices that these concern.
 
     Preconditions come before arrivals, and these are in the order in which they were planned.
@@ -238,14 +234,9 @@ def settle(
 
 
 def take_in(
-    network: EventNetwork,
-    chunks: EventChunks,
-    sets: ChunkSets,
-    progress: EventProgress,
-    heap: list[tuple[int, int]],
-    now: int,
-    count: int,
-) -> None:
+    network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress: EventProgress, heap: list[tuple[int, int]],
+    now: int, count: int,
+) -> None:  # fmt: skip
     """Applies the arrivals of now in the first `count` queues of `due`, in the order in which they were planned."""
     _, _, ahead_first, ahead_word, ahead, total, _, _, _, _, _, shift, mask = network
     _, links, transfers, start, head, _, _, _, due, woken = progress
@@ -276,20 +267,10 @@ def take_in(
 
 @inlined
 def arrive(
-    device: int,
-    chunk: int,
-    words: int,
-    shift: int,
-    mask: int,
-    devices: MutableSequence[int],
-    have: MutableSequence[int],
-    order: MutableSequence[int],
-    spread: MutableSequence[int],
-    woken: MutableSequence[int],
-    ahead_first: Sequence[int],
-    ahead_word: Sequence[int],
-    ahead: Sequence[int],
-) -> None:
+    device: int, chunk: int, words: int, shift: int, mask: int, devices: MutableSequence[int],
+    have: MutableSequence[int], order: MutableSequence[int], spread: MutableSequence[int],
+    woken: MutableSequence[int], ahead_first: Sequence[int], ahead_word: Sequence[int], ahead: Sequence[int],
+) -> None:  # fmt: skip
     """A device gets a chunk; the devices that it has links to are woken."""
     have[device * words + (chunk >> shift)] |= 1 << (chunk & mask)
     row = device * DEVICE_ROW
@@ -301,15 +282,9 @@ def arrive(
 
 
 def share_out(
-    network: EventNetwork,
-    chunks: EventChunks,
-    sets: ChunkSets,
-    progress: EventProgress,
-    heap: list[tuple[int, int]],
-    now: int,
-    fifo: bool,
-    deadline: int,
-) -> None:
+    network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress: EventProgress, heap: list[tuple[int, int]],
+    now: int, fifo: bool, deadline: int,
+) -> None:  # fmt: skip
     """Gives the idle links into the woken devices chunks to bring.
 
     By the component rule; any chunks if it is off, or if cheaper links would bring all that a device lacks too late.
@@ -368,12 +343,8 @@ def share_out(
 
 
 def launch(
-    network: EventNetwork,
-    chunks: EventChunks,
-    progress: EventProgress,
-    heap: list[tuple[int, int]],
-    planned: int,
-) -> None:
+    network: EventNetwork, chunks: EventChunks, progress: EventProgress, heap: list[tuple[int, int]], planned: int,
+) -> None:  # fmt: skip
     """Adds the transfers from number `planned` on to the queues of arrivals and of links that become free."""
     total, busy, size = network.total, network.busy, chunks.size
     counters, links, transfers, start, head, tail, _, _, due, _ = progress
@@ -402,15 +373,9 @@ def launch(
 
 
 def alternatives(
-    have: Sequence[int],
-    need: Sequence[int],
-    exact: MutableSequence[int],
-    links: Sequence[int],
-    words: int,
-    low: int,
-    high: int,
-    needed: int,
-) -> None:
+    have: Sequence[int], need: Sequence[int], exact: MutableSequence[int], links: Sequence[int], words: int, low: int,
+    high: int, needed: int,
+) -> None:  # fmt: skip
     """Fills exact: the chunks that a device lacks by how many of its links could bring them (row 1, 2, ...).
 
     low, high: its links. needed: where its set begins in `need`.
@@ -432,17 +397,9 @@ def alternatives(
 
 @inlined
 def queued(
-    links: MutableSequence[int],
-    devices: Sequence[int],
-    need: Sequence[int],
-    inside: Sequence[int],
-    order: Sequence[int],
-    row: int,
-    needed: int,
-    strict: int,
-    shift: int,
-    mask: int,
-) -> int:
+    links: MutableSequence[int], devices: Sequence[int], need: Sequence[int], inside: Sequence[int],
+    order: Sequence[int], row: int, needed: int, strict: int, shift: int, mask: int,
+) -> int:  # fmt: skip
     """What the source of a link got first of what its target needs (strict: by the component rule), or -1.
 
     row: of the link. needed: where the set of its target begins in `need`.
@@ -464,17 +421,9 @@ def queued(
 
 
 def rarest(
-    have: Sequence[int],
-    need: Sequence[int],
-    inside: Sequence[int],
-    exact: MutableSequence[int],
-    spread: Sequence[int],
-    words: int,
-    shift: int,
-    held: int,
-    needed: int,
-    scope: int,
-) -> int:
+    have: Sequence[int], need: Sequence[int], inside: Sequence[int], exact: MutableSequence[int],
+    spread: Sequence[int], words: int, shift: int, held: int, needed: int, scope: int,
+) -> int:  # fmt: skip
     """Of what a source has and the target needs, what the fewest links could bring, of this the rarest, or -1.
 
     held, needed, scope: where the sets begin in `have`, `need` and `inside`; scope -1: without the component rule.
@@ -504,16 +453,9 @@ def rarest(
 
 
 def late(
-    links: Sequence[int],
-    total: Sequence[int],
-    busy: Sequence[int],
-    sizes: int,
-    low: int,
-    row: int,
-    lacks: int,
-    now: int,
-    deadline: int,
-) -> bool:
+    links: Sequence[int], total: Sequence[int], busy: Sequence[int], sizes: int, low: int, row: int, lacks: int,
+    now: int, deadline: int,
+) -> bool:  # fmt: skip
     """Whether the links into a device that are cheaper than one cannot bring all that it lacks by the deadline.
 
     low: the first link into the device. row: of the link.
