@@ -129,4 +129,4 @@ def test_a_plan_for_large_buffers_only_is_refused_before_a_schedule_is_sought(tm
     assert message.code == "M0114"
     assert message.span is not None
     assert message.span.file.text[message.span.start :].startswith("emit mscclpp")
-    assert report.time is None
+    assert report.time_ps is None
