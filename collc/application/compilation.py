@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from collc.application.compile_report import CompileReport, ScheduleReport
 from collc.application.output_files import WRITERS, file_names, unknown_kind
@@ -17,6 +18,9 @@ from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import EmitRequest, Program, ScheduleRequest
 
+_FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
+"""Suffixes of the files that collc writes, with the kind of the file."""
+
 
 def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Callbacks | None = None) -> CompileReport:
     """Synthesize, check and write all schedules of a program.
@@ -28,6 +32,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     _check_settings(settings)
     program = load_program(source, settings.definitions, settings.only)
     _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
+    warnings = (*_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
     for number, request in enumerate(program.schedules, 1):
@@ -39,10 +44,20 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
         own = _settings_of_schedule(settings, request, count)
         reports.append(ScheduleBuild(request, own, progress, callbacks.module_text).report())
         callbacks.finished(reports[-1])
-    return CompileReport(tuple(reports), _warnings(program))
+    return CompileReport(tuple(reports), warnings)
 
 
-def _warnings(program: Program) -> tuple[Diagnostic, ...]:
+def _output_warnings(settings: Settings) -> tuple[Diagnostic, ...]:
+    """The warning U0209 about an output folder that is named like a file and does not exist yet."""
+    folder = settings.output
+    if folder.suffix not in _FILE_SUFFIXES or folder.is_dir():
+        return ()
+    message = f"the output folder is called {folder}, like a file: the files are written into it"
+    hint = f'to name a file, write it in the program, as in: emit {_FILE_SUFFIXES[folder.suffix]}("{folder.name}")'
+    return (Diagnostic("U0209", message, hint=hint, warning=True),)
+
+
+def _program_warnings(program: Program) -> tuple[Diagnostic, ...]:
     """Warnings about designs, which are only checked (U0208), and about a program without a schedule (U0207)."""
     found = [
         Diagnostic("U0208", f"design '{d.name}' is checked, but collc does not solve designs yet", d.span, warning=True)

@@ -134,6 +134,7 @@ class ScheduleBuild:
         pipeline = options.pipeline()
         self._check_print_after([step.name for step in pipeline])
         for step in pipeline:
+            self.progress(None, f"running {step.name}")
             module = step.run(module, context)
             if step.name in self.settings.print_after:
                 from collc.ten.text.write import format_module

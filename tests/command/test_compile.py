@@ -185,7 +185,6 @@ def test_print_after_shows_the_module(collc) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 2, "COMMAND"),
         (("compile",), 2, "FILE.coll"),
         (("compile", "nowhere.coll"), 1, "nowhere.coll"),
         (("compile", "p.coll", "--trials", "0"), 2, "at least 1"),

@@ -1,0 +1,215 @@
+"""The arguments of every command, and what to say where they are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.options import Option
+from collc.base.synthesizers import COMMON, SYNTHESIZERS
+from collc.base.wording import did_you_mean, listed
+from collc.version import __version__
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 an error in the program; 2 in the command line; 3 no schedule exists or none was found; "
+    "4 a check failed; 5 an error in collc itself; 130 interrupted by Ctrl-C. "
+    "The first Ctrl-C during synthesis keeps the best schedule found so far; the second one ends collc."
+)
+
+_PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
+_ROOT: Final = "rank of the root of a rooted collective"
+_JSON: Final = "print one JSON object on stdout"
+_DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError U0100 instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
+    """The parsed arguments, with the command's name in `command`; None where there are none, after printing the help.
+
+    Raises UsageError U0100 where the arguments are wrong, SystemExit after `--help` and `--version`.
+    """
+    parser, commands = _parsers()
+    if not words:
+        parser.print_help(sys.stdout)
+        return None
+    if not words[0].startswith("-") and words[0] not in commands:
+        hint = did_you_mean(words[0], commands, f"the commands are {listed(commands)}")
+        raise UsageError(Diagnostic("U0100", f"there is no command '{words[0]}'", hint=hint))
+    chosen, unknown = parser.parse_known_args(words)
+    if unknown:
+        own = commands[chosen.command]
+        known = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", own.format_help())
+        flag = unknown[0].partition("=")[0]
+        hint = did_you_mean(flag, known, f"'{own.prog} --help' lists what there is")
+        raise UsageError(Diagnostic("U0100", f"'{own.prog}' does not take '{unknown[0]}'", hint=hint))
+    return chosen
+
+
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, and that of each command."""
+    description = "Schedules for collective communication: synthesized, verified, and written for MSCCL and MSCCL++."
+    parser = _Parser(prog="collc", description=description, epilog=EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"collc {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: dict[str, argparse.ArgumentParser] = {}
+    for name, (summary, add_arguments) in COMMANDS.items():
+        commands[name] = subparsers.add_parser(name, help=summary, description=summary)
+        add_arguments(commands[name])
+    return parser, commands
+
+
+# Values
+
+
+def _definition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip().isidentifier() and value.strip()):
+        raise argparse.ArgumentTypeError(f"-D takes name=value, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def _number(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` to 2**63 - 1."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = -1
+        if not least <= value < 2**63:
+            raise argparse.ArgumentTypeError(
+                f"a whole number of at least {least} and below 2**63 is expected, not {text!r}"
+            )
+        return value
+
+    return read
+
+
+_positive: Final = _number(1)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
+    return value
+
+
+# Commands
+
+
+def _add_definitions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help=_DEFINITION
+    )
+
+
+def _add_synthesizer_option(parser: argparse.ArgumentParser, name: str, option: Option) -> None:
+    """An option of the synthesizers as an option of the command line."""
+    flag = "--" + name.replace("_", "-")
+    if option.choices:
+        parser.add_argument(flag, choices=option.choices, help=option.meaning)
+    elif option.type == "time":
+        parser.add_argument(flag, type=_seconds, metavar="SECONDS", help=option.meaning)
+    else:
+        parser.add_argument(flag, type=_number(option.least or 0), metavar="N", help=option.meaning)
+
+
+def _compile_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for all files (default: this one)")
+    add("--schedule", metavar="NAME", help="compile only this schedule of the program")
+    _add_definitions(parser)
+    add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, mscclpp")
+    names = [name for name in SYNTHESIZERS if name != "fixed"]
+    synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)
+    add("--synthesizer", "--algorithm", metavar="NAME", help=synthesizers)
+    for name, option in COMMON.items():
+        _add_synthesizer_option(parser, name, option)
+    add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
+    add("--print-after", action="append", default=[], metavar="PASS", help="print the module after this pass, as .ten")
+    add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")
+    add("--certificate", type=Path, metavar="FILE", help="write the formulas given to Z3, as SMT-LIB text")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    _add_definitions(parser)
+    parser.add_argument("--json", action="store_true", help=_JSON)
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
+    add("--root", type=int, metavar="R", help=_ROOT)
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--program", type=Path, metavar="FILE.coll", help="check the file against a schedule of this program")
+    add("--schedule", metavar="NAME", help="the schedule of that program")
+    add("--json", action="store_true", help=_JSON)
+
+
+def _fmt_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.coll", help="a program")
+    parser.add_argument("--check", action="store_true", help="change no file; exit code 4 where one would change")
+
+
+def _std_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the source of this one")
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("code", metavar="CODE", help="the code of a message, as in E0203")
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("--dtype", default="float32", metavar="TYPE", help="type of the elements: float32 (default), int32, ...")
+    add("--op", metavar="OP", help="reduction: sum, prod, max or min (default: what the file says, else sum)")
+    add("--count", type=_positive, metavar="N", help="number of elements, as NCCL counts them (default: a few)")
+    add("--runs", type=_positive, default=1, metavar="N", help="number of runs, each with its own data and timing")
+    add("--threads", action="store_true", help="run each threadblock in a thread, instead of all in a random order")
+    add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
+    add("--seed", type=_number(0), default=0, metavar="N", help="the seed of data and timing")
+    add("--root", type=int, metavar="R", help=_ROOT)
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--json", action="store_true", help=_JSON)
+
+
+def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--svg", type=Path, metavar="FILE.svg", help="draw a picture of the program")
+    add("--json", action="store_true", help=_JSON)
+
+
+COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
+    "compile": ("synthesize and verify the schedules of a program, and write their files", _compile_arguments),
+    "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
+    "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan, from whatever source", _verify_arguments),
+    "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
+    "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
+    "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),
+    "std": ("list the standard library, or print the source of one declaration", _std_arguments),
+    "explain": ("explain the code of a message", _explain_arguments),
+}
+"""For each command its summary and the function that adds its arguments."""
