@@ -7,7 +7,7 @@ from collc.base.wording import did_you_mean
 from collc.source.checking.check_bodies import BodyChecker
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.options import Catalogue
+from collc.source.elaboration.options import OptionTables
 from collc.source.parsing.syntax import (
     Algorithm,
     Collective,
@@ -29,7 +29,7 @@ from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, 
 class ProgramChecker:
     """The checkers of all files of a program."""
 
-    def __init__(self, problems: Problems, catalogue: Catalogue) -> None:
+    def __init__(self, problems: Problems, catalogue: OptionTables) -> None:
         self.problems = problems
         self.catalogue = catalogue
         self.checkers: dict[int, FileChecker] = {}
@@ -159,7 +159,7 @@ class FileChecker:
         self.bodies.algorithm(node.body, env, found.node)
 
 
-def check_files(files: list[FileScope], problems: Problems, catalogue: Catalogue) -> None:
+def check_files(files: list[FileScope], problems: Problems, catalogue: OptionTables) -> None:
     """Check the names and types of files; errors go to `problems`."""
     checks = ProgramChecker(problems, catalogue)
     for file in files:

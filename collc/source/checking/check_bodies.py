@@ -9,7 +9,7 @@ from collc.base.options import Options
 from collc.base.wording import did_you_mean, listed, plural
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.options import TYPES, Catalogue
+from collc.source.elaboration.options import TYPES, OptionTables
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.parsing.syntax import (
@@ -42,7 +42,7 @@ StatementChecker = Callable[[Statement, TypeScope], None]
 class BodyChecker:
     """Checks the bodies of one file's declarations."""
 
-    def __init__(self, file: FileScope, expressions: ExpressionChecker, catalogue: Catalogue) -> None:
+    def __init__(self, file: FileScope, expressions: ExpressionChecker, catalogue: OptionTables) -> None:
         self.file = file
         self.expressions = expressions
         self.problems = expressions.problems

@@ -10,7 +10,7 @@ from collc.base.diagnostics import Note
 from collc.base.wording import did_you_mean, listed
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import Catalogue
+from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import unroll
@@ -43,7 +43,7 @@ class DesignBuilder:
         self,
         node: Design,
         context: FileContext,
-        catalogue: Catalogue,
+        catalogue: OptionTables,
         workloads: dict[str, Workload],
         problems: Problems,
     ) -> None:

@@ -11,7 +11,7 @@ from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.options import Catalogue
+from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
@@ -41,7 +41,7 @@ def load_program(
     source: Path | SourceFile,
     definitions: Mapping[str, str] | None = None,
     only: str | None = None,
-    catalogue: Catalogue | None = None,
+    catalogue: OptionTables | None = None,
 ) -> Program:
     """The program of a file, or of a text that is in no file (a SourceFile).
 
@@ -51,7 +51,7 @@ def load_program(
     for a chunk (E0412).
     """
     problems = Problems()
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or OptionTables()
     context = _load_files(source, definitions or {}, problems, catalogue)
     builder = ScheduleBuilder(context, catalogue, problems)
     _check_only(context.file, only)
@@ -67,7 +67,7 @@ def load_program(
 
 
 def _training(
-    context: FileContext, problems: Problems, catalogue: Catalogue
+    context: FileContext, problems: Problems, catalogue: OptionTables
 ) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
     """The workloads by name, and the designs; errors go to `problems`."""
     workloads: dict[str, training.Workload] = {}
@@ -84,7 +84,7 @@ def _training(
 
 
 def _load_files(
-    source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: Catalogue
+    source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: OptionTables
 ) -> FileContext:
     """Read a file and its imports, set its params, and check names and types. Raises SourceError."""
     loader = Loader(problems)

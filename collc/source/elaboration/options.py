@@ -1,4 +1,4 @@
-"""What `synthesize` and `emit` take: synthesizers and kinds of files with their options."""
+"""Elaboration of the options of `synthesize` and `emit` statements."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TYPES: Final = {"int": INT, "bool": BOOL, "string": STRING, "time": TIME, "range
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
-    """The synthesizers and kinds of files that exist. Pass another one to add more."""
+class OptionTables:
+    """The options of all synthesizers and of all kinds of files, by name. Pass other tables to add more."""
 
     synthesizers: Mapping[str, Options] = field(default_factory=lambda: SYNTHESIZERS)
     kinds: Mapping[str, Options] = field(default_factory=lambda: KINDS)
@@ -54,11 +54,11 @@ KINDS: Final[dict[str, Options]] = {
 def checked_options(
     arguments: Sequence[Argument], known: Options, what: str, evaluator: Evaluator, frame: Frame
 ) -> dict[str, OptionValue]:
-    """Options by name, each of its type and within its limits. Raises SourceError."""
+    """The values of options by name, each of its type and within its limits. Raises SourceError."""
     found: dict[str, OptionValue] = {}
     for argument in arguments:
         if argument.name is None:
-            raise fail("E0603", f"an option of {what} has a name", argument.span, hint=_names(known))
+            raise fail("E0603", f"an option of {what} needs a name", argument.span, hint=_names(known))
         name = argument.name.name
         if name not in known:
             hint = did_you_mean(name, known, _names(known))
@@ -80,18 +80,18 @@ def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator,
     value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
     if option.choices and value.data not in option.choices:
         hint = did_you_mean(str(value.data), option.choices, f"it can be {listed(option.choices, 'or')}")
-        raise fail("E0605", f"'{name}' can't be \"{value.data}\"", span, hint=hint)
+        raise fail("E0605", f"'{name}' cannot be \"{value.data}\"", span, hint=hint)
     if option.least is not None and value.data < option.least:
-        raise fail("E0605", f"'{name}' is at least {option.least}", span)
+        raise fail("E0605", f"'{name}' must be at least {option.least}", span)
     return OptionValue(option.type, Fraction(value.data) if option.type == "time" else value.data, span)
 
 
 def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
-    """`64MiB .. 4GiB`: a range of bytes, both ends included."""
+    """The ends of `64MiB .. 4GiB`, a range of bytes that includes both. Raises SourceError."""
     data = value.data
     if not isinstance(data, Interval) or value.type != Type(Kind.RANGE, BYTES):
         hint = "write sizes: 64MiB .. 4GiB"
-        raise fail("E0605", f"this wants a range of bytes, not {value.type}", argument.value.span, hint=hint)
+        raise fail("E0605", f"a range of bytes is required, not {value.type}", argument.value.span, hint=hint)
     low, high = int(data.low), int(data.high)
     if not 0 <= low <= high:
         raise fail("E0605", "the range of sizes is empty", argument.value.span)

@@ -22,7 +22,7 @@ from collc.source.elaboration.check_requests import check_request
 from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import Catalogue, checked_options
+from collc.source.elaboration.options import OptionTables, checked_options
 from collc.source.elaboration.sets import equal_values
 from collc.source.elaboration.standard_collectives import COLLECTIVES, MODULE, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
@@ -75,7 +75,7 @@ class _ScheduleDraft:
 class ScheduleBuilder:
     """Elaborates the schedules of one file."""
 
-    def __init__(self, context: FileContext, catalogue: Catalogue, problems: Problems) -> None:
+    def __init__(self, context: FileContext, catalogue: OptionTables, problems: Problems) -> None:
         self.context = context
         self.catalogue = catalogue
         self.problems = problems
@@ -366,7 +366,7 @@ def _default(collective: Collective, name: str, bound: Frame, owner: FileContext
         return None
 
 
-def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: Catalogue) -> EmitRequest:
+def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: OptionTables) -> EmitRequest:
     """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
     if kind not in catalogue.kinds:
