@@ -22,8 +22,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def terminal_stream(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """The stream that stderr is from now on. Not a fixture: pytest sets stderr again after those."""
     found = Terminal()
     monkeypatch.setattr(sys, "stderr", found)
     monkeypatch.setenv("TERM", "xterm")
@@ -38,7 +38,8 @@ def wait_for(stream: Terminal, text: str) -> None:
     assert text in stream.getvalue()
 
 
-def test_the_bar_appears_during_a_phase_that_reports_nothing(stream: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_appears_during_a_phase_that_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = terminal_stream(monkeypatch)
     monkeypatch.setattr(terminal, "PROGRESS_DELAY", 0.05)
     with progress_bar(quiet=False) as progress:
         progress(None, "lowering to MSCCL")
@@ -50,7 +51,8 @@ def test_the_bar_appears_during_a_phase_that_reports_nothing(stream: Terminal, m
         wait_for(stream, "simulating")
 
 
-def test_a_short_compilation_shows_no_bar(stream: Terminal) -> None:
+def test_a_short_compilation_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = terminal_stream(monkeypatch)
     with progress_bar(quiet=False) as progress:
         progress(0.5, "tacos")
     assert stream.getvalue() == ""
