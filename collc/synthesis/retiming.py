@@ -1,13 +1,15 @@
-"""A schedule made for links that are busy until arrival, run where a chunk arrives after its link is free again.
+"""Schedules made for the link model `store`, moved to `pipelined`.
 
-It is valid there as it stands, since links and switches are busy for less. Made earlier it keeps the order of
-transfers on each link and of what comes to and leaves each device, so that it stays valid.
+A schedule for `store`, where a link is busy until the chunk arrives, is valid for `pipelined` as it is, since links and
+switches are busy for a shorter time there. Its transfers can then start earlier. The order of transfers on each link,
+and of arrivals and departures at each device, stays, and with it the schedule stays valid.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -16,76 +18,78 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
-MOST = 200_000
-"""Transfers up to which a schedule is made earlier; larger ones are taken as they are."""
+MOST_TRANSFERS: Final = 200_000
+"""Transfers up to which starts are recomputed; larger schedules keep their starts."""
 
-PASSES = 20
-"""Rounds of moving transfers back behind those they wait for, after which a schedule is taken as it is."""
+ROUNDS: Final = 20
+"""Rounds of the relaxation of starts, after which a schedule keeps its starts."""
 
 Waits = list[list[tuple[int, int]]]
-"""For each transfer: (another, w): it starts at least w picoseconds after the other."""
+"""For each transfer, (another transfer, w): it starts at least w picoseconds after the other."""
 
 
 def retimed(module: Module) -> Module:
-    """A module whose schedule stores, for the model that pipelines: never longer, shorter where links allow.
+    """A module with a schedule for `store`, turned into one for `pipelined`: never longer, and shorter where possible.
 
-    Places in switches are freed and taken in the order of the schedule; where a switch has few, times stay.
+    Chunks enter and leave switches in the order of the schedule. Where a switch has a limited buffer, starts stay.
     """
     assert module.schedule is not None
-    plain = _as_it_is(module.schedule)
+    schedule = _with_same_starts(module.schedule)
     limited = bool((module.network.buffers >= 0).any())
-    if limited or len(plain) > MOST:
-        return replace(module, model=LinkModel.PIPELINED, schedule=plain)
+    if limited or len(schedule) > MOST_TRANSFERS:
+        return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
     clock = Clock.of(module.network, module.demand, LinkModel.PIPELINED)
-    rows = plain.transfers
-    start = _earliest(_waits(module.network, module.demand, rows, clock))
+    rows = schedule.transfers
+    start = _earliest_starts(_waits(module.network, module.demand, rows, clock))
     if start is not None:
-        plain = RowSchedule(LinkModel.PIPELINED, Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce))
-    return replace(module, model=LinkModel.PIPELINED, schedule=plain)
+        earlier = Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce)
+        schedule = RowSchedule(LinkModel.PIPELINED, earlier)
+    return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
 
 
-def _as_it_is(schedule: Schedule) -> Schedule:
+def _with_same_starts(schedule: Schedule) -> Schedule:
     if isinstance(schedule, StepSchedule):
         return replace(schedule, model=LinkModel.PIPELINED)
     return RowSchedule(LinkModel.PIPELINED, schedule.transfers)
 
 
-def _earliest(waits: Waits) -> list[int] | None:
-    """The least starts that keep all waits; None where they are not found in a few rounds."""
+def _earliest_starts(waits: Waits) -> list[int] | None:
+    """The least starts that satisfy all waits (longest paths, by Bellman and Ford); None if not found in ROUNDS."""
     start = [0] * len(waits)
-    for _ in range(PASSES):
-        moved = False
+    for _ in range(ROUNDS):
+        changed = False
         for k, wait in enumerate(waits):
             least = max((start[other] + after for other, after in wait), default=0)
             if least > start[k]:
-                start[k], moved = least, True
-        if not moved:
+                start[k], changed = least, True
+        if not changed:
             return start
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Visits:
-    """Transfers of one chunk that come to, or leave, one device: their ends in ascending order, and their rows.
+    """Transfers of one chunk into one device, or out of it: their ends in ascending order, and their rows.
 
-    Of equals, the one over the lower link is first, as where two partials reach a switch at once.
+    Of equal ends, the one over the link with the lower number is first, as for two partials that reach a switch at the
+    same time.
     """
 
     ends: list[int]
     rows: list[int]
 
     def before(self, row: int) -> list[int]:
-        """The one before a transfer."""
-        place = self.rows.index(row)
-        return self.rows[max(0, place - 1) : place]
+        """The transfer before another one, as a list; [] for the first."""
+        position = self.rows.index(row)
+        return self.rows[max(0, position - 1) : position]
 
     def until(self, time: int) -> list[int]:
-        """Those that have ended by a time, the last one last."""
+        """The transfers that have ended by a time, in order."""
         return self.rows[: bisect_right(self.ends, time)]
 
 
 def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> Waits:
-    """What each transfer waits for; rows as they are where links are busy until arrival."""
+    """What each transfer waits for. rows: the schedule for `store`. clock: of `pipelined`."""
     busy: list[int] = clock.busy_of(rows).tolist()
     total: list[int] = clock.total_of(rows).tolist()
     start: list[int] = rows.start.tolist()
@@ -94,41 +98,44 @@ def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> W
     links: list[int] = rows.link.tolist()
     sources: list[int] = network.source[rows.link].tolist()
     targets: list[int] = network.target[rows.link].tolist()
-    came, left = _visits(chunks, targets, ends, links), _visits(chunks, sources, ends, links)
-    nothing = _Visits([], [])
-    waits = _in_order(links, busy)
+    arrivals, departures = _visits(chunks, targets, ends, links), _visits(chunks, sources, ends, links)
+    none = _Visits([], [])
+    waits = _link_order(links, busy)
     multicast: list[bool] = network.multicast.tolist()
-    sums: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
+    reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
     for k, (chunk, source, target) in enumerate(zip(chunks, sources, targets, strict=True)):
-        waits[k] += [(a, total[a]) for a in _needed(network, demand, chunk, source, came, start[k])]
+        waits[k] += [(a, total[a]) for a in _needed(network, demand, chunk, source, arrivals, start[k])]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
-            # Each departure is from a place of its own, so those that were apart stay apart.
-            waits[k] += [(d, busy[d]) for d in left[chunk, source].until(start[k])]
+            # A switch without multicast sends a chunk over one link at a time: departures stay disjoint.
+            waits[k] += [(d, busy[d]) for d in departures[chunk, source].until(start[k])]
         if target >= network.npu_count:
-            here, gone = came[chunk, target], left.get((chunk, target), nothing)
-            waits[k] += [(d, busy[d] - total[k]) for d in gone.until(ends[k])[-1:]]
-            waits[k] += [(a, total[a]) for a in here.until(start[k])[-1:]]
-            if sums[k]:  # a switch passes partials on in the order in which they came
-                waits[k] += [(d, 1 - total[k]) for d in gone.rows if start[d] < ends[k]]
-                waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in here.before(k)]
+            into, out = arrivals[chunk, target], departures.get((chunk, target), none)
+            waits[k] += [(d, busy[d] - total[k]) for d in out.until(ends[k])[-1:]]
+            waits[k] += [(a, total[a]) for a in into.until(start[k])[-1:]]
+            if reduced[k]:  # a switch passes partials on in the order of their arrivals
+                waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
+                waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in into.before(k)]
     return waits
 
 
 def _needed(
-    network: Network, demand: Demand, chunk: int, source: int, came: dict[tuple[int, int], _Visits], start: int
+    network: Network, demand: Demand, chunk: int, source: int, arrivals: dict[tuple[int, int], _Visits], start: int
 ) -> list[int]:
-    """The arrivals that a transfer waits for: all where they add up or take places in a switch, else the first."""
+    """The arrivals at its source that a transfer waits for.
+
+    All of them where the chunk is reduced or the source is a switch, which may hold several copies; else the first.
+    """
     table = demand.chunks
-    if (chunk, source) not in came:
+    if (chunk, source) not in arrivals:
         return []
-    before = came[chunk, source].until(start)
+    before = arrivals[chunk, source].until(start)
     if table.op[chunk] != Op.COPY or source >= network.npu_count:
         return before
     return [] if bool((table.sets[int(table.pre[chunk])] == source).any()) else before[:1]
 
 
-def _in_order(links: list[int], busy: list[int]) -> Waits:
-    """Each transfer after the one before on its link."""
+def _link_order(links: list[int], busy: list[int]) -> Waits:
+    """Each transfer waits until the one before it on its link leaves that."""
     waits: Waits = [[] for _ in links]
     last: dict[int, int] = {}
     for k, link in enumerate(links):
@@ -139,6 +146,7 @@ def _in_order(links: list[int], busy: list[int]) -> Waits:
 
 
 def _visits(chunks: list[int], devices: list[int], ends: list[int], links: list[int]) -> dict[tuple[int, int], _Visits]:
+    """The transfers by (chunk, device)."""
     found: dict[tuple[int, int], _Visits] = {}
     for k in sorted(range(len(ends)), key=lambda k: (ends[k], links[k])):
         visits = found.setdefault((chunks[k], devices[k]), _Visits([], []))

@@ -76,7 +76,7 @@ def test_a_reduction_over_an_npu_with_a_part_of_its_own_stands_at_its_run(capsys
     code, _, (message,) = compiled(capsys, text)
     assert (code, message["code"], message["line"], message["column"]) == (1, "S0106", 6, 5)
     assert message["message"] == (
-        "the reduction of chunk 0:x[2, 0] from npu[0] to npu[2] passes npu[1], which has a part of its own"
+        "the reduction of chunk 0:x[2, 0] from npu[0] to npu[2] passes npu[1], which has a contribution of its own"
     )
     assert message["hint"] == "no link joins the two; reduce hop by hop, into npu[1] first and on from there"
 

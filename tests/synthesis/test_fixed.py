@@ -1,4 +1,4 @@
-"""Algorithms by hand, laid out on networks."""
+"""Algorithms written by hand, laid out on the links of networks."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ STORE = LinkModel.STORE
 ORDER = list(range(8))
 
 
-def moves(rows: list[tuple[int, int, int, int]], reduce: bool = False) -> AlgorithmSends:
+def sends(rows: list[tuple[int, int, int, int]], reduce: bool = False) -> AlgorithmSends:
     chunk, source, target, step = (np.array(c, np.int32) for c in zip(*rows, strict=True))
     return AlgorithmSends(chunk, source, target, step, np.full(len(rows), reduce))
 
 
-def ring_moves(n: int, chunks: int = 1, steps: bool = True) -> AlgorithmSends:
-    return moves(
+def ring_sends(n: int, chunks: int = 1, steps: bool = True) -> AlgorithmSends:
+    return sends(
         [
             (((i - s) % n) * chunks + c, i, (i + 1) % n, s if steps else -1)
             for s in range(n - 1)
@@ -52,33 +52,33 @@ def checked(net: Network, demand: Demand, hand: AlgorithmSends) -> int:
 
 
 def test_ring_on_ring():
-    assert run(ring(8), all_gather(ORDER), ring_moves(8)) == (7 * STEP, [])
+    assert run(ring(8), all_gather(ORDER), ring_sends(8)) == (7 * STEP, [])
 
 
-def test_ring_on_mesh_takes_its_longest_way_each_step():
-    assert run(grid(2, 4), all_gather(ORDER), ring_moves(8)) == (28 * STEP, [])
+def test_each_step_of_a_ring_on_a_mesh_takes_as_long_as_its_longest_path():
+    assert run(grid(2, 4), all_gather(ORDER), ring_sends(8)) == (28 * STEP, [])
 
 
 def test_ring_without_steps_is_as_fast_on_a_ring_and_faster_on_a_mesh():
-    assert run(ring(8), all_gather(ORDER), ring_moves(8, steps=False)) == (7 * STEP, [])
-    time, _ = run(grid(2, 4), all_gather(ORDER), ring_moves(8, steps=False))
+    assert run(ring(8), all_gather(ORDER), ring_sends(8, steps=False)) == (7 * STEP, [])
+    time, _ = run(grid(2, 4), all_gather(ORDER), ring_sends(8, steps=False))
     assert time < 28 * STEP
 
 
 def test_pipelined_ring_waits_for_arrival():
-    assert run(ring(8), all_gather(ORDER), ring_moves(8), LinkModel.PIPELINED) == (7 * STEP, [])
+    assert run(ring(8), all_gather(ORDER), ring_sends(8), LinkModel.PIPELINED) == (7 * STEP, [])
 
 
-def test_direct_on_ring_congests():
-    direct = moves([(i, i, j, 0) for i in ORDER for j in ORDER if i != j])
+def test_direct_sends_on_a_ring_congest():
+    direct = sends([(i, i, j, 0) for i in ORDER for j in ORDER if i != j])
     _, found = run(ring(8), all_gather(ORDER), direct)
     assert any(text.startswith("congested: link 0 at 0") for text in found)
     assert not any(text.startswith(("early", "missing")) for text in found)
 
 
-def test_ties_take_the_smallest_devices():
+def test_of_equal_paths_the_one_with_the_smallest_devices_is_taken():
     net = grid(2, 2)
-    hand = moves([(0, 0, 3, 0)])
+    hand = sends([(0, 0, 3, 0)])
     transfers = lay_out(net, demand_of([(MiB, [0], [3], Op.COPY)]), 0, hand, LinkModel.STORE)
     assert [net.link_name(link) for link in transfers.link.tolist()] == [
         "npu[0, 0] -> npu[0, 1]",
@@ -87,10 +87,10 @@ def test_ties_take_the_smallest_devices():
     assert transfers.start.tolist() == [0, STEP]
 
 
-def test_fast_detour_beats_slow_link_only_where_no_link_joins_them():
+def test_a_fast_path_of_two_hops_is_taken_only_where_no_link_joins_source_and_target():
     slow = LinkKind(500_000, DEFAULT.bandwidth / 100)
     net = network(4, [(0, 1), (1, 2), (0, 3, slow), (3, 2, slow)])
-    hand = moves([(0, 0, 2, -1)])
+    hand = sends([(0, 0, 2, -1)])
     transfers = lay_out(net, demand_of([(MiB, [0], [2], Op.COPY)]), 0, hand, LinkModel.STORE)
     assert transfers.link.tolist() == [0, 1]
     joined = network(3, [(0, 1), (1, 2), (0, 2, slow)])
@@ -98,39 +98,39 @@ def test_fast_detour_beats_slow_link_only_where_no_link_joins_them():
     assert transfers.link.tolist() == [2]
 
 
-def test_parallel_links_are_spread():
-    hand = moves([(0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 1, 0)])
+def test_sends_are_dealt_out_to_parallel_links():
+    hand = sends([(0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 1, 0)])
     demand = demand_of([(MiB, [0], [1], Op.COPY)] * 3)
     transfers = lay_out(dgx1(), demand, 0, hand, LinkModel.STORE)
     assert len(set(transfers.link.tolist())) == 2
     assert len(problems(dgx1(), demand, transfers)) == 1
     both = demand_of([(MiB, [0], [1], Op.COPY)] * 2)
-    assert run(dgx1(), both, moves([(0, 0, 1, 0), (1, 0, 1, 0)]))[1] == []
+    assert run(dgx1(), both, sends([(0, 0, 1, 0), (1, 0, 1, 0)]))[1] == []
 
 
-def test_through_a_switch():
+def test_sends_through_a_switch():
     net = switched(4)
-    assert run(net, all_gather([0, 1, 2, 3]), ring_moves(4)) == (6 * STEP, [])
+    assert run(net, all_gather([0, 1, 2, 3]), ring_sends(4)) == (6 * STEP, [])
 
 
-def test_steps_wait_for_the_slowest():
+def test_a_step_waits_for_the_slowest_send_of_the_last():
     slow = LinkKind(500_000, DEFAULT.bandwidth / 10)
     net = network(3, [(0, 1), (1, 2), (2, 0, slow)])
-    hand = ring_moves(3)
+    hand = ring_sends(3)
     slow_step = 500_000 + (STEP - 500_000) * 10
     assert run(net, all_gather([0, 1, 2]), hand) == (2 * slow_step, [])
 
 
-def test_reduction_waits_for_all_parts_in_any_order():
+def test_a_reduce_waits_for_all_reduces_into_its_source():
     net = network(4, [(2, 1), (3, 1), (1, 0)])
-    hand = moves([(0, 1, 0, -1), (0, 2, 1, -1), (0, 3, 1, -1)], reduce=True)
+    hand = sends([(0, 1, 0, -1), (0, 2, 1, -1), (0, 3, 1, -1)], reduce=True)
     transfers = lay_out(net, reduce([0, 1, 2, 3]), 0, hand, LinkModel.STORE)
     assert transfers.link.tolist() == [0, 1, 2]
     assert transfers.start.tolist() == [0, 0, STEP]
     assert transfers.reduce.all()
 
 
-def test_reduced_then_sent_back():
+def test_a_send_waits_for_the_reduces_into_its_source():
     net = network(2, [(1, 0), (0, 1)])
     demand = demand_of([(MiB, [0, 1], [0, 1], Op.SUM)])
     hand = AlgorithmSends(*(np.array(c, np.int32) for c in ([0, 0], [0, 1], [1, 0], [-1, -1])), np.array([False, True]))
@@ -147,18 +147,18 @@ def test_reduced_then_sent_back():
         ([(0, 0, 1, 1), (0, 1, 2, 1)], r"at step 1, but does not hold it yet"),
     ],
 )
-def test_never_held(rows: list[tuple[int, int, int, int]], words: str):
+def test_a_chunk_that_the_source_does_not_hold_is_an_error(rows: list[tuple[int, int, int, int]], words: str):
     with pytest.raises(SourceError, match=words):
-        lay_out(ring(4), all_gather([0, 1, 2, 3]), 0, moves(rows), LinkModel.STORE)
+        lay_out(ring(4), all_gather([0, 1, 2, 3]), 0, sends(rows), LinkModel.STORE)
 
 
-def test_no_path():
+def test_a_target_without_a_path_is_an_error():
     with pytest.raises(SourceError, match=r"no path leads from npu\[1\] to npu\[0\]"):
-        lay_out(network(2, [(0, 1)]), all_gather([0, 1]), 0, moves([(1, 1, 0, 0)]), LinkModel.STORE)
+        lay_out(network(2, [(0, 1)]), all_gather([0, 1]), 0, sends([(1, 1, 0, 0)]), LinkModel.STORE)
 
 
-def test_waiting_for_one_another():
-    hand = moves([(0, 0, 1, -1), (0, 1, 0, -1)], reduce=True)
+def test_reduces_that_wait_for_one_another_are_an_error():
+    hand = sends([(0, 0, 1, -1), (0, 1, 0, -1)], reduce=True)
     with pytest.raises(SourceError, match="wait for one another"):
         lay_out(ring(2), reduce([0, 1]), 0, hand, LinkModel.STORE)
 
@@ -166,29 +166,29 @@ def test_waiting_for_one_another():
 LINE = network(3, [(0, 1), (1, 0), (1, 2), (2, 1)])
 
 
-def test_a_reduction_does_not_pass_an_npu_that_needs_its_own_part():
-    hand = moves([(0, 2, 0, 0), (0, 1, 0, 1)], reduce=True)
+def test_a_reduction_does_not_pass_an_npu_with_a_contribution_of_its_own():
+    hand = sends([(0, 2, 0, 0), (0, 1, 0, 1)], reduce=True)
     with pytest.raises(SourceError) as caught:
         lay_out(LINE, reduce([0, 1, 2]), 0, hand, STORE)
     (message,) = caught.value.diagnostics
     assert (message.code, message.message, message.hint) == (
         "S0106",
-        "the reduction of chunk 0:x[0] from npu[2] to npu[0] passes npu[1], which has a part of its own",
+        "the reduction of chunk 0:x[0] from npu[2] to npu[0] passes npu[1], which has a contribution of its own",
         "no link joins the two; reduce hop by hop, into npu[1] first and on from there",
     )
 
 
-def test_two_reductions_do_not_meet_on_their_way():
+def test_two_reductions_do_not_meet_between_their_ends():
     net = network(4, [(2, 1), (3, 1), (1, 0)])
-    hand = moves([(0, 2, 0, 0), (0, 3, 0, 1)], reduce=True)
-    with pytest.raises(SourceError, match=r"passes npu\[1\], where another part comes by"):
+    hand = sends([(0, 2, 0, 0), (0, 3, 0, 1)], reduce=True)
+    with pytest.raises(SourceError, match=r"passes npu\[1\], where another contribution arrives"):
         lay_out(net, demand_of([(MiB, [0, 2, 3], [0], Op.SUM)]), 0, hand, STORE)
 
 
-def test_an_npu_that_has_no_part_may_be_passed():
-    hand = moves([(0, 2, 0, -1)], reduce=True)
+def test_a_reduction_may_pass_an_npu_without_a_contribution():
+    hand = sends([(0, 2, 0, -1)], reduce=True)
     assert checked(LINE, demand_of([(MiB, [0, 2], [0], Op.SUM)]), hand) == 2 * STEP
 
 
 def test_hop_by_hop_as_the_message_says():
-    assert checked(LINE, reduce([0, 1, 2]), moves([(0, 2, 1, -1), (0, 1, 0, -1)], reduce=True)) == 2 * STEP
+    assert checked(LINE, reduce([0, 1, 2]), sends([(0, 2, 1, -1), (0, 1, 0, -1)], reduce=True)) == 2 * STEP
