@@ -1,1 +1,1 @@
-"""Writers, one format a file."""
+"""Writers of files for runtimes, one format per module."""

@@ -1,4 +1,4 @@
-"""MSCCL++ execution plans (JSON), as its executor reads them (docs/msccl.md)."""
+"""MSCCL++ execution plans in JSON (docs/msccl-contract.md, section 6)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from collc.ten.module import Module
 
 
 def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bool, list[str]]:
-    """Write the plan of a module's schedule, an operation a line.
+    """Write the plan of a module's schedule, one operation per line.
 
-    Returns whether its collective is one that the runtime has no name for, and what a user should know of the plan.
-
-    Raises SourceError where MSCCL++ cannot say it (see plan_of).
+    Returns whether its collective is `custom`, and remarks for the report. Raises SourceError as `plan_of` does.
     """
     plan = plan_of(module, options)
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
@@ -25,7 +23,7 @@ def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bo
 
 
 def plan_lines(plan: Json) -> Iterator[str]:
-    """The lines of the file, with their ends."""
+    """The lines of the file, with line ends."""
     yield "{\n"
     yield from (f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in plan.items() if name != "gpus")
     yield ' "gpus": [\n'

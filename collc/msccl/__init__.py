@@ -1,1 +1,1 @@
-"""MSCCL programs: threadblocks, channels and steps; lowering to them, reading and checking them."""
+"""MSCCL programs: threadblocks, channels and steps; lowering schedules to them, and checking files."""

@@ -1,4 +1,4 @@
-"""What a user may ask of an MSCCL file, and how an `emit` statement says it."""
+"""Options of `emit msccl` and `emit mscclpp`, and how they are read from the statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collc.base.options import OptionValue
 
 
 class Protocol(StrEnum):
-    """A protocol of NCCL. The names are those of the file."""
+    """A protocol of NCCL, by its name in the file."""
 
     SIMPLE = "Simple"
     LL = "LL"
@@ -20,14 +20,14 @@ class Protocol(StrEnum):
 
 
 class Profile(StrEnum):
-    """Which runtime the file is for: msccl-executor-nccl, or microsoft/msccl."""
+    """The runtime that a file is for: msccl-executor-nccl or microsoft/msccl."""
 
     EXECUTOR = "executor"
     OLD = "old"
 
 
 class Placement(StrEnum):
-    """Whether the output may lie in the input's memory."""
+    """Whether input and output of a call share memory (in place), do not (out of place), or either."""
 
     IN = "in"
     OUT = "out"
@@ -35,12 +35,12 @@ class Placement(StrEnum):
 
     @property
     def in_place(self) -> bool:
-        """Whether it is right in place."""
+        """Whether calls in place are served."""
         return self is not Placement.OUT
 
     @property
     def out_of_place(self) -> bool:
-        """Whether it is right out of place."""
+        """Whether calls out of place are served."""
         return self is not Placement.IN
 
 
@@ -48,9 +48,9 @@ class Placement(StrEnum):
 class MscclOptions:
     """Options of `emit msccl(...)`.
 
-    instances: how often the program is repeated, each with 1/instances of every chunk. channels: at
-    most so many, None: as the runtime allows. sizes: smallest and largest buffer in bytes, both
-    included; None: no limit. placement: None: both if both are right, else what is.
+    instances: number of copies of the program, each with 1/instances of every chunk. channels: most channels; None:
+    as many as the runtime allows. sizes: smallest and largest buffer in bytes, both included; None: no limit.
+    placement: None: every one in which the program is right.
     """
 
     instances: int = 1
@@ -62,9 +62,10 @@ class MscclOptions:
 
 
 def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options that an `emit msccl` statement gives.
+    """The options of an `emit msccl` statement, from the values that it gives by name.
 
-    Raises SourceError (M0101 unknown option, M0102 wrong type, M0103 value not allowed).
+    Raises SourceError with a message for each wrong one: M0101 unknown option, M0102 wrong type, M0103 value out of
+    range.
     """
     options = MscclOptions()
     problems: list[Diagnostic] = []
@@ -83,23 +84,24 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     return options
 
 
-_NOT_OF_PLANS: Final = {
+_NOT_IN_PLANS: Final = {
     "protocol": ("collc writes plans with the protocol Simple", "leave it out; 'emit msccl' has LL for small buffers"),
     "profile": ("there is one runtime for plans", "leave it out"),
-    "channels": ("a plan has as many channels as it needs", "leave it out; 'instances' make it more threadblocks"),
+    "channels": ("a plan has as many channels as it needs", "leave it out; more 'instances' have more threadblocks"),
 }
 
 
 def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options that an `emit mscclpp` statement gives: instances, sizes and placement.
+    """The options of an `emit mscclpp` statement: instances, sizes and placement.
 
-    Raises SourceError as `options_of` does; M0101 too for what only MSCCL files have, M0103 for both placements.
+    Raises SourceError as `options_of` does, also M0101 for options that only MSCCL files have and M0103 for both
+    placements.
     """
     problems = [
-        Diagnostic("M0101", f"'emit mscclpp' has no option '{name}': {told}", value.span, hint=hint)
+        Diagnostic("M0101", f"'emit mscclpp' has no option '{name}': {reason}", value.span, hint=hint)
         for name, value in values.items()
-        if name in _NOT_OF_PLANS
-        for told, hint in [_NOT_OF_PLANS[name]]
+        if name in _NOT_IN_PLANS
+        for reason, hint in [_NOT_IN_PLANS[name]]
     ]
     if problems:
         raise SourceError(*problems)

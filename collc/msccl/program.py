@@ -1,8 +1,8 @@
 """The MSCCL program: GPUs, threadblocks, channels and steps (Cowan et al., MSCCLang, ASPLOS 2023, section 4).
 
-Lowering takes a program through stages; each is a function from program to program. At first a GPU
-has `steps` that belong to no threadblock; after `assign` it has `threadblocks`; after `depend` the
-steps wait for one another and are final. Printing a program at any stage shows that stage.
+Each stage of the lowering is a function from program to program. At first the `steps` of a GPU belong to no
+threadblock; `assign` replaces them by `threadblocks`; `depend` adds the waits between steps and makes the program
+final. A program can be printed after any stage.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Buffer = Literal["i", "o", "s"]
 """Input, output and scratch."""
 
 Moment = tuple[int, int, int, int]
-"""Place of a step in the one order of all steps of a program: picoseconds, phase, number, tie."""
+"""Position of a step in the total order of a program's steps: time in picoseconds, phase, number, tie-break."""
 
 ARRIVES, LEAVES, COPIES = 0, 1, 2
-"""Phases of a moment: what arrives at a time can leave at that time."""
+"""Phases of a moment: a chunk that arrives at a time can leave at that time."""
 
 
 class Op(StrEnum):
-    """What a step does, by its name in the file; src and dst are always local."""
+    """The operation of a step, by its name in the file (docs/msccl-contract.md, section 3); src and dst are local."""
 
     SEND = "s"
     RECEIVE = "r"
@@ -43,7 +43,7 @@ FUSED = frozenset({Op.RECEIVE_COPY_SEND, Op.RECEIVE_REDUCE_SEND, Op.RECEIVE_REDU
 
 
 class Slot(NamedTuple):
-    """A chunk's place in a buffer."""
+    """Room for one chunk: a buffer of a GPU and an offset in chunks."""
 
     buffer: Buffer
     offset: int
@@ -58,11 +58,11 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Neighbouring chunks on their way from one GPU to another.
+    """Neighbouring chunks that one GPU sends to another in one step.
 
-    source, target: ranks. chunk: number of the first in the demand. path: links, in order.
-    start, leave, arrival: picoseconds; when it enters the first link, when the sender is done with
-    it, when it is all there.
+    source, target: ranks. chunk: number of the first chunk in the demand. count: number of chunks. path: numbers of
+    the links, in order. start, leave, arrival: times in picoseconds at which it enters the first link, the sender has
+    sent all of it, and the receiver has all of it. reduce: whether the receiver adds it to what it holds.
     """
 
     source: int
@@ -80,9 +80,9 @@ class Message:
 class Step:
     """One step of a GPU.
 
-    count: chunks from src and dst on. receive, send: numbers of the program's messages, -1 for none.
-    waits: steps that must be done before; at most one once the program is final. awaited: whether
-    another step waits for this one.
+    when: its position in the order of steps. count: number of chunks, from src and dst on. receive, send: numbers of
+    the program's messages, -1 for none. waits: steps of other threadblocks that must be done before; at most one in a
+    final program. awaited: whether another step waits for this one.
     """
 
     op: Op
@@ -96,13 +96,13 @@ class Step:
     awaited: bool = False
 
     def reads(self) -> Iterator[Slot]:
-        """Slots that it reads."""
+        """The slots that it reads."""
         if self.src is not None:
             for k in range(self.count):
                 yield Slot(self.src.buffer, self.src.offset + k)
 
     def writes(self) -> Iterator[Slot]:
-        """Slots that it writes."""
+        """The slots that it writes."""
         if self.dst is not None:
             for k in range(self.count):
                 yield Slot(self.dst.buffer, self.dst.offset + k)
@@ -110,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Threadblock:
-    """Steps in the order in which they run. send, receive: peers' ranks or -1."""
+    """Steps in the order in which they run. send, receive: ranks of the peers, -1 for none."""
 
     send: int
     receive: int
@@ -120,7 +120,7 @@ class Threadblock:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One rank. steps: those of no threadblock yet, in order of `when`."""
+    """The part of one rank. steps: those that belong to no threadblock yet, in order of `when`."""
 
     rank: int
     input_chunks: int
@@ -132,11 +132,12 @@ class Gpu:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A program in any stage.
+    """A program after any stage.
 
-    chunk_bytes: of one chunk of the demand; each instance has 1/instances of it. sizes: smallest and
-    largest buffer in bytes that the file is for, the latter None for no limit. scratch_needed: scratch
-    chunks of all GPUs before reuse.
+    placement: the calls that it serves. sizes: smallest and largest buffer in bytes that it serves, both included;
+    None: no limit. chunk_bytes: bytes of one chunk of the demand; each instance has 1/instances of it. channels:
+    number of channels. scratch_needed: scratch chunks of all GPUs before slots are shared. notes: remarks for the
+    report.
     """
 
     name: str
@@ -155,7 +156,7 @@ class Program:
 
     @property
     def chunks_per_loop(self) -> int:
-        """Chunks that the runtime cuts the buffer into."""
+        """Number of chunks of the buffer that the runtime counts, of all instances (`nchunksperloop`)."""
         return self.collective.chunks_per_loop * self.instances
 
     def __str__(self) -> str:
@@ -170,12 +171,12 @@ class Program:
 
 
 def _step_text(step: Step) -> str:
-    def place(slot: Slot | None) -> str:
+    def slot_text(slot: Slot | None) -> str:
         return "-" if slot is None else f"{slot.buffer}[{slot.offset}]"
 
     text = step.op.value
     if step.op is not Op.NOP:
-        text += f" {place(step.src)} -> {place(step.dst)}"
+        text += f" {slot_text(step.src)} -> {slot_text(step.dst)}"
     if step.count > 1:
         text += f" x{step.count}"
     return text + "".join(f" after {p.threadblock}.{p.step}" for p in step.waits)

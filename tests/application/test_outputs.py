@@ -1,4 +1,4 @@
-"""Files of a schedule: what is told of one that fails its check, and the stages of a lowering."""
+"""Files of a schedule: messages about one that fails its check, and the stages of a lowering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = PAIR + 'schedule s on t { run all_gather(t.npus, size: 4MiB) synthesiz
 
 
 @pytest.mark.parametrize("limit", [None, 0])
-def test_a_file_that_fails_its_check_is_told_by_its_own_name(
+def test_a_file_that_fails_its_check_is_named_by_its_final_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
     """limit: of bytes above which the checker keeps no text of the file, but names lines in words."""
@@ -35,10 +35,10 @@ def test_a_file_that_fails_its_check_is_told_by_its_own_name(
     (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     assert report.exit == 4
     assert report.checks["contract"] == "failed"
-    told = render(report.diagnostics)
-    assert f"{tmp_path / 'a.xml'}:" in told
-    assert "a.xml was not written" in told
-    assert ".draft" not in told
+    text = render(report.diagnostics)
+    assert f"{tmp_path / 'a.xml'}:" in text
+    assert "a.xml was not written" in text
+    assert ".draft" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["p.coll"]
 
 
@@ -60,15 +60,15 @@ def test_the_stages_of_a_lowering_can_be_written(tmp_path: Path) -> None:
     assert "contract" not in report.checks
 
 
-def test_limits_are_told_before_a_schedule_is_sought(tmp_path: Path) -> None:
+def test_limits_are_reported_before_synthesis(tmp_path: Path) -> None:
     text = PAIR + "schedule s on t { run all_gather(t.npus, size: 1GiB, chunks: 16384) emit msccl }"
     (tmp_path / "p.coll").write_text(text)
     (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
-    (told,) = report.diagnostics
-    assert told.code == "M0111"
-    assert "65535 as the last chunk of a buffer, 32768 more than the 32767" in told.message
-    assert told.span is not None
-    assert told.span.file.text[told.span.start : told.span.end] == "emit msccl"
+    (message,) = report.diagnostics
+    assert message.code == "M0111"
+    assert "65535 as the last chunk of a buffer, 32768 more than the 32767" in message.message
+    assert message.span is not None
+    assert message.span.file.text[message.span.start : message.span.end] == "emit msccl"
     assert report.algorithm is None
 
 
@@ -122,7 +122,7 @@ def test_a_gather_for_the_executor_is_warned_about(tmp_path: Path) -> None:
         assert found == ([] if collective == "broadcast" else [("M0113", True)])
 
 
-def test_a_plan_for_large_buffers_only_is_refused_before_a_schedule_is_sought(tmp_path: Path) -> None:
+def test_a_plan_for_large_buffers_only_is_refused_before_synthesis(tmp_path: Path) -> None:
     (tmp_path / "p.coll").write_text(ALL_REDUCE.format("emit mscclpp(sizes: 2GiB .. 3GiB)"))
     (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path, errors="report").schedules
     (message,) = report.diagnostics

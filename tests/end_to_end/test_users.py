@@ -196,7 +196,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
         one(f"run all_gather(t.npus, size: 4MiB) {GATHER} emit msccl"),
         (),
         1,
-        ["p.coll:7:", "this schedule has 2 runs", "a schedule and a topology of its own", 'profile: "old"'],
+        ["p.coll:7:", "this schedule has 2 runs", "a schedule on a topology of its own for each run", 'profile: "old"'],
     ),
     "unreachable": (
         one(f"run all_gather(t.npus, size: 4MiB) {TACOS} emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),

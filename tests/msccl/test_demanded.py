@@ -66,10 +66,10 @@ def test_buffers_too_small_for_a_custom_collective(tmp_path):
     assert [f.message for f in verdict.findings] == ["ngpus is 3, but the collective has rank 3"]
 
 
-def test_two_kinds_of_reduction_are_no_single_call():
+def test_two_reduction_operators_are_no_single_call():
     rows = [(1000, [0, 1], [0], Op.SUM), (1000, [0, 1], [1], Op.MAX)]
     module = scheduled(support.ring(2), support.demand_of(rows, None, [0, 1]))
-    with pytest.raises(SourceError, match="one kind of reduction, and this schedule has sum and max"):
+    with pytest.raises(SourceError, match="one reduction operator, and this schedule has sum and max"):
         lower(module, MscclOptions(profile=Profile.OLD))
 
 

@@ -48,7 +48,7 @@ def test_dependencies_are_written_with_nops():
 
 
 @pytest.mark.parametrize(
-    ("profile", "sizes", "told"),
+    ("profile", "sizes", "expected"),
     [
         (Profile.EXECUTOR, (0, None), 'minBytes="0" maxBytes="0"'),
         (Profile.EXECUTOR, (1024, 4096), 'minBytes="1024" maxBytes="4096"'),
@@ -56,8 +56,8 @@ def test_dependencies_are_written_with_nops():
         (Profile.OLD, (0, None), f'minBytes="0" maxBytes="{1 << 62}"'),
     ],
 )
-def test_sizes_as_each_runtime_reads_them(profile, sizes, told):
-    assert told in xml_of(lower(pair(), MscclOptions(profile=profile, sizes=sizes))).decode()
+def test_sizes_as_each_runtime_reads_them(profile, sizes, expected):
+    assert expected in xml_of(lower(pair(), MscclOptions(profile=profile, sizes=sizes))).decode()
 
 
 def test_names_of_collectives_differ_between_the_runtimes():
@@ -111,7 +111,7 @@ def test_wrong_options_are_explained(name, content, code, words):
     assert diagnostic.span is HERE
 
 
-def test_several_wrong_options_are_told_at_once():
+def test_several_wrong_options_are_reported_at_once():
     with pytest.raises(SourceError) as caught:
         options_of({"a": value("int", 1), "b": value("int", 1)})
     assert len(caught.value.diagnostics) == 2

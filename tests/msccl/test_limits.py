@@ -28,10 +28,10 @@ OLD = MscclOptions(profile=Profile.OLD)
 def refused(module: Module, options: MscclOptions | None = None) -> str:
     with pytest.raises(SourceError) as caught:
         lower(module, options)
-    (told,) = caught.value.diagnostics
-    assert told.code in ("M0110", "M0111")
-    assert told.hint
-    return told.message
+    (message,) = caught.value.diagnostics
+    assert message.code in ("M0110", "M0111")
+    assert message.hint
+    return message.message
 
 
 def longest(program: Program) -> int:

@@ -258,7 +258,7 @@ def custom() -> Module:
 
 
 def test_custom_collectives_need_the_old_profile(tmp_path):
-    with pytest.raises(SourceError, match="no collective that the MSCCL executor knows") as caught:
+    with pytest.raises(SourceError, match="is not a collective of the MSCCL executor") as caught:
         lower(custom())
     assert 'profile: "old"' in caught.value.diagnostics[0].hint
     program = lower(custom(), MscclOptions(profile=Profile.OLD))
@@ -320,7 +320,7 @@ def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypa
         lower(direct_all_to_all(2, 8), MscclOptions(sizes=(1 << 30, 1 << 30)))
 
 
-def told(module: Module, options: MscclOptions | None = None) -> str:
+def slowdown_of(module: Module, options: MscclOptions | None = None) -> str:
     program = lower(module, options)
     return slowdown_note(program, quality(program, module))
 
@@ -334,9 +334,9 @@ def test_a_program_that_takes_longer_says_why():
     assert slowdown_note(lean, replace(measured, replay=105, schedule=100)) == ""
     begin = "MSCCL: the program takes 6 % longer than its schedule: "
     slower = replace(measured, replay=106, schedule=100, busiest_link=100, fullest_pair=100)
-    assert slowdown_note(lean, slower).startswith(begin + "messages wait for each other's threadblocks")
-    late = told(module, MscclOptions(instances=8))
-    assert "its busiest link is taken for 329.437584us, since each of the 8 instances pays the latency" in late
+    assert slowdown_note(lean, slower).startswith(begin + "its threadblocks wait for one another")
+    late = slowdown_of(module, MscclOptions(instances=8))
+    assert "its busiest link is occupied for 329.437584us, since each of the 8 instances pays the latency" in late
     assert 14 * 8 * (-(-(STEP - 500_000) // 8) + 500_000) == 329_437_584
 
 
@@ -352,13 +352,13 @@ def test_tiny_messages_need_more_in_flight_than_connections_hold():
     module = Module("tiny", network, demand, LinkModel.PIPELINED)
     module = module.with_schedule(RowSchedule(LinkModel.PIPELINED, Transfers.of(chunk, link, start)), "by hand")
     small = MscclOptions(sizes=(0, 1 << 20))
-    assert told(module, small) == ""  # 71 chunks are one message, whichever way they go
+    assert slowdown_of(module, small) == ""  # 71 chunks are one message, whichever way they go
     assert len(lower(module, small).messages) == 6
     in_place = lower(module)  # two chunks in a step at most, or each waits for the other to have sent
     assert in_place.channels == 32
     assert len(in_place.messages) == 200
     assert fullest_pair(in_place, network, LinkModel.PIPELINED) == 100 * 10_002_000 // 64
-    assert "even on all channels those of two GPUs take 15.628125us" in told(module)
+    assert "even on all channels those of two GPUs take 15.628125us" in slowdown_of(module)
 
 
 def test_too_many_threadblocks_for_an_h100_are_remarked(monkeypatch):

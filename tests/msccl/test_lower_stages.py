@@ -50,7 +50,7 @@ def test_relays_fuse_and_fusion_can_be_left_out():
     assert [s.op.value for s in fused.gpus[1].threadblocks[0].steps] == ["rcs"]
     single = assign(loose, Policy(fuse=False), 32, 32)
     assert [s.op.value for s in single.gpus[1].threadblocks[0].steps] == ["r", "s"]
-    apart = assign(loose, Policy(fuse=False, pack=False), 32, 32)
+    apart = assign(loose, Policy(fuse=False, pair_unrelated=False), 32, 32)
     assert [len(tb.steps) for tb in apart.gpus[1].threadblocks] == [1, 1]
     waits = depend(apart).gpus[1].threadblocks
     assert [s.waits for tb in waits for s in tb.steps if s.op is Op.SEND] == [(Point(0, 0),)]
@@ -155,7 +155,7 @@ def test_programs_whose_threadblocks_send_in_turn_are_right(seed, tmp_path):
     module = scheduled(network, collective(list(range(network.npu_count)), chunks=3))
     program = stage(module, "select")
     for share in (True, False):
-        loose = assign(program, Policy(shares=3, pack=share), 32, 32)
+        loose = assign(program, Policy(shares=3, pair_unrelated=share), 32, 32)
         final = depend(loose, by_messages=True, in_turn=True)
         if not deadlocking_message_sizes(final):
             assert_right(final, tmp_path)
@@ -307,7 +307,7 @@ def test_all_to_all_on_many_gpus_uses_channels_evenly(tmp_path):
     assert_right(program, tmp_path)
 
 
-def test_crowded_gpus_are_told():
+def test_many_threadblocks_on_a_gpu_are_noted():
     program = lower(direct_all_to_all(140))
     assert any("139 threadblocks" in note for note in program.notes)
 

@@ -1,1 +1,1 @@
-"""From a scheduled module to an MSCCL program that fits its runtime."""
+"""From a scheduled module to an MSCCL program that keeps the limits of its runtime."""

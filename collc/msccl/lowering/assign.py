@@ -1,7 +1,7 @@
-"""Threadblocks and channels: which flows a threadblock serves, and on which channel.
+"""Third stage of lowering: threadblocks and channels for the flows between GPUs.
 
-A threadblock serves at most one flow that ends at its GPU and one that begins there, on one channel;
-so flows that threadblocks join share a channel. Two flows between the same GPUs need different ones.
+A threadblock serves at most one flow that ends at its GPU and one that begins there, on one channel. So the flows
+that threadblocks join have the same channel. Two flows between the same two GPUs need different channels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.limits import LIMITS
-from collc.msccl.lowering.flows import Flow, FlowJoint, GpuFlows, flows_of, fusing_joints, gpu_flows_of, joint_clashes
+from collc.msccl.lowering.flows import (
+    Flow,
+    FlowJoint,
+    GpuFlows,
+    flows_of,
+    fusing_joints,
+    gpu_flows_of,
+    joint_delays_others,
+)
 from collc.msccl.lowering.fuse import FusablePair, fuse_steps
 from collc.msccl.program import Gpu, Op, Program, Step, Threadblock
 
@@ -20,20 +28,24 @@ from collc.msccl.program import Gpu, Op, Program, Step, Threadblock
 class Policy:
     """How threadblocks are formed.
 
-    shares: shares of the chunks, each with flows of its own. paths: whether each path between two GPUs
-    has flows of its own. fuse: receives with sends. share: one threadblock for a flow that ends and
-    one that begins at a GPU even where they have nothing in common.
+    shares: number of shares into which the chunks are divided, each with flows of its own. paths: whether each path
+    between two GPUs has flows of its own. fuse: whether receives are fused with sends. pair_unrelated: whether one
+    threadblock serves a flow that ends and one that begins at a GPU even if they have no chunk in common.
     """
 
     shares: int = 1
     paths: bool = True
     fuse: bool = True
-    pack: bool = True
+    pair_unrelated: bool = True
 
 
 @dataclass(slots=True)
 class _ChannelGroups:
-    """Flows that share a channel, as disjoint sets."""
+    """Flows that have the same channel, as disjoint sets (union-find).
+
+    parent: of each flow. ends: of each root, the (source, target) pairs of its flows. joints: by GPU, the pairs of
+    flows with one threadblock. taken: flows that already have a partner where they end, and where they begin.
+    """
 
     parent: dict[Flow, Flow]
     ends: dict[Flow, set[tuple[int, int]]]
@@ -41,14 +53,14 @@ class _ChannelGroups:
     taken: tuple[set[Flow], set[Flow]] = field(default_factory=lambda: (set[Flow](), set[Flow]()))
 
     def root(self, flow: Flow) -> Flow:
-        """The flow that stands for all that share its channel."""
+        """The representative of the flows with the same channel."""
         while self.parent[flow] != flow:
             self.parent[flow] = self.parent[self.parent[flow]]
             flow = self.parent[flow]
         return flow
 
     def join(self, gpu: int, joint: FlowJoint) -> bool:
-        """Put two flows into one threadblock, unless they are taken or cannot share a channel."""
+        """Put two flows into one threadblock; False if one has a partner already or they cannot have one channel."""
         if joint.receive in self.taken[0] or joint.send in self.taken[1]:
             return False
         a, b = self.root(joint.receive), self.root(joint.send)
@@ -68,8 +80,8 @@ class _ChannelGroups:
 def assign(program: Program, policy: Policy, channels: int, per_channel: int) -> Program:
     """The program with threadblocks instead of loose steps.
 
-    channels: at most so many. per_channel: threadblocks of a GPU that may send (receive) on one.
-    Raises SourceError M0110 where they do not suffice.
+    channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one channel. Raises
+    SourceError M0110 if more channels are needed.
     """
     flows = flows_of(program, policy.shares, policy.paths)
     ends = [gpu_flows_of(gpu, flows) for gpu in program.gpus]
@@ -77,8 +89,8 @@ def assign(program: Program, policy: Policy, channels: int, per_channel: int) ->
     joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})
     if policy.fuse:
         _join_fusing(program, ends, flows, joined)
-    if policy.pack:
-        _join_rest(program, ends, joined)
+    if policy.pair_unrelated:
+        _join_unrelated(program, ends, joined)
     channel = _channels(every, joined, channels, per_channel)
     most = LIMITS[program.profile].steps
     gpus = tuple(_gpu(end, joined.joints[end.gpu.rank], channel, most) for end in ends)
@@ -92,26 +104,26 @@ def _join_fusing(program: Program, ends: list[GpuFlows], flows: list[Flow], join
         joined.join(gpu, joint)
 
 
-def _join_rest(program: Program, ends: list[GpuFlows], joined: _ChannelGroups) -> None:
-    """Let flows that are alone share a threadblock with one of the same peer, or else with any other."""
+def _join_unrelated(program: Program, ends: list[GpuFlows], joined: _ChannelGroups) -> None:
+    """Join flows that have no partner with one to the same peer, or else with any other flow."""
     for end in ends:
         free = [flow for flow in end.receives if flow not in joined.taken[0]]
         by_peer = {(flow.target, flow.path, flow.share): flow for flow in end.sends if flow not in joined.taken[1]}
         for flow in free:
             back = by_peer.get((flow.source, flow.path, flow.share))
-            if back is not None and not joint_clashes(program, end, flow, back):
+            if back is not None and not joint_delays_others(program, end, flow, back):
                 joined.join(end.gpu.rank, FlowJoint(flow, back, ()))
     for end in ends:
         senders = [flow for flow in end.sends if flow not in joined.taken[1]]
         for flow in [flow for flow in end.receives if flow not in joined.taken[0]]:
             for other in senders:
-                fits = other not in joined.taken[1] and not joint_clashes(program, end, flow, other)
+                fits = other not in joined.taken[1] and not joint_delays_others(program, end, flow, other)
                 if fits and joined.join(end.gpu.rank, FlowJoint(flow, other, ())):
                     break
 
 
 def _channels(every: list[Flow], joined: _ChannelGroups, channels: int, per_channel: int) -> dict[Flow, int]:
-    """The lowest channel for each set of joined flows where no two have both ends in common."""
+    """For each set of joined flows, the lowest channel on which no flow has the same two ends."""
     groups: dict[Flow, list[Flow]] = {}
     for flow in every:
         groups.setdefault(joined.root(flow), []).append(flow)
@@ -145,7 +157,7 @@ def _channels(every: list[Flow], joined: _ChannelGroups, channels: int, per_chan
 
 
 def _span(flow: Flow, count: int) -> int:
-    """Distance round the ranks: groups of equal span load all GPUs alike."""
+    """Distance of the ranks, modulo their number: flows of one span load all GPUs equally."""
     ahead = (flow.target - flow.source) % count
     return min(ahead, count - ahead)
 
@@ -194,7 +206,7 @@ def _gpu(ends: GpuFlows, joints: list[FlowJoint], channel: dict[Flow, int], most
 
 
 def _insert_copies(threadblocks: list[tuple[int, int, int, list[Step]]], copies: list[Step], most: int) -> None:
-    """Put local copies behind the step that they follow most closely, in a threadblock with room: of `most` steps."""
+    """Insert each local copy after the latest step before it, among the threadblocks with fewer than `most` steps."""
     for step in copies:
         rooms = [tb[3] for tb in threadblocks if len(tb[3]) < most]
         if not rooms:

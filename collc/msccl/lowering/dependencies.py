@@ -1,8 +1,9 @@
-"""Dependencies between threadblocks of a GPU: every two accesses of a slot, one a write, are ordered.
+"""Last stage of lowering: dependencies between threadblocks of a GPU. Two accesses of a slot, one a write, are ordered.
 
-A dependency is left out where others imply it, with the order of steps in a threadblock and, with the protocol Simple,
-with messages: what a GPU did before it sent is done before an answer arrives. (LL and LL128 carry a message without a
-fence, so it says nothing of other data.) A step can wait for one other; `nop` steps before it carry the rest.
+A dependency is left out if others imply it together with the order of steps in a threadblock and, with the protocol
+Simple, with messages: what a GPU did before it sent a message is done before an answer arrives. (LL and LL128 send a
+message without a fence, so its arrival does not order other data.) A step can wait for one other step; further
+dependencies are on `nop` steps before it.
 """
 
 from __future__ import annotations
@@ -12,46 +13,46 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.msccl.options import Protocol
 from collc.msccl.program import Gpu, Op, Point, Program, Slot, Step, Threadblock
+from collc.ten.arrays import Int16Array
 
-_Clock = NDArray[np.int16]
-"""Of each threadblock, the last step that is known to be done; -1 for none."""
+_DoneClock = Int16Array
+"""A vector clock, int16[threadblocks]: of each threadblock the last step that is known to be done; -1 for none."""
 
-_KNOWN: Final = 30_000_000
-"""Entries of all clocks, up to which the threadblocks of all GPUs are followed together."""
+_MOST_CLOCK_ENTRIES: Final = 30_000_000
+"""Most entries of all clocks with which the threadblocks of all GPUs are followed together."""
 
 _BASES: Final = {"i": 0, "o": 1 << 20, "s": 2 << 20}
-"""Where the slots of each buffer are numbered from; a buffer is shorter (`limits`)."""
+"""Number of the first slot of each buffer; every buffer is shorter than the difference (`limits`)."""
 
 
 def depend(program: Program, by_messages: bool = False, in_turn: bool = False) -> Program:
-    """The program whose steps wait for one another where they must; its threadblocks are final.
+    """The program with dependencies and `nop` steps; its threadblocks are final.
 
-    by_messages: whether messages order what their senders and receivers do, as those of MSCCL do with Simple.
-    in_turn: whether threadblocks that send over the same link do so in the order of the schedule. Without, a message
-    that is there early may take the link from one that others wait for.
+    by_messages: whether a message orders the accesses of its sender and its receiver, as in MSCCL with the protocol
+    Simple. in_turn: whether threadblocks that send over one link do so in the order of the schedule; otherwise a
+    message that is ready early can delay one that others wait for.
     """
     waits: dict[int, dict[Point, list[Point]]] = {gpu.rank: {} for gpu in program.gpus}
-    together = by_messages and program.protocol is Protocol.SIMPLE and _few(program)
+    together = by_messages and program.protocol is Protocol.SIMPLE and _clocks_fit(program)
     for group in [program.gpus] if together else [(gpu,) for gpu in program.gpus]:
         _follow(program, group, waits, in_turn)
     return replace(program, gpus=tuple(_final(gpu, waits[gpu.rank]) for gpu in program.gpus))
 
 
-def _few(program: Program) -> bool:
-    """Whether all GPUs can be followed together."""
+def _clocks_fit(program: Program) -> bool:
+    """Whether the clocks of all GPUs together are small enough."""
     blocks = [tb for gpu in program.gpus for tb in gpu.threadblocks]
-    return len(blocks) * sum(len(tb.steps) for tb in blocks) <= _KNOWN
+    return len(blocks) * sum(len(tb.steps) for tb in blocks) <= _MOST_CLOCK_ENTRIES
 
 
 @dataclass(slots=True)
 class _SlotAccesses:
-    """Who last wrote each slot of a GPU, and who has read it since, by number of the step; a table for each placement.
+    """By slot of a GPU, the number of the step that last wrote it and of the steps that have read it since.
 
-    bases: where input, output and scratch begin in each.
+    There is a table for each placement. bases: the number of the first slot of each buffer in that placement.
     """
 
     bases: list[dict[str, int]]
@@ -59,7 +60,7 @@ class _SlotAccesses:
     read: list[dict[int, list[int]]] = field(default_factory=list["dict[int, list[int]]"])
 
     def before(self, step: Step, number: int) -> set[int]:
-        """The earlier steps that a step must come after; takes note of its own accesses."""
+        """The earlier steps after which a step must run; records the accesses of the step."""
         found: set[int] = set()
         for bases, written, read in zip(self.bases, self.written, self.read, strict=True):
             source, target = _first(step.src, bases), _first(step.dst, bases)
@@ -68,7 +69,7 @@ class _SlotAccesses:
                     found.add(written[slot])
                 read.setdefault(slot, []).append(number)
             if target < 0 or (target == source and step.op is Op.COPY):
-                continue  # what is copied onto itself stays as it is
+                continue  # a copy of a slot onto itself changes nothing
             for slot in range(target, target + step.count):
                 if slot in written:
                     found.add(written[slot])
@@ -87,28 +88,29 @@ def _accesses(program: Program, gpu: Gpu) -> _SlotAccesses:
     if program.placement.out_of_place:
         bases.append(dict(_BASES))
     if program.placement.in_place:
-        shifts = [base * program.instances for base in program.collective.bases(gpu.rank)]
+        shifts = [base * program.instances for base in program.collective.in_place_bases(gpu.rank)]
         bases.append({"i": _BASES["o"] + shifts[0], "o": _BASES["o"] + shifts[1], "s": _BASES["s"]})
     return _SlotAccesses(bases, [{} for _ in bases], [{} for _ in bases])
 
 
 @dataclass(slots=True)
 class _HappensBefore:
-    """Steps in the order of the program. done: [steps, threadblocks], what is known to be done when a step is.
+    """The happens-before order of steps, which are numbered in the order of the program.
 
-    column, place: of each step, its threadblock among all, and where it is. sender: the step that sends a message.
-    begun: what is known when a message of several chunks starts: its first may arrive before the last one leaves.
+    done: int16[steps, threadblocks], the vector clock of each step when it is done. column, point: of each step, the
+    number of its threadblock among all, and its position. sender: by message, the step that sends it. begun: by
+    message of several chunks, the clock when it starts, since its first chunk may arrive before the last one leaves.
     """
 
-    done: NDArray[np.int16]
+    done: Int16Array
     column: list[int]
-    place: list[Point]
+    point: list[Point]
     sender: dict[int, int] = field(default_factory=dict[int, int])
-    begun: dict[int, _Clock] = field(default_factory=dict[int, "_Clock"])
+    begun: dict[int, _DoneClock] = field(default_factory=dict[int, "_DoneClock"])
 
 
 def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, list[Point]]], in_turn: bool) -> None:
-    """Find what each step of some GPUs has to wait for."""
+    """Find the steps that each step of some GPUs must wait for, and add them to `waits`."""
     names = [(gpu.rank, number) for gpu in gpus for number in range(len(gpu.threadblocks))]
     columns = {name: column for column, name in enumerate(names)}
     rows = sorted(
@@ -117,7 +119,7 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
         for number, tb in enumerate(gpu.threadblocks)
         for position, step in enumerate(tb.steps)
     )
-    walk = _HappensBefore(
+    order = _HappensBefore(
         np.full((len(rows), len(names)), -1, np.int16),
         [columns[rank, number] for _, rank, number, _ in rows],
         [Point(number, position) for *_, number, position in rows],
@@ -128,36 +130,36 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
     for number, (_, rank, threadblock, position) in enumerate(rows):
         step = program.gpus[rank].threadblocks[threadblock].steps[position]
         if position:
-            walk.done[number] = walk.done[latest[walk.column[number]]]
-        latest[walk.column[number]] = number
+            order.done[number] = order.done[latest[order.column[number]]]
+        latest[order.column[number]] = number
         before = accesses[rank].before(step, number)
         if in_turn and step.send >= 0:
             link = program.messages[step.send].path[0]
             before.add(taken.get(link, number))
             taken[link] = number
-        wanted = _wanted(walk, number, step, before)
+        wanted = _wanted(order, number, step, before)
         if wanted:
-            waits[rank][walk.place[number]] = wanted
+            waits[rank][order.point[number]] = wanted
 
 
-def _wanted(walk: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
-    """What a step has to wait for, the latest first; notes what is known once it is done."""
-    clock, origin = walk.done[number], walk.sender.get(step.receive, -1)
+def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
+    """The steps that a step must wait for, the latest first; sets the clock of the step."""
+    clock, origin = order.done[number], order.sender.get(step.receive, -1)
     if origin >= 0:
-        np.maximum(clock, walk.done[origin] if step.count == 1 else walk.begun[step.receive], out=clock)
+        np.maximum(clock, order.done[origin] if step.count == 1 else order.begun[step.receive], out=clock)
     wanted: list[Point] = []
     for other in sorted(before, reverse=True):
-        column = walk.column[other]
-        if column != walk.column[number] and clock[column] < walk.place[other].step:
-            wanted.append(walk.place[other])
-            np.maximum(clock, walk.done[other], out=clock)
+        column = order.column[other]
+        if column != order.column[number] and clock[column] < order.point[other].step:
+            wanted.append(order.point[other])
+            np.maximum(clock, order.done[other], out=clock)
     if step.send >= 0:
-        walk.sender[step.send] = number
+        order.sender[step.send] = number
         if step.count > 1:
-            walk.begun[step.send] = clock.copy()
+            order.begun[step.send] = clock.copy()
     if origin >= 0 and step.count > 1:
-        np.maximum(clock, walk.done[origin], out=clock)
-    clock[walk.column[number]] = walk.place[number].step
+        np.maximum(clock, order.done[origin], out=clock)
+    clock[order.column[number]] = order.point[number].step
     return wanted
 
 

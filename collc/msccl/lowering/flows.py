@@ -1,4 +1,4 @@
-"""Flows: what one GPU sends another over one path; a connection of the runtime carries one flow."""
+"""Flows: the messages of one GPU to another over one path. A connection of the runtime carries one flow."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from collc.msccl.lowering.fuse import FusablePair, clashes, compatible, fusable
+from collc.msccl.lowering.fuse import FusablePair, compatible, delays_arrivals, fusable
 from collc.msccl.program import Gpu, Moment, Op, Program, Step
 
 
 class Flow(NamedTuple):
-    """Messages from source to target, in one order at both ends.
+    """Messages from source to target that leave and arrive in the same order.
 
-    path: which of the ways between the two. share: which share of the chunks.
+    path: number of the flow among those between the two GPUs. share: number of the share of the chunks.
     """
 
     source: int
@@ -24,7 +24,7 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowJoint:
-    """A flow that ends and one that begins at a GPU and that one threadblock could serve."""
+    """A flow that ends at a GPU and one that begins there, which one threadblock can serve, with the steps to fuse."""
 
     receive: Flow
     send: Flow
@@ -33,7 +33,11 @@ class FlowJoint:
 
 @dataclass(slots=True)
 class GpuFlows:
-    """The steps of one GPU by flow."""
+    """The steps of one GPU by flow.
+
+    wanted: by id of a receiving step, for each flow the first time in picoseconds at which it sends what the step
+    brings; None stands for other uses.
+    """
 
     gpu: Gpu
     receives: dict[Flow, list[Step]] = field(default_factory=dict[Flow, list[Step]])
@@ -42,9 +46,9 @@ class GpuFlows:
 
 
 def flows_of(program: Program, shares: int, paths: bool) -> list[Flow]:
-    """The flow of each message, such that messages of a flow arrive in the order in which they leave.
+    """The flow of each message: messages of one flow arrive in the order in which they leave.
 
-    shares: shares; paths: whether each path between two GPUs has flows of its own.
+    shares: number of shares of the chunks. paths: whether each path between two GPUs has flows of its own.
     """
     leaves: dict[int, Moment] = {}
     arrives: dict[int, Moment] = {}
@@ -67,16 +71,19 @@ def flows_of(program: Program, shares: int, paths: bool) -> list[Flow]:
 
 
 def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[int, int]:
-    """The share of each chunk, one for its whole way; the messages between two GPUs spread over all shares."""
-    ways: dict[int, list[tuple[int, int]]] = {}
+    """The share of each chunk, the same on all its hops, such that each share has about as many messages on every pair.
+
+    order: the messages in order of time.
+    """
+    hops: dict[int, list[tuple[int, int]]] = {}
     for number in order:
         message = program.messages[number]
-        ways.setdefault(message.chunk, []).append((message.source, message.target))
+        hops.setdefault(message.chunk, []).append((message.source, message.target))
     if shares == 1:
-        return dict.fromkeys(ways, 0)
+        return dict.fromkeys(hops, 0)
     load: dict[tuple[int, int], list[int]] = {}
     found: dict[int, int] = {}
-    for chunk, pairs in ways.items():
+    for chunk, pairs in hops.items():
         loads = [load.setdefault(pair, [0] * shares) for pair in pairs]
         found[chunk] = min(range(shares), key=lambda k: (max(one[k] for one in loads), sum(one[k] for one in loads), k))
         for one in loads:
@@ -85,7 +92,7 @@ def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[in
 
 
 def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
-    """The steps of a GPU by flow, in order, and when other flows need what its receives bring."""
+    """The steps of a GPU by flow, in order of time, and when flows need what its receives bring."""
     ends = GpuFlows(gpu)
     writer: dict[object, Step] = {}
     for step in gpu.steps:
@@ -104,7 +111,7 @@ def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
 
 
 def fusing_joints(program: Program, ends: GpuFlows, flows: list[Flow]) -> list[FlowJoint]:
-    """Joints of a GPU that fuse something, those that fuse most first."""
+    """Pairs of flows at a GPU in which steps can be fused, those with most such steps first."""
     found: dict[tuple[Flow, Flow], list[FusablePair]] = {}
     for pair in fusable(program, ends.gpu):
         found.setdefault((flows[pair.receive.receive], flows[pair.send.send]), []).append(pair)
@@ -112,16 +119,16 @@ def fusing_joints(program: Program, ends: GpuFlows, flows: list[Flow]) -> list[F
     for (receive, send), pairs in found.items():
         receives, sends = ends.receives[receive], ends.sends[send]
         kept = tuple(pair for pair in pairs if compatible(program.messages, pair, receives, sends))
-        if kept and not joint_clashes(program, ends, receive, send):
+        if kept and not joint_delays_others(program, ends, receive, send):
             joints.append(FlowJoint(receive, send, kept))
     return sorted(joints, key=lambda j: (-len(j.pairs), j.receive, j.send))
 
 
-def joint_clashes(program: Program, ends: GpuFlows, receive: Flow, send: Flow) -> bool:
-    """Whether serving both flows in one threadblock would delay what a third one needs."""
+def joint_delays_others(program: Program, ends: GpuFlows, receive: Flow, send: Flow) -> bool:
+    """Whether one threadblock for both flows would delay what another flow needs."""
     wanted = {
         key: min(t for flow, t in times.items() if flow != send)
         for step in ends.receives[receive]
         if (times := ends.wanted.get(key := id(step), {})) and any(flow != send for flow in times)
     }
-    return clashes(program.messages, ends.receives[receive], ends.sends[send], wanted)
+    return delays_arrivals(program.messages, ends.receives[receive], ends.sends[send], wanted)

@@ -1,7 +1,7 @@
-"""Fusing a receive with the send of what it received: rcs, rrs and rrcs.
+"""Fusion of a receive with the send of what it received: `rcs`, `rrs` and `rrcs`.
 
-A pair is fused only where that loses no time: the flag that other threadblocks wait for is set when
-the whole fused step is done, so nobody else may need the chunk before the send has left.
+A pair is fused only if that costs no time. A dependency on a fused step is met when the whole step is done, so no other
+step may need the chunk before the send is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FUSED = {
 
 @dataclass(frozen=True, slots=True)
 class FusablePair:
-    """A receive and a send that may become one step. kept: whether anybody else needs the chunk."""
+    """A receive and a send that can become one step. kept: whether the chunk is used again on this GPU."""
 
     receive: Step
     send: Step
@@ -31,7 +31,7 @@ class FusablePair:
 
 @dataclass(slots=True)
 class _Value:
-    """What is in a slot from one write to the next."""
+    """The content of a slot from one write to the next."""
 
     write: Step | None
     reads: list[Step]
@@ -39,7 +39,7 @@ class _Value:
 
 
 def fusable(program: Program, gpu: Gpu) -> list[FusablePair]:
-    """Pairs of a GPU's steps whose fusion is right and loses no time, whatever threadblocks they fall into."""
+    """Pairs of a GPU's steps whose fusion is correct and costs no time, whichever threadblocks they are in."""
     values = _values(gpu)
     pairs: list[FusablePair] = []
     for step in gpu.steps:
@@ -84,7 +84,8 @@ def _pair(program: Program, receive: Step, values: list[_Value]) -> FusablePair 
 def compatible(messages: tuple[Message, ...], pair: FusablePair, receives: list[Step], sends: list[Step]) -> bool:
     """Whether a pair can be one step of a threadblock with these receives and sends, each in order.
 
-    The send may move to an earlier time, behind the send before it, but must be done by the next arrival.
+    receives, sends: in order of time. The send moves to the receive, or behind the send before it, and must be done
+    before the next arrival.
     """
     later = bisect_left(receives, pair.receive.when, key=_when) + 1
     before = bisect_left(sends, pair.send.when, key=_when) - 1
@@ -104,16 +105,16 @@ def _when(step: Step) -> Moment:
 
 
 def fuse_steps(steps: list[Step], pairs: list[FusablePair]) -> list[Step]:
-    """The steps of one threadblock, in order, with its pairs fused."""
+    """The steps of one threadblock, in order of time, with its pairs fused."""
     sends = [step.when for step in steps if step.send >= 0]
     fused: list[Step] = []
     gone: set[int] = set()
     for pair in pairs:
         before = bisect_left(sends, pair.send.when) - 1
-        place = max(pair.receive.when, sends[before]) if before >= 0 else pair.receive.when
+        moment = max(pair.receive.when, sends[before]) if before >= 0 else pair.receive.when
         op = _FUSED[pair.receive.op, pair.kept]
         dst = None if op is Op.RECEIVE_REDUCE_SEND else pair.receive.dst
-        when = (place[0], place[1], place[2], place[3] + 1)
+        when = (moment[0], moment[1], moment[2], moment[3] + 1)
         fused.append(replace(pair.receive, op=op, when=when, dst=dst, send=pair.send.send))
         gone |= {id(pair.receive), id(pair.send)}
     rest = [step for step in steps if id(step) not in gone]
@@ -121,15 +122,18 @@ def fuse_steps(steps: list[Step], pairs: list[FusablePair]) -> list[Step]:
 
 
 def unfused_relays(program: Program) -> int:
-    """Sends of received chunks that are steps of their own, though a fused step could do both."""
+    """Number of sends of received chunks that are not fused with the receive."""
     steps = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
     return sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)
 
 
-def clashes(messages: tuple[Message, ...], receives: list[Step], sends: list[Step], wanted: dict[int, int]) -> bool:
-    """Whether one threadblock would keep a chunk waiting by sending while it arrives.
+def delays_arrivals(
+    messages: tuple[Message, ...], receives: list[Step], sends: list[Step], wanted: dict[int, int]
+) -> bool:
+    """Whether one threadblock for both would delay a chunk that arrives while it sends.
 
-    wanted: by id of a receive, the time from which another threadblock needs what it brings.
+    wanted: by id of a receive, the time in picoseconds from which another threadblock needs what it brings. Two
+    arrivals during one send are a delay too, since a connection holds few messages.
     """
     arrivals = [(messages[step.receive].arrival, wanted.get(id(step), 1 << 62)) for step in receives]
     times = [arrival for arrival, _ in arrivals]

@@ -1,7 +1,7 @@
-"""Second stage of lowering: messages of neighbouring chunks between the same GPUs become one with cnt > 1.
+"""Second stage of lowering: messages of neighbouring chunks on one path become one message with `cnt` > 1.
 
-A window is a row of messages on one path that are all there when the first starts and whose chunks
-nobody touches at the target before the last has arrived; so what is merged loses no time.
+A window is a sequence of messages on one path that could all start with the first, and whose slots at the target no
+step accesses before the last has arrived; so merging them costs no time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ _NEVER: Moment = (1 << 62, 0, 0, 0)
 
 @dataclass(slots=True)
 class _MessageMerger:
-    """The program while it is merged. touched, written: moments, in order, at which a slot is used."""
+    """The program while it is merged.
+
+    limit: most chunks of a message. sends, receives: the steps of each message. touched, written: by slot, the moments
+    in order at which it is accessed, and written. renamed: new names of scratch slots. scratch: by rank, scratch slots
+    used. messages, steps: the result.
+    """
 
     program: Program
     limit: int
@@ -34,31 +39,35 @@ class _MessageMerger:
     steps: list[list[Step]] = field(default_factory=list[list[Step]])
 
     def slot(self, rank: int, slot: Slot | None) -> Slot | None:
-        """A slot by its new name."""
+        """The new name of a slot."""
         return None if slot is None else self.renamed.get((rank, slot), slot)
 
     def follows(self, rank: int, one: Slot | None, other: Slot | None) -> bool:
-        """Whether a slot is known to come right after another; without slots, there is nothing to be in order."""
+        """Whether a slot comes right after another under their new names; True if both are None."""
         if one is None or other is None:
             return one is other
         if "s" in (one.buffer, other.buffer) and not {(rank, one), (rank, other)} <= self.renamed.keys():
             return False
         before, after = self.renamed.get((rank, one), one), self.renamed.get((rank, other), other)
-        return after == Slot(before.buffer, before.offset + 1) and not self.parts(after)
+        return after == Slot(before.buffer, before.offset + 1) and not self.begins_group(after)
 
-    def parts(self, slot: Slot) -> bool:
-        """Whether instances lie between a slot and the one before it."""
-        return self.program.instances > 1 and slot.buffer != "s" and slot.offset % self.program.collective.unit == 0
+    def begins_group(self, slot: Slot) -> bool:
+        """Whether the parts of other instances lie between a slot and the one before it."""
+        return (
+            self.program.instances > 1
+            and slot.buffer != "s"
+            and slot.offset % self.program.collective.contiguous_chunks == 0
+        )
 
     def alias(self, rank: int, slot: Slot) -> Slot:
-        """The slot by the one name that it has in place."""
-        bases = self.program.collective.bases(rank)
+        """The slot; in place, the one name of the memory that input and output share."""
+        bases = self.program.collective.in_place_bases(rank)
         if slot.buffer == "s" or not self.program.placement.in_place:
             return slot
         return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
     def delay(self, rank: int, receive: Step, until: Moment) -> None:
-        """Take note that a slot is written later than it was."""
+        """Record that a slot is written later than before."""
         if receive.dst is not None:
             slot = self.alias(rank, receive.dst)
             for moments in (self.written[rank, slot], self.touched[rank, slot]):
@@ -66,11 +75,11 @@ class _MessageMerger:
                 insort(moments, until)
 
     def next_write(self, rank: int, slot: Slot | None, after: Moment) -> Moment:
-        """When a slot is next written."""
+        """When a slot is next written after a moment."""
         return _NEVER if slot is None else _next(self.written[rank, self.alias(rank, slot)], after)
 
     def next_touch(self, rank: int, slot: Slot, after: Moment) -> Moment:
-        """When a slot is next read or written."""
+        """When a slot is next read or written after a moment."""
         return _next(self.touched[rank, self.alias(rank, slot)], after)
 
 
@@ -80,20 +89,20 @@ def _next(moments: list[Moment], after: Moment) -> Moment:
 
 
 def merge(program: Program, limit: int) -> Program:
-    """The program with merged messages of at most `limit` chunks."""
+    """The program with messages merged, of at most `limit` chunks each."""
     if limit == 1:
         return program
     merger = _merger(program, limit)
-    flows: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    on_path: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
     for number, message in enumerate(program.messages):
-        flows.setdefault((message.source, message.target, message.path), []).append(number)
-    position = {number: k for flow in flows.values() for k, number in enumerate(flow)}
+        on_path.setdefault((message.source, message.target, message.path), []).append(number)
+    position = {number: k for numbers in on_path.values() for k, number in enumerate(numbers)}
     done: set[int] = set()
     for number, message in enumerate(program.messages):
         if number in done:
             continue
-        flow = flows[message.source, message.target, message.path]
-        window, movable = _window(merger, flow, position[number])
+        numbers = on_path[message.source, message.target, message.path]
+        window, movable = _window(merger, numbers, position[number])
         done.update(window)
         _emit(merger, window, movable)
     gpus = tuple(_gpu(merger, gpu) for gpu in program.gpus)
@@ -116,23 +125,26 @@ def _merger(program: Program, limit: int) -> _MessageMerger:
     return merger
 
 
-def _window(merger: _MessageMerger, flow: list[int], first: int) -> tuple[list[int], bool]:
-    """Messages from flow[first] on that may all start with it, and whether they may change places."""
+def _window(merger: _MessageMerger, numbers: list[int], first: int) -> tuple[list[int], bool]:
+    """Messages from numbers[first] on that can all start with it, and whether they can be reordered.
+
+    numbers: the messages on one path, in order of start.
+    """
     messages = merger.program.messages
     window: list[int] = []
     movable = True
     untouched = steady = _NEVER
-    begin: Moment = (messages[flow[first]].start, LEAVES, flow[first], 0)
-    soonest: Moment = (messages[flow[first]].arrival, ARRIVES, flow[first], 0)
-    for number in flow[first : first + merger.limit]:
+    begin: Moment = (messages[numbers[first]].start, LEAVES, numbers[first], 0)
+    soonest: Moment = (messages[numbers[first]].arrival, ARRIVES, numbers[first], 0)
+    for number in numbers[first : first + merger.limit]:
         message, receive = messages[number], merger.receives[number]
         arrival: Moment = (message.arrival, ARRIVES, number, 0)
         leave: Moment = (message.start, LEAVES, number, 0)
         written = merger.next_write(message.source, merger.sends[number].src, begin)
         steady = min(steady, written)
-        if receive.op is not merger.receives[flow[first]].op or arrival > untouched or leave > written:
+        if receive.op is not merger.receives[numbers[first]].op or arrival > untouched or leave > written:
             break
-        # A switch may pass on later what came to it first: then times in the window can not be swapped.
+        # A switch may forward messages in another order than they came: then their times cannot be exchanged.
         if window and arrival < (messages[window[-1]].arrival, ARRIVES, window[-1], 0):
             break
         movable = movable and leave <= steady
@@ -144,7 +156,7 @@ def _window(merger: _MessageMerger, flow: list[int], first: int) -> tuple[list[i
 
 
 def _emit(merger: _MessageMerger, window: list[int], movable: bool) -> None:
-    """Write the messages of a window: those whose slots neighbour as one."""
+    """Append the messages of a window to the result, those in neighbouring slots as one message."""
     ordered = window
     if movable:
         ordered = sorted(window, key=lambda n: (merger.slot(_source(merger, n), merger.sends[n].src), n))
@@ -168,7 +180,7 @@ def _source(merger: _MessageMerger, number: int) -> int:
 
 
 def _neighbours(merger: _MessageMerger, a: int, b: int) -> bool:
-    """Whether message b can follow a in one step, at both ends."""
+    """Whether message b can follow a in one step at both ends."""
     source, target = _source(merger, a), merger.program.messages[a].target
     one, other = merger.receives[a], merger.receives[b]
     if _fresh(one) != _fresh(other) or not merger.follows(source, merger.sends[a].src, merger.sends[b].src):
@@ -177,12 +189,12 @@ def _neighbours(merger: _MessageMerger, a: int, b: int) -> bool:
 
 
 def _fresh(receive: Step) -> bool:
-    """Whether a step brings a value to a scratch slot that it had not before."""
+    """Whether a step writes a scratch slot that holds nothing before."""
     return receive.dst is not None and receive.dst.buffer == "s" and receive.src != receive.dst
 
 
 def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
-    """Write messages as one; it takes the time of the messages `times`."""
+    """Append messages as one. times: the messages in order of time, from the first start to the last arrival."""
     messages = merger.program.messages
     number, head, tail = len(merger.messages), messages[times[0]], messages[times[-1]]
     source, target = head.source, head.target
@@ -202,7 +214,7 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
 
 
 def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
-    """Give a fresh scratch slot its new name; blocks of neighbours are kept apart by a gap."""
+    """Give a fresh scratch slot its new name. A gap separates blocks of neighbouring slots."""
     if receive.dst is not None and _fresh(receive):
         merger.renamed[target, receive.dst] = Slot("s", merger.scratch[target])
         merger.scratch[target] += 1

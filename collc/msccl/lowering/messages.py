@@ -1,4 +1,4 @@
-"""From a schedule to messages from GPU to GPU: hops over switches become one message, useless ones go."""
+"""From the transfers of a schedule to messages from GPU to GPU: hops over switches become one message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from collc.ten.schedule import Clock, Schedule, Transfers
 
 @dataclass(slots=True)
 class _SwitchArrival:
-    """A chunk in a switch: the way it came. gone: where it has gone from there, as (NPU, arrival)."""
+    """A chunk in the buffer of a switch, and the path on which it arrived.
+
+    source: the sending NPU. path: links. start, leave, arrival: picoseconds, as in `Message`. gone: the devices to
+    which the switch has sent it, as (device, arrival).
+    """
 
     source: int
     path: tuple[int, ...]
@@ -27,11 +31,12 @@ class _SwitchArrival:
 
 
 def messages_of(module: Module) -> tuple[list[Message], int]:
-    """The messages of a module's schedule, in order of start, one chunk each, and how many had to be sent again.
+    """The messages of a module's schedule, in order of start, one chunk each; and how many of them are sent again.
 
-    A switch passes each message on once. Where it sends a chunk that it has kept once more, a GPU that
-    has the chunk by then sends it again, over a link that is idle if there is one.
-    Raises SourceError M0107 where a switch multicasts or reduces, CheckFailed M0108 where a chunk is sent too early.
+    A switch passes each message on once. If the schedule lets it send a buffered chunk a second time, a GPU that has
+    the chunk by then sends it again, over an idle link if there is one. Messages that bring what the receiver holds,
+    and those that nobody uses, are left out. Raises SourceError M0107 if a switch multicasts or reduces, CheckFailed
+    M0108 if a GPU sends a chunk before it has it.
     """
     schedule = module.schedule
     if schedule is None:
@@ -42,7 +47,7 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
 
 
 class _SwitchCollapse:
-    """Hops over switches become messages from GPU to GPU."""
+    """Joins the hops over switches to messages from GPU to GPU. again: number of messages that are sent again."""
 
     def __init__(self, module: Module, schedule: Schedule) -> None:
         self._module, self._network = module, module.network
@@ -76,35 +81,35 @@ class _SwitchCollapse:
     def _enter(self, switch: int, chunk: int, hop: _SwitchArrival, reduce: bool) -> None:
         waiting = self._inside.setdefault((switch, chunk), [])
         if reduce and self._network.reduces[switch - self._network.npu_count] and any(not h.gone for h in waiting):
-            _stuck(self._module, switch, chunk)
+            _refuse_switch(self._module, switch, chunk)
         waiting.append(hop)
 
     def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _SwitchArrival:
-        """The way of a chunk that leaves a switch."""
+        """The path of a chunk that leaves a switch."""
         network = self._network
         switch, target = int(network.source[link]), int(network.target[link])
         there = [hop for hop in self._inside.get((switch, chunk), []) if hop.arrival <= start]
         fresh = next((hop for hop in there if not hop.gone), None)
         if fresh is None and (not there or network.multicast[switch - network.npu_count]):
-            _stuck(self._module, switch, chunk)
+            _refuse_switch(self._module, switch, chunk)
         hop = fresh or self._resent(chunk, there[-1], switch, start)
         (fresh or there[-1]).gone.append((target, arrival))
         return _SwitchArrival(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
 
     def _resent(self, chunk: int, first: _SwitchArrival, switch: int, start: int) -> _SwitchArrival:
-        """A second way of a chunk into a switch, such that it can leave at `start`."""
+        """Another arrival of a chunk at a switch, such that it can leave at `start`. first: its first arrival."""
         self.again += 1
         network = self._network
-        ways = [first.path]
+        paths = [first.path]
         holders = {npu: time for npu, time in first.gone if not network.is_switch(npu)}
         offsets, links = network.in_links
-        ways += [
+        paths += [
             (int(link),)
             for link in links[offsets[switch] : offsets[switch + 1]]
             if int(network.source[link]) in holders
         ]
         best: tuple[tuple[bool, int], _SwitchArrival] | None = None
-        for path in ways:
+        for path in paths:
             kinds = [int(network.kind[link]) for link in path]
             column = self._clock.size_of[chunk]
             begin = start - sum(int(self._clock.total[kind, column]) for kind in kinds)
@@ -123,7 +128,7 @@ class _SwitchCollapse:
 
 
 _TransferRow = tuple[int, int, int, int, int, bool]
-"""Chunk, link, start, until when the link is taken, arrival, whether it is combined."""
+"""A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces."""
 
 
 def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
@@ -142,16 +147,16 @@ def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
     return chain.from_iterable(map(block, schedule.blocks()))
 
 
-def _stuck(module: Module, switch: int, chunk: int) -> NoReturn:
+def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:
     name, network = module.demand.chunk_name(chunk), module.network
-    message = f"{network.device_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot say"
+    message = f"{network.device_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot express"
     note = Note("MSCCL moves data from GPU to GPU; a switch can only pass each message on once")
     hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
     raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
 
 
 def _useful(module: Module, messages: list[Message]) -> list[Message]:
-    """Without the copies that bring a GPU what it holds already."""
+    """The messages without those that bring a GPU what it holds already."""
     held = _initial(module)
     carried: dict[int, int] = {}
     useful = [True] * len(messages)
@@ -172,7 +177,7 @@ def _useful(module: Module, messages: list[Message]) -> list[Message]:
 
 
 def _initial(module: Module) -> dict[tuple[int, int], int]:
-    """What each (rank, chunk) holds at first, as bits: whose contributions; copies count as one."""
+    """What each (rank, chunk) holds at first, as a bit set of contributions; all copies are bit 0."""
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
     held: dict[tuple[int, int], int] = {}
@@ -185,18 +190,18 @@ def _initial(module: Module) -> dict[tuple[int, int], int]:
 def _early(module: Module, message: Message) -> NoReturn:
     name, network = module.demand.chunk_name(message.chunk), module.network
     sender = network.device_name(int(network.npus[message.source]))
-    told = f"{sender} sends chunk {name} at {message.start} ps before it holds it"
-    raise CheckFailed(Diagnostic("M0108", told, hint="verify the schedule first"))
+    text = f"{sender} sends chunk {name} at {message.start} ps before it holds it"
+    raise CheckFailed(Diagnostic("M0108", text, hint="verify the schedule first"))
 
 
 def _events(messages: list[Message]) -> list[tuple[int, bool, int]]:
-    """(time, whether it arrives, message) in order; what arrives at a time can leave at that time."""
+    """Starts and arrivals in order, as (time, whether it arrives, message); arrivals come first at equal times."""
     events = [(m.start, 1, n) for n, m in enumerate(messages)] + [(m.arrival, 0, n) for n, m in enumerate(messages)]
     return [(time, phase == 0, number) for time, phase, number in sorted(events)]
 
 
 def _needed(module: Module, messages: list[Message]) -> list[Message]:
-    """Without the messages that nobody uses."""
+    """The messages without those whose content nobody uses."""
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
     wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post) for rank in members[int(number)]}

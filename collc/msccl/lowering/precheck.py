@@ -1,4 +1,4 @@
-"""What an MSCCL file cannot hold whatever the schedule, told before one is sought."""
+"""What no MSCCL file can hold whatever the schedule, so that it is reported before a schedule is sought."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collc.ten.network import Network
 
 
 def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
-    """Raise what `lower` would raise for the collective, the GPUs, the size of the buffers or the channels.
+    """Raise what `lower` would raise for the collective, the number of GPUs, the buffers or the channels.
 
-    Raises SourceError M0104 .. M0106, M0110, M0111.
+    Raises SourceError M0104 to M0106, M0110, M0111.
     """
     ranks = len(network.npus)
     if ranks > MOST_RANKS:
@@ -30,7 +30,7 @@ def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
 
 
 def channels_per_instance(options: MscclOptions) -> int:
-    """Channels that an instance may use. Raises SourceError M0110 where there are none."""
+    """The number of channels that one instance may use. Raises SourceError M0110 if there is none."""
     limit = LIMITS[options.profile].channels
     channels = min(options.channels or limit, limit) // options.instances
     if not channels:

@@ -1,4 +1,4 @@
-"""How well a program uses the machine, in numbers that can be compared."""
+"""Measures of a final program, and the cause if it takes longer than its schedule."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from collc.ten.module import Module
 class Quality:
     """Measures of a final program.
 
-    steps, threadblocks: of the longest threadblock, of the fullest GPU. scratch: chunks of the GPU that
-    needs most. scratch_saved: chunks of all GPUs that sharing saves. fused: share of the sends of received
-    chunks, in thousandths, that happen in one step with the receive. chain: steps of which each needs
-    the one before. replay, schedule: picoseconds; the program's own time and the schedule's. busiest_link,
-    fullest_pair: picoseconds; how long a link is occupied, and the connections of two GPUs at the least are.
+    steps: of the longest threadblock. threadblocks, scratch: of the GPU that has most (scratch in chunks).
+    scratch_saved: chunks of all GPUs that sharing slots saves. fused: thousandths of the sends of received chunks that
+    are one step with the receive. chain: most steps of which each needs the one before. replay, schedule: time of the
+    program and of the schedule in picoseconds. busiest_link, fullest_pair: lower bounds in picoseconds, see `replay`.
     """
 
     steps: int
@@ -50,19 +49,19 @@ class Quality:
 
 
 TOLERATED_SLOWDOWN: Final = Fraction(105, 100)
-"""A program's time over its schedule's up to which nothing is said."""
+"""Largest time of a program over its schedule's for which the report has no remark."""
 
 
 def slowdown_note(program: Program, found: Quality) -> str:
-    """What to say where the program's own time is more than 5 % above its schedule's, with the likely cause; or ""."""
+    """A note with the likely cause if the program's time is more than 5 % above its schedule's, else ""."""
     if found.replay <= TOLERATED_SLOWDOWN * found.schedule:
         return ""
     more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
     in_flight, enough = MESSAGES_IN_FLIGHT[program.protocol], TOLERATED_SLOWDOWN * found.schedule
     if program.instances > 1 and found.busiest_link > enough:
         cause = (
-            f"its busiest link is taken for {format_time(found.busiest_link)}, since each of the {program.instances} "
-            "instances pays the latency; use fewer 'instances' or larger chunks"
+            f"its busiest link is occupied for {format_time(found.busiest_link)}, since each of the "
+            f"{program.instances} instances pays the latency; use fewer 'instances' or larger chunks"
         )
     elif found.fullest_pair > enough:
         cause = (
@@ -70,10 +69,10 @@ def slowdown_note(program: Program, found: Quality) -> str:
             f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{_more_in_flight(program)}"
         )
     elif any(len(message.path) > 1 for message in program.messages):
-        cause = "a connection over switches takes turns that the schedule does not need; try larger chunks"
+        cause = "messages over switches share connections that the schedule does not know; use larger chunks"
     else:
         cause = (
-            f"messages wait for each other's threadblocks, and a connection holds {in_flight}; "
+            f"its threadblocks wait for one another, and a connection holds {in_flight} messages; "
             "allow more 'channels', or use larger chunks"
         )
     return f"MSCCL: the program takes {more} % longer than its schedule: {cause}"
@@ -110,7 +109,7 @@ def quality(program: Program, module: Module) -> Quality:
 
 
 def longest_chain(program: Program) -> int:
-    """The most steps in a row of which each needs the one before: by order, dependency or message."""
+    """The most steps of which each needs the one before, by order, dependency or message."""
     rows = sorted(
         (step.when, position, gpu.rank, number)
         for gpu in program.gpus

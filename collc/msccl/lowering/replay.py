@@ -1,8 +1,8 @@
-"""How long a program takes on its network when every step starts as soon as it can.
+"""Simulation of a program on its network, in which every step starts as soon as it can.
 
-A step starts when its threadblock is done with the one before, what it waits for is done, its message is
-there, its connection has room and its links are free. Local work (copies, reductions, flags) takes no
-time, as in a schedule; a threadblock that sends is busy until the message has entered its first link.
+A step starts when its threadblock has done the step before, its dependencies are met, its message has arrived, its
+connection has room and its first link is free. Local work (copies, reductions, flags) takes no time, as in a schedule.
+A threadblock that sends is busy until the message has entered its first link.
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ _BlockName = tuple[int, int]
 """A threadblock: rank and number."""
 
 _Connection = tuple[int, int, int]
-"""A connection: sender, receiver, channel."""
+"""Sender, receiver and channel."""
 
 
 @dataclass(slots=True)
 class _TimedReplay:
-    """The state of a replay. Events: (time, moment, what, hop): a threadblock tries its step, or a message goes on."""
+    """The state of a simulation; times in picoseconds.
+
+    events: heap of (time, moment, rank, threadblock, message, hop): a threadblock tries its next step (message -1), or
+    a message enters link number `hop` of its path. free: by link, when it is free. position: by threadblock, its next
+    step. done: by step that others wait for, when it is done. arrived: messages. room: by connection, messages that it
+    can take. sleeping: threadblocks by what they lack. times: durations by class of link and number of chunks.
+    """
 
     program: Program
     network: Network
@@ -48,7 +54,7 @@ class _TimedReplay:
     times: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict["tuple[int, int]", "tuple[int, int]"])
 
     def times_of(self, message: int, link: int) -> tuple[int, int]:
-        """How long a message occupies a link, and how long until it is through, in picoseconds."""
+        """How long a message occupies a link, and how long it takes to the other end, in picoseconds."""
         key = (int(self.network.kind[link]), self.program.messages[message].count)
         if key not in self.times:
             self.times[key] = _times(self.program, self.network, self.model, *key)
@@ -65,9 +71,9 @@ def _times(program: Program, network: Network, model: LinkModel, kind: int, coun
 
 
 def busiest_link(program: Program, network: Network, model: LinkModel) -> int:
-    """Picoseconds for which the link that carries most is occupied: no replay of the program takes less.
+    """Picoseconds for which the most loaded link is occupied, a lower bound on the program's time.
 
-    Raises ValueError where links have no bandwidth.
+    Raises ValueError if links have no bandwidth.
     """
     taken: dict[int, int] = defaultdict(int)
     for (link, count), number in Counter((link, m.count) for m in program.messages for link in m.path).items():
@@ -76,13 +82,13 @@ def busiest_link(program: Program, network: Network, model: LinkModel) -> int:
 
 
 def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
-    """Picoseconds that the messages of two GPUs take at the least: each has room on a connection until it arrives.
+    """A lower bound in picoseconds: the messages of one GPU to another, as many in flight as all channels hold.
 
-    Raises ValueError where links have no bandwidth.
+    Raises ValueError if links have no bandwidth.
     """
     taken: dict[tuple[int, int], int] = defaultdict(int)
-    ways = Counter((m.source, m.target, m.path, m.count) for m in program.messages)
-    for (source, target, path, count), number in ways.items():
+    classes = Counter((m.source, m.target, m.path, m.count) for m in program.messages)
+    for (source, target, path, count), number in classes.items():
         times = (_times(program, network, model, int(network.kind[link]), count)[1] for link in path)
         taken[source, target] += number * sum(times)
     room = (
@@ -92,9 +98,9 @@ def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
 
 
 def replay_time(program: Program, network: Network, model: LinkModel) -> int:
-    """Picoseconds until a final program's last step is done.
+    """Picoseconds until the last step of a final program is done.
 
-    Raises ValueError where the program blocks for ever or links have no bandwidth.
+    Raises ValueError if the program deadlocks or links have no bandwidth.
     """
     replay = _TimedReplay(program, network, model)
     for gpu in program.gpus:
@@ -124,7 +130,7 @@ def _try_at(replay: _TimedReplay, time: int, name: _BlockName) -> None:
 
 
 def _step(replay: _TimedReplay, time: int, name: _BlockName) -> None:
-    """Run a threadblock's next step, or let it sleep until what it lacks is there."""
+    """Run the next step of a threadblock, or put it to sleep until what it lacks is there."""
     tb = replay.program.gpus[name[0]].threadblocks[name[1]]
     step = tb.steps[replay.position[name]]
     ready = max((replay.done.get((name[0], point), 0) for point in step.waits), default=0)
@@ -137,9 +143,9 @@ def _step(replay: _TimedReplay, time: int, name: _BlockName) -> None:
         return
     finished = time
     if step.receive >= 0:
-        flow = (tb.receive, name[0], tb.channel)
-        replay.room[flow] += 1
-        _wake(replay, time, ("room", flow))
+        connection = (tb.receive, name[0], tb.channel)
+        replay.room[connection] += 1
+        _wake(replay, time, ("room", connection))
     if step.send >= 0:
         replay.room[name[0], tb.send, tb.channel] -= 1
         finished = _travel(replay, time, step.send, 0)
@@ -153,14 +159,14 @@ def _step(replay: _TimedReplay, time: int, name: _BlockName) -> None:
 
 
 def _lack(replay: _TimedReplay, name: _BlockName, tb: Threadblock, step: Step) -> object | None:
-    """What a step still waits for."""
+    """What a step lacks: a step, a message or room on a connection; None if it can run."""
     for point in step.waits:
         if (name[0], point) not in replay.done:
             return (name[0], point)
     if step.receive >= 0 and step.receive not in replay.arrived:
         return step.receive
-    flow = (name[0], tb.send, tb.channel)
-    return ("room", flow) if step.send >= 0 and not replay.room[flow] else None
+    connection = (name[0], tb.send, tb.channel)
+    return ("room", connection) if step.send >= 0 and not replay.room[connection] else None
 
 
 def _wake(replay: _TimedReplay, time: int, lack: object) -> None:
@@ -169,7 +175,7 @@ def _wake(replay: _TimedReplay, time: int, lack: object) -> None:
 
 
 def _travel(replay: _TimedReplay, time: int, message: int, hop: int) -> int:
-    """Put a message on the next link of its path; when that link's source is done with it."""
+    """Put a message on the next link of its path; returns when it has entered that link."""
     path = replay.program.messages[message].path
     if hop == len(path):
         replay.arrived.add(message)

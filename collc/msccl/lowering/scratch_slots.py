@@ -1,7 +1,7 @@
-"""Scratch by liveness: chunks that pass through a GPU at different times share slots.
+"""Fourth stage of lowering: scratch slots by liveness. Chunks that pass through a GPU at different times share slots.
 
-A block of neighbouring slots is busy from the moment it is written until its last reader is done;
-blocks are placed first-fit in order of time (linear scan, Poletto and Sarkar 1999).
+A block of neighbouring slots is live from its first write until its last reader is done. Blocks are allocated first-fit
+in order of time (linear scan register allocation, Poletto and Sarkar 1999).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
 
 @dataclass(slots=True)
 class _ScratchBlock:
-    """Scratch slots first .. first + count - 1, written and read together. free: picoseconds."""
+    """Scratch slots first .. first + count - 1, written and read together, live from begin to free (picoseconds)."""
 
     first: int
     count: int
@@ -23,24 +23,26 @@ class _ScratchBlock:
 
 
 def allocate_scratch(program: Program) -> Program:
-    """The program with as few scratch slots as the order of its steps allows."""
+    """The program with scratch slots shared by blocks that are not live at the same time."""
     return replace(program, gpus=tuple(_allocated(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
 
 
 def _allocated(program: Program, gpu: Gpu) -> Gpu:
     blocks = _blocks(program, gpu)
-    where: dict[int, int] = {}
+    allocated: dict[int, int] = {}
     busy: list[int] = []
     for block in blocks:
         start = _first_fit(busy, block)
         busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
-        where.update({block.first + k: start + k for k in range(block.count)})
-    threadblocks = tuple(replace(tb, steps=tuple(_moved(step, where) for step in tb.steps)) for tb in gpu.threadblocks)
+        allocated.update({block.first + k: start + k for k in range(block.count)})
+    threadblocks = tuple(
+        replace(tb, steps=tuple(_moved(step, allocated) for step in tb.steps)) for tb in gpu.threadblocks
+    )
     return replace(gpu, scratch_chunks=len(busy), threadblocks=threadblocks)
 
 
 def _blocks(program: Program, gpu: Gpu) -> list[_ScratchBlock]:
-    """All blocks in order of their first write. Raises CheckFailed where one is read that nobody wrote."""
+    """All blocks in order of their first write. Raises CheckFailed M0108 if one is read that no step writes."""
     found: dict[int, _ScratchBlock] = {}
     for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
         if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
@@ -51,8 +53,8 @@ def _blocks(program: Program, gpu: Gpu) -> list[_ScratchBlock]:
             if slot is not None and slot.buffer == "s":
                 block = found.get(slot.offset)
                 if block is None:
-                    told = f"rank {gpu.rank} sends on or adds up what never came to it"
-                    raise CheckFailed(Diagnostic("M0108", told, hint="verify the schedule first"))
+                    message = f"rank {gpu.rank} sends on or adds up what it has not received"
+                    raise CheckFailed(Diagnostic("M0108", message, hint="verify the schedule first"))
                 block.free = max(block.free, done, step.when[0])
     unique = {id(block): block for block in found.values()}
     return sorted(unique.values(), key=lambda block: block.begin)
@@ -63,7 +65,7 @@ def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
 
 
 def _first_fit(busy: list[int], block: _ScratchBlock) -> int:
-    """The lowest run of slots that are free when the block begins; the list grows where there is none."""
+    """The first slot of the lowest run that is free when the block begins; `busy` grows if there is none."""
     run = 0
     for slot, until in enumerate(busy):
         run = run + 1 if until <= block.begin[0] else 0
@@ -74,10 +76,10 @@ def _first_fit(busy: list[int], block: _ScratchBlock) -> int:
     return start
 
 
-def _moved(step: Step, where: dict[int, int]) -> Step:
+def _moved(step: Step, allocated: dict[int, int]) -> Step:
     src, dst = step.src, step.dst
     if src is not None and src.buffer == "s":
-        src = Slot("s", where[src.offset])
+        src = Slot("s", allocated[src.offset])
     if dst is not None and dst.buffer == "s":
-        dst = Slot("s", where[dst.offset])
+        dst = Slot("s", allocated[dst.offset])
     return step if src == step.src and dst == step.dst else replace(step, src=src, dst=dst)

@@ -1,8 +1,8 @@
-"""First stage of lowering: messages become steps of GPUs, with a place for every chunk.
+"""First stage of lowering: messages become steps of GPUs, with a slot for every chunk.
 
-A chunk that a GPU must end with goes straight to its slot of the output; one that only passes
-through goes to a scratch slot of its own (`place` shares them later). Partial sums of All-Reduce
-gather in the output, which the result overwrites; the input is never written out of place.
+A chunk that a GPU must end with is received in its slot of the output. A chunk that only passes through is received
+in a scratch slot of its own (`scratch_slots` shares them later). Partial sums of an All-Reduce are kept in the output,
+which the result overwrites. The input is never written out of place.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Moment, Op, Progra
 
 @dataclass(slots=True)
 class _GpuSelection:
-    """One GPU while its steps are chosen. place: where the current value of each chunk is."""
+    """Steps of one GPU while they are made. slots: the slot of the current value of each chunk; scratch: slots used."""
 
     rank: int
     inputs: dict[int, int]
     outputs: dict[int, int]
-    place: dict[int, Slot]
+    slots: dict[int, Slot]
     steps: list[Step] = field(default_factory=list[Step])
     scratch: int = 0
 
     def home(self, chunk: int, current: Slot | None) -> Slot:
-        """Where a value that arrives goes; `current` is what it is combined with."""
+        """The slot for a value that arrives. current: the slot of what it is added to, None for a copy."""
         if chunk in self.outputs:
             return Slot("o", self.outputs[chunk])
         if current is not None and current.buffer == "s":
@@ -37,7 +37,7 @@ class _GpuSelection:
 
 
 def select(program: Program, layout: BufferLayout) -> Program:
-    """The program with the steps of each GPU, from its messages and the layout of its buffers."""
+    """The program with the steps of each GPU, made of its messages and the layout of its buffers."""
     selections = [
         _GpuSelection(rank, inputs, outputs, {chunk: Slot("i", slot) for chunk, slot in inputs.items()})
         for rank, (inputs, outputs) in enumerate(zip(layout.inputs, layout.outputs, strict=True))
@@ -45,7 +45,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
     for when, number in _moments(program):
         message = program.messages[number]
         selection = selections[message.target if when[1] == ARRIVES else message.source]
-        current = selection.place.get(message.chunk)
+        current = selection.slots.get(message.chunk)
         if when[1] == LEAVES:
             selection.steps.append(Step(Op.SEND, when, 1, src=current, send=number))
         else:
@@ -53,7 +53,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
             home = selection.home(message.chunk, operand)
             op = Op.RECEIVE if operand is None else Op.RECEIVE_REDUCE_COPY
             selection.steps.append(Step(op, when, 1, src=operand, dst=home, receive=number))
-            selection.place[message.chunk] = home
+            selection.slots[message.chunk] = home
     gpus = tuple(_gpu(program, selection) for selection in selections)
     return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
 
@@ -70,33 +70,33 @@ def _moments(program: Program) -> list[tuple[Moment, int]]:
 def _gpu(program: Program, selection: _GpuSelection) -> Gpu:
     inputs, outputs = len(selection.inputs), len(selection.outputs)
     collective = program.collective
-    if collective.pads:
+    if collective.pad_buffers:
         inputs = outputs = collective.chunks_per_loop
     steps = sorted([*selection.steps, *_copies(program, selection)], key=lambda step: step.when)
     return Gpu(selection.rank, inputs, outputs, selection.scratch, tuple(steps))
 
 
 def _copies(program: Program, selection: _GpuSelection) -> list[Step]:
-    """Local copies of what is not in the output yet, as early as its last reader allows."""
+    """Local copies of what must be in the output and is not, each at the time of its last reader."""
     missing = [
         (place, Slot("o", slot))
         for chunk, slot in selection.outputs.items()
-        if (place := selection.place.get(chunk)) is not None and place.buffer != "o"
+        if (place := selection.slots.get(chunk)) is not None and place.buffer != "o"
     ]
     if program.placement.out_of_place:
         wanted = missing
     else:
-        bases = program.collective.bases(selection.rank)
+        bases = program.collective.in_place_bases(selection.rank)
         wanted = [(a, b) for a, b in missing if a.offset + bases[0] != b.offset + bases[1]]
     return [_copy(selection, piece) for run in _runs(wanted) for piece in _pieces(program, run)]
 
 
 def _pieces(program: Program, run: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
-    """Pairs in steps that instances can make together or apart: some units, or a part of one."""
+    """Pairs divided into steps that instances can take apart: whole groups of contiguous chunks, or parts of one."""
     most = max(1, MOST_CHUNKS // program.instances)
     if program.instances == 1:
         return [run[k : k + most] for k in range(0, len(run), most)]
-    unit = program.collective.unit
+    unit = program.collective.contiguous_chunks
     pieces: list[list[tuple[Slot, Slot]]] = []
     for _, group in groupby(run, key=lambda pair: (pair[0].offset // unit, pair[1].offset // unit)):
         part = list(group)
@@ -109,7 +109,7 @@ def _pieces(program: Program, run: list[tuple[Slot, Slot]]) -> list[list[tuple[S
 
 
 def _runs(pairs: list[tuple[Slot, Slot]]) -> list[list[tuple[Slot, Slot]]]:
-    """Pairs whose slots neighbour on both sides, together."""
+    """Pairs grouped so that neighbouring pairs are neighbours in both buffers."""
     ordered = sorted(pairs)
     keys = [(a.buffer, a.offset - k, b.offset - k) for k, (a, b) in enumerate(ordered)]
     numbered = groupby(range(len(ordered)), key=lambda k: keys[k])

@@ -1,4 +1,4 @@
-"""The stages of a lowering, for people to read."""
+"""The program after each stage of a lowering, as text (`emit msccl_stages`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collc.ten.module import Module
 
 
 def stages_of(module: Module, options: MscclOptions) -> list[tuple[str, Program]]:
-    """The stages by name that led to the program of a module's schedule, in order.
+    """The stages, by name and in order, that led to the program of a module's schedule.
 
-    Ways that were tried and left are not among them. Raises what `lower` raises.
+    Stages of attempts that were discarded are left out. Raises what `lower` raises.
     """
     seen: list[tuple[str, Program]] = []
     final = lower(module, options, observe=lambda stage, program: seen.append((stage, program)))
@@ -25,6 +25,6 @@ def stages_of(module: Module, options: MscclOptions) -> list[tuple[str, Program]
 
 
 def stages_text(stages: list[tuple[str, Program]]) -> Iterator[str]:
-    """The program after each stage, a heading before each."""
+    """Lines of text: for each stage a heading and the program."""
     for number, (name, program) in enumerate(stages, 1):
         yield f"# {number} {name}\n{program}\n"

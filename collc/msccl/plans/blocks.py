@@ -1,8 +1,8 @@
-"""Threadblocks of a plan by chunk: hardly any two touch the same memory, so that they need few semaphores.
+"""Threadblocks of a plan by chunk: few of them access the same memory, so that they need few semaphores.
 
-Threadblocks of an MSCCL file serve one flow each, and wait for one another wherever a chunk goes from flow
-to flow. A threadblock of a plan may have many channels: here it does all that its GPU does with some of
-the chunks. Only where a chunk has more peers than a threadblock has channels do several share it.
+A threadblock of an MSCCL file serves one flow in each direction, and waits for others wherever a chunk goes from one
+flow to another. A threadblock of a plan can have many channels: here it does all that its GPU does with some of the
+chunks. Only if a chunk has more peers than a threadblock has channels, several threadblocks share it.
 """
 
 from __future__ import annotations
@@ -16,36 +16,33 @@ from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, Gpu, Op, Program, Slot, Step, Threadblock
 
 _PEERS: Final = 8
-"""Peers that always fit a threadblock: two buffers of each are 16 remote buffers."""
+"""Most peers of a threadblock that writes two buffers of each: they are 16 remote buffers."""
 
 _MOST_PEERS: Final = 16
-"""Peers that fit where only one buffer of each is written."""
+"""Most peers of a threadblock that writes one buffer of each."""
 
 _LONG: Final = 12
-"""Steps that fit a threadblock however they are."""
+"""Most steps that a threadblock can hold whatever they are."""
 
 _FUSED: Final = {True: Op.RECEIVE_REDUCE_COPY_SEND, False: Op.RECEIVE_REDUCE_SEND}
-"""By whether the sum is used again."""
-
-_Place = tuple[int, Slot]
-"""A slot of a GPU."""
+"""Operation of a fused sum and send, by whether the sum is used again on its GPU."""
 
 
 @dataclass(slots=True)
 class _MemoryParts:
-    """Messages and copies that touch the same memory, as disjoint sets. Copies are numbered after the messages."""
+    """Messages and copies that access the same memory, as disjoint sets. Copies are numbered after the messages."""
 
     parent: list[int]
 
     def root(self, item: int) -> int:
-        """The item that stands for all of its part."""
+        """The representative of the set of an item."""
         while self.parent[item] != item:
             self.parent[item] = self.parent[self.parent[item]]
             item = self.parent[item]
         return item
 
     def join(self, items: list[int]) -> None:
-        """Put items into one part, which its lowest stands for."""
+        """Join the sets of items; the lowest representative represents all."""
         roots = sorted({self.root(item) for item in items})
         for other in roots[1:]:
             self.parent[other] = roots[0]
@@ -53,34 +50,38 @@ class _MemoryParts:
 
 @dataclass(slots=True)
 class _PartLoad:
-    """What one part is to the GPUs: steps of each, and the times at which it sends from each."""
+    """Load of one part on the GPUs. steps: number, by rank. sends: (rank, time in picoseconds) of each send."""
 
     steps: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     sends: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
 class ThreadblocksByChunk:
-    """Forms threadblocks that each do all of their GPU's steps with some of the chunks.
+    """Forms threadblocks that each do all steps of their GPU with some of the chunks.
 
-    most: shares that differ. largest: most steps that a GPU has with what must stay together.
+    most: largest number of shares that makes a difference. largest: most steps of a GPU with chunks that must stay
+    together.
     """
 
     def __init__(self, program: Program) -> None:
-        """Find out which loose steps of a program touch the same memory."""
+        """Find the steps of a program (after `merge`) that access the same memory."""
         self._program: Program = program
         self._items: list[list[int]] = _items(program)
         self._parts: _MemoryParts = _parts(program, self._items)
-        self._work: dict[int, _PartLoad] = _work(program, self._items, self._parts)
+        self._loads: dict[int, _PartLoad] = _loads_of(program, self._items, self._parts)
         self._fusable: list[dict[int, FusablePair]] = [
             {id(p.receive): p for p in fusable(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
             for gpu in program.gpus
         ]
-        self.most: int = len(self._work)
-        self.largest: int = max((n for work in self._work.values() for n in work.steps.values()), default=0)
+        self.most: int = len(self._loads)
+        self.largest: int = max((n for part in self._loads.values() for n in part.steps.values()), default=0)
 
     def divided(self, shares: int, pieces: int = 1) -> Program:
-        """The program with threadblocks for so many shares of the chunks. pieces: into which long ones are cut."""
-        share, root = _shares(self._work, min(shares, self.most)), self._parts.root
+        """The program with threadblocks for a number of shares of the chunks.
+
+        pieces: number of threadblocks into which a long one is divided.
+        """
+        share, root = _shares(self._loads, min(shares, self.most)), self._parts.root
         gpus = tuple(
             self._gpu(gpu, [share[root(item)] for item in items], pieces)
             for gpu, items in zip(self._program.gpus, self._items, strict=True)
@@ -88,7 +89,7 @@ class ThreadblocksByChunk:
         return replace(self._program, gpus=gpus)
 
     def _gpu(self, gpu: Gpu, share: list[int], pieces: int) -> Gpu:
-        """The GPU with its steps in threadblocks, by share and, where there are many peers, by peer."""
+        """The GPU with its steps in threadblocks, by share and, if there are many peers, by peer."""
         program = self._program
         steps: dict[int, list[Step]] = defaultdict(list)
         for step, number in zip(gpu.steps, share, strict=True):
@@ -107,7 +108,7 @@ class ThreadblocksByChunk:
 
 
 def most_peers(program: Program) -> int:
-    """Most GPUs that one GPU sends to."""
+    """The most GPUs to which one GPU sends."""
     peers: dict[int, set[int]] = defaultdict(set)
     for message in program.messages:
         peers[message.source].add(message.target)
@@ -115,9 +116,9 @@ def most_peers(program: Program) -> int:
 
 
 def in_place(program: Program) -> Program:
-    """An All-to-All of loose steps out of place as one in place.
+    """An All-to-All in place, made of one out of place whose steps belong to no threadblock yet.
 
-    What belongs into the output waits in scratch until the block that it replaces has left for the last time.
+    A block for the output waits in scratch until the last send of the block that it replaces.
     """
     return replace(program, placement=Placement.IN, gpus=tuple(map(_in_place, program.gpus)))
 
@@ -164,7 +165,7 @@ def _items(program: Program) -> list[list[int]]:
 
 
 def _parts(program: Program, items: list[list[int]]) -> _MemoryParts:
-    """Join what touches a slot that is written; what is only read may be read by all."""
+    """Join the items that access a slot that is written. Slots that are only read join nothing."""
     parts = _MemoryParts(list(range(len(program.messages) + sum(map(len, items)))))
     for gpu in program.gpus:
         touching: dict[Slot, list[int]] = defaultdict(list)
@@ -180,31 +181,31 @@ def _parts(program: Program, items: list[list[int]]) -> _MemoryParts:
 
 
 def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
-    """The slot by the one name that it has in place."""
+    """The slot; in place, the one name of the memory that input and output share."""
     if slot.buffer == "s" or not program.placement.in_place:
         return slot
-    bases = program.collective.bases(gpu.rank)
+    bases = program.collective.in_place_bases(gpu.rank)
     return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
 
-def _work(program: Program, items: list[list[int]], parts: _MemoryParts) -> dict[int, _PartLoad]:
-    work: dict[int, _PartLoad] = defaultdict(_PartLoad)
+def _loads_of(program: Program, items: list[list[int]], parts: _MemoryParts) -> dict[int, _PartLoad]:
+    loads: dict[int, _PartLoad] = defaultdict(_PartLoad)
     for gpu in program.gpus:
         for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
-            mine = work[parts.root(item)]
+            mine = loads[parts.root(item)]
             mine.steps[gpu.rank] += 1
             if step.send >= 0:
                 mine.sends.add((gpu.rank, step.when[0]))
-    return work
+    return loads
 
 
-def _shares(work: dict[int, _PartLoad], shares: int) -> dict[int, int]:
-    """A share for each part: the one that its GPUs have least to do in, and send least at the same times."""
+def _shares(loads: dict[int, _PartLoad], shares: int) -> dict[int, int]:
+    """A share for each part, largest parts first: with fewest steps on its GPUs and fewest sends at the same times."""
     load = [dict[int, int]() for _ in range(shares)]
     busy = [set[tuple[int, int]]() for _ in range(shares)]
     found: dict[int, int] = {}
-    for part in sorted(work, key=lambda part: (-max(work[part].steps.values()), part)):
-        mine = work[part]
+    for part in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
+        mine = loads[part]
         costs = (
             (max(load[k].get(gpu, 0) + n for gpu, n in mine.steps.items()), len(mine.sends & busy[k]), k)
             for k in range(shares)
@@ -218,14 +219,14 @@ def _shares(work: dict[int, _PartLoad], shares: int) -> dict[int, int]:
 
 
 def _peer(program: Program, step: Step) -> int:
-    """The GPU that a step communicates with, or -1."""
+    """The GPU that a step receives from or sends to, or -1."""
     if step.receive >= 0:
         return program.messages[step.receive].source
     return program.messages[step.send].target if step.send >= 0 else -1
 
 
 def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
-    """For each peer of these steps, which threadblock serves it."""
+    """For each peer of these steps, the number of the threadblock that serves it."""
     peers = sorted({peer for step in steps if (peer := _peer(program, step)) >= 0})
     sends = defaultdict[int, int](int)
     for step in steps:
@@ -237,17 +238,17 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
 
 
 def _fused(block: list[Step], pairs: dict[int, FusablePair]) -> list[Step]:
-    """Sums and the sends that follow them at once become one step. pairs: by id of the receive."""
+    """The steps with sums fused with the sends that follow them directly. pairs: by id of the receive."""
     made: list[Step] = []
-    gone = False
+    fused_before = False
     for step, after in zip(block, [*block[1:], None], strict=True):
         pair = pairs.get(id(step))
-        if gone:
-            gone = False
+        if fused_before:
+            fused_before = False
         elif pair is not None and after is pair.send:
             dst = step.dst if pair.kept else None
             made.append(replace(step, op=_FUSED[pair.kept], dst=dst, send=pair.send.send))
-            gone = True
+            fused_before = True
         else:
             made.append(step)
     return made

@@ -1,9 +1,8 @@
-"""Operations of a plan: the steps of a threadblock in rounds, each of them waits, moves of data, signals.
+"""Operations of a plan: the steps of a threadblock in rounds, each of them waits, moves of data and signals.
 
-A round holds steps of one time, so that what is waited for together comes together. Only its first step may
-wait for other threadblocks, only its last may be waited for. Then every wait of a round is for something
-of an earlier time, or of a round that begins earlier at the same time: no round waits for itself, and
-plans end.
+A round has the steps of one time, so that messages that are awaited together arrive together. Only its first step waits
+for other threadblocks, and others wait only for its last step. So every wait of a round is for an earlier time, or for
+a round that begins earlier at the same time: there are no cycles of waits, and a plan cannot deadlock.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any, Final, NamedTuple
 
 from collc.msccl.program import Gpu, Op, Program, Slot, Step
 
-_TOGETHER: Final = 8
-"""Channels, and buffers on either side, of one operation."""
+_MOST_IN_OPERATION: Final = 8
+"""Most channels of one operation, and most buffers on each side of it."""
 
-_ACQUIRED: Final = 16
-"""Semaphores of one operation."""
+_MOST_SEMAPHORES: Final = 16
+"""Most semaphores of one operation."""
 
-_COPIES: Final = frozenset({Op.RECEIVE, Op.RECEIVE_COPY_SEND})
-"""Operations that keep what they receive as it is."""
+_RECEIVED_UNCHANGED: Final = frozenset({Op.RECEIVE, Op.RECEIVE_COPY_SEND})
+"""Operations of steps that store what they receive without a sum."""
 
 Json = dict[str, Any]
 
 
 class Connection(NamedTuple):
-    """The number-th channel between two GPUs, for both directions."""
+    """Channel `number` between two GPUs, for both directions. low, high: ranks."""
 
     low: int
     high: int
@@ -41,9 +40,10 @@ class Connection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where messages go: the channel and the landing place of each.
+    """The channel and the target slot of each message.
 
-    scratch: by GPU, the scratch slots that are used, and their numbers in the file.
+    over: channel by message. landing: slot in which it lands. target: rank of its receiver. scratch: by rank, the
+    scratch slots that are used, and their offsets in the file.
     """
 
     over: dict[int, Connection]
@@ -52,15 +52,15 @@ class Routes:
     scratch: tuple[dict[int, int], ...]
 
     def index(self, rank: int, slot: Slot) -> int:
-        """The number of a slot in its buffer."""
+        """The offset of a slot in its buffer in the file."""
         return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
 
 
 def routes_of(program: Program) -> Routes:
-    """Channels and landing places for all messages of a program with threadblocks.
+    """Channels and target slots for all messages of a program with threadblocks.
 
-    A message lands where its receiver wants it; what is to be combined lands in the slot for the sum if nothing is
-    there yet, else in a scratch slot of its own.
+    A message lands in the slot where its receiver wants it. An operand of a sum lands in the slot of the sum if that is
+    empty, else in a scratch slot of its own.
     """
     landing: dict[int, Slot] = {}
     target: dict[int, int] = {}
@@ -71,7 +71,7 @@ def routes_of(program: Program) -> Routes:
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
             target[step.receive] = gpu.rank
-            if step.dst is not None and (step.op in _COPIES or _is_fresh(program, step)):
+            if step.dst is not None and (step.op in _RECEIVED_UNCHANGED or _is_fresh(program, step)):
                 landing[step.receive] = step.dst
                 continue
             landing[step.receive] = Slot("s", last)
@@ -82,14 +82,14 @@ def routes_of(program: Program) -> Routes:
 
 
 def _is_fresh(program: Program, step: Step) -> bool:
-    """Whether the slot for a sum holds nothing before."""
+    """Whether the slot for a sum is empty before."""
     if step.src is None or step.dst is None or step.src == step.dst:
         return False
     return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.in_place)
 
 
 def _connections(program: Program) -> dict[int, Connection]:
-    """A channel for each two threadblocks, more where messages overtake one another."""
+    """The channel of each message: one for each two threadblocks, more if messages overtake one another."""
     received: dict[int, tuple[int, int, int]] = {}
     for gpu in program.gpus:
         for number, tb in enumerate(gpu.threadblocks):
@@ -101,10 +101,10 @@ def _connections(program: Program) -> dict[int, Connection]:
             for step in (step for step in tb.steps if step.send >= 0):
                 rank, block, position = received[step.send]
                 known = last[gpu.rank, number, rank, block]
-                flow = next((k for k, before in enumerate(known) if before < position), len(known))
-                known[flow : flow + 1] = [position]
+                order = next((k for k, before in enumerate(known) if before < position), len(known))
+                known[order : order + 1] = [position]
                 near, far = (gpu.rank, number), (rank, block)
-                ends[step.send] = (*min(near, far), *max(near, far), flow)
+                ends[step.send] = (*min(near, far), *max(near, far), order)
     numbers: dict[tuple[int, ...], Connection] = {}
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for key in sorted(set(ends.values())):
@@ -116,9 +116,10 @@ def _connections(program: Program) -> dict[int, Connection]:
 
 @dataclass(slots=True)
 class GpuPlan:
-    """One GPU's plan while it is written. channels, remotes: in the order of the file.
+    """The plan of one GPU while it is made.
 
-    shifts: where input and output begin in the memory that they share in place; None out of place.
+    channels, remotes: in the order of the file; remotes are (rank, buffer). shifts: offsets of input and output in the
+    memory that they share in place, None out of place. semaphores: by (threadblock awaited, threadblock waiting).
     """
 
     gpu: Gpu
@@ -129,7 +130,7 @@ class GpuPlan:
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
     def as_json(self, input_chunks: int, output_chunks: int) -> Json:
-        """The GPU's part of the file."""
+        """The element of the GPU in the file."""
         threadblocks = [_threadblock(self, number) for number in range(len(self.gpu.threadblocks))]
         rank = self.gpu.rank
         return {
@@ -147,7 +148,7 @@ class GpuPlan:
 
 
 def gpu_plans(program: Program) -> list[GpuPlan]:
-    """The plans of all GPUs, not written yet. The program's threadblocks are final (`depend`)."""
+    """The plans of all GPUs of a final program, without operations yet."""
     routes = routes_of(program)
     used: dict[int, set[Connection]] = defaultdict(set)
     for connection in routes.over.values():
@@ -164,16 +165,17 @@ def gpu_plans(program: Program) -> list[GpuPlan]:
 
 
 def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
-    bases = [base * program.instances for base in program.collective.bases(gpu.rank)]
+    bases = [base * program.instances for base in program.collective.in_place_bases(gpu.rank)]
     return {"i": bases[0], "o": bases[1]} if program.placement.in_place else None
 
 
 @dataclass(slots=True)
 class _BlockWriter:
-    """One threadblock's operations while they are written.
+    """The operations of one threadblock while they are made.
 
-    channels, remotes: positions in its GPU's lists. quiet: channels whose other end has not been heard yet and will
-    first say that it has begun. read, written: places touched since the last nop.
+    position: of each channel in the list of the GPU. channels, remotes: from positions in the lists of the GPU to those
+    in the lists of the threadblock. quiet: channels over which the other end has not signalled yet that it has begun.
+    read, written: slots accessed since the last `nop`.
     """
 
     plan: GpuPlan
@@ -190,40 +192,40 @@ class _BlockWriter:
         self.ops.append({"name": name, **content})
 
     def last(self, name: str) -> Json | None:
-        """The last operation if it is called so and has room for more buffers."""
-        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < _TOGETHER
+        """The last operation if it has this name and room for more buffers, else None."""
+        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < _MOST_IN_OPERATION
         return self.ops[-1] if fits else None
 
     def sync(self) -> None:
-        """Order what follows after what came before."""
+        """Append a `nop`, which orders the operations before it before those after it."""
         if self.ops and self.ops[-1]["name"] != "nop":
             self.add("nop")
         self.read, self.written = set(), set()
 
     def channel(self, over: Connection) -> int:
-        """The threadblock's number of a channel."""
+        """The number of a channel in the list of the threadblock."""
         return self.channels.setdefault(self.position[over], len(self.channels))
 
-    def talk(self, name: str, over: list[Connection]) -> None:
-        """Signal or wait on channels, as often as they are named; a nop keeps two on one channel apart."""
-        said: set[Connection] = set()
+    def signal_or_wait(self, name: str, over: list[Connection]) -> None:
+        """Append signals or waits on channels, as often as they are in `over`; a `nop` separates two on one channel."""
+        used: set[Connection] = set()
         while over:
-            now = list(dict.fromkeys(over))[:_TOGETHER]
-            if said & set(now):
+            now = list(dict.fromkeys(over))[:_MOST_IN_OPERATION]
+            if used & set(now):
                 self.add("nop")
-                said = set()
-            said |= set(now)
+                used = set()
+            used |= set(now)
             self.add(name, channel_type="memory", channel_ids=[self.channel(one) for one in now])
             for one in now:
                 over.remove(one)
 
     def local(self, slot: Slot, count: int) -> Json:
-        """Slots of this GPU, as the file names them."""
+        """Slots of this GPU in the form of the file."""
         index = self.plan.routes.index(self.plan.gpu.rank, slot)
         return {"type": slot.buffer, "index": index, "size": count}
 
     def remote(self, message: int, count: int) -> Json:
-        """Where a message lands, as the file names it."""
+        """The target slots of a message in the form of the file."""
         routes, remotes = self.plan.routes, self.plan.remotes
         slot, rank = routes.landing[message], routes.target[message]
         number = remotes.setdefault((rank, slot.buffer), len(remotes))
@@ -231,7 +233,7 @@ class _BlockWriter:
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
-        """Slots from some on, by the one name that they have in place."""
+        """The `count` slots from each given one on; in place, by the one name of the memory that buffers share."""
         shifts = self.plan.shifts
         for slot in slots:
             first = slot
@@ -240,7 +242,7 @@ class _BlockWriter:
             yield from (Slot(first.buffer, first.offset + k) for k in range(count))
 
     def touch(self, reads: list[Slot], writes: list[Slot], count: int) -> None:
-        """Take note of what an operation touches; a nop comes first where that was touched before."""
+        """Record the slots that an operation accesses, after a `nop` if it conflicts with those since the last one."""
         read, written = set(self.span(reads, count)), set(self.span(writes, count))
         if (read | written) & self.written or written & self.read:
             self.sync()
@@ -253,7 +255,7 @@ def _threadblock(plan: GpuPlan, number: int) -> Json:
     block = _BlockWriter(plan, {over: k for k, over in enumerate(plan.channels)})
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
-    block.talk("signal", list(heard))
+    block.signal_or_wait("signal", list(heard))
     for one in _rounds(tb.steps):
         _begin(block, number, one)
         for step in one:
@@ -287,11 +289,11 @@ def _rounds(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
 
 
 def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
-    """Wait for all that a round needs; on a channel, first for the other end to have begun."""
+    """Append the waits of a round; on a channel, the first one is for the other end to have begun."""
     semaphores, over = block.plan.semaphores, block.plan.routes.over
     acquired = [semaphores[point.threadblock, number] for step in steps for point in step.waits]
-    for k in range(0, len(acquired), _ACQUIRED):
-        block.add("sem_acquire", semaphore_ids=acquired[k : k + _ACQUIRED])
+    for k in range(0, len(acquired), _MOST_SEMAPHORES):
+        block.add("sem_acquire", semaphore_ids=acquired[k : k + _MOST_SEMAPHORES])
     waits: list[Connection] = []
     for step in steps:
         for connection in [over[message] for message in (step.receive, step.send) if message >= 0]:
@@ -300,24 +302,24 @@ def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
                 waits.append(connection)
         if step.receive >= 0:
             waits.append(over[step.receive])
-    block.talk("wait", waits)
+    block.signal_or_wait("wait", waits)
     if acquired or waits or (block.ops and block.ops[-1]["name"] not in ("nop", "signal")):
         block.sync()
 
 
 def _end(block: _BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
-    """Tell the receivers of a round, and the threadblocks that wait for its last step."""
-    told = [block.plan.routes.over[step.send] for step in steps if step.send >= 0]
+    """Append the signals to the receivers of a round and to the threadblocks that wait for its last step."""
+    receivers = [block.plan.routes.over[step.send] for step in steps if step.send >= 0]
     waiting = _waiting(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
-    if told or waiting:
+    if receivers or waiting:
         block.sync()
-    block.talk("signal", told)
-    for k in range(0, len(waiting), _ACQUIRED):
-        block.add("sem_release", semaphore_ids=waiting[k : k + _ACQUIRED])
+    block.signal_or_wait("signal", receivers)
+    for k in range(0, len(waiting), _MOST_SEMAPHORES):
+        block.add("sem_release", semaphore_ids=waiting[k : k + _MOST_SEMAPHORES])
 
 
 def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) -> list[int]:
-    """Semaphores of the threadblocks that wait for a step, as often as they do."""
+    """Semaphores of the threadblocks that wait for a step, one for each wait."""
     position = next(k for k, other in enumerate(every) if other is step)
     return [
         plan.semaphores[number, other]
@@ -328,13 +330,13 @@ def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) ->
 
 
 def _move(block: _BlockWriter, step: Step) -> None:
-    """Move the data of a step."""
+    """Append the operations that move the data of a step."""
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
         _copy(block, step.src, step.dst, step.count)
     held = step.src if step.op is Op.SEND else step.dst if step.op is Op.RECEIVE_COPY_SEND else None
     if held is not None:
         _put(block, step, held)
-    if step.receive >= 0 and step.op not in _COPIES and step.src is not None:
+    if step.receive >= 0 and step.op not in _RECEIVED_UNCHANGED and step.src is not None:
         _reduce(block, step, step.src)
 
 
@@ -344,7 +346,7 @@ def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
 
 
 def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
-    """A put of its own, or a part of the one before if that reads the same buffer and as much."""
+    """Append a put, or extend the one before if that reads the same buffer and the same number of chunks."""
     block.touch([held], [], step.count)
     here, far = block.local(held, step.count), block.remote(step.send, step.count)
     channel = block.channel(block.plan.routes.over[step.send])
@@ -359,7 +361,7 @@ def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
 
 
 def _reduce(block: _BlockWriter, step: Step, operand: Slot) -> None:
-    """A sum of its own, or one more operand of the sum before if that is what it adds to."""
+    """Append a sum, or another operand to the sum before if both have the same target."""
     landed = block.plan.routes.landing[step.receive]
     here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()
     near = block.local(step.dst if step.dst is not None else landed, step.count)

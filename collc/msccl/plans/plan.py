@@ -1,10 +1,10 @@
 """From a scheduled module to an MSCCL++ execution plan: one-sided puts, signals and waits instead of connections.
 
-A message lands where its receiver wants it; what is to be reduced lands where the sum will be, or in a scratch
-slot of its own. No slot is landed in twice in a run, and each receiver tells its sender once that it has begun, so
-that no run of the plan writes into the one before: no further credits are needed. Threadblocks of a GPU wait for
-one another with semaphores, one for each pair, of which a GPU has few: where flows as in an MSCCL file need too
-many, a threadblock does all that its GPU does with some of the chunks (`ThreadblocksByChunk`).
+A message lands in the slot where its receiver wants it, an operand of a sum in the slot of the sum or in a scratch slot
+of its own. No slot is the target of two puts in one run, and each receiver signals its sender once that it has begun,
+so that no run of the plan overwrites data of the run before: no further credits are needed. Threadblocks of a GPU wait
+for one another with semaphores, one for each pair. If threadblocks by flow, as in an MSCCL file, need more than there
+are, a threadblock does all that its GPU does with some of the chunks (`ThreadblocksByChunk`).
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ _SEMAPHORES: Final = 16
 _CHANNELS: Final = 16
 _BUFFERS: Final = 16
 _OFFSETS: Final = 2**32 - 1
-"""Bytes that an offset in a buffer can say."""
+"""Largest offset in a buffer in bytes."""
 
 _SELECTED: Final = ("allreduce", "allgather", "reducescatter", "broadcast")
 """Collectives for which the NCCL interface of MSCCL++ selects plans (docs/msccl-contract.md, section 6)."""
 
 _PER_STEP: Final = Fraction(5, 2)
-"""Operations of a step, on average (of All-Reduce and All-to-All on meshes)."""
+"""Operations per step, on average (measured for All-Reduce and All-to-All on meshes)."""
 
 _MOST_PEERS_SERVED: Final = 32
-_MOST_COLORS: Final = 4
-"""Peers for each of which there are threadblocks, and threadblocks of a flow: more would keep too many waiting."""
+_MOST_BLOCKS_PER_PEER: Final = 4
+"""Most peers with threadblocks of their own, and most threadblocks of a flow: more would need too many waits."""
 
 _LONGEST: Final = "operations in one threadblock"
 
 _MOST_PIECES: Final = 8
-"""Threadblocks that one after the other do what a GPU does with one chunk."""
+"""Most threadblocks that share one chunk on a GPU."""
 
 _MOST_SHARES: Final = 256
-"""Shares of the chunks, each with threadblocks of its own: more of them need fewer operations each."""
+"""Most shares of the chunks, each with threadblocks of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BlockForm:
     """A way to form threadblocks from steps.
 
-    least, most: shares to begin with, and beyond which nothing changes. fewer: it makes threadblocks longer.
+    divide: makes the program for a number of shares. least, most: numbers of shares to try. fewer: whether it has fewer
+    shares, so longer threadblocks, than the form before.
     """
 
     divide: Callable[[int], Program]
@@ -70,14 +71,15 @@ class _BlockForm:
 
 
 def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
-    """The execution plan of a module's schedule, as JSON values. In place if asked for, else out of place.
+    """The execution plan of a module's schedule, as JSON values: in place if that is requested, else out of place.
 
-    Raises SourceError M0104 .. M0107, M0109 as `lower` does, M0111 where a limit of MSCCL++ is broken.
+    Raises SourceError M0104 to M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0114 if the
+    sizes begin at 2 GiB or more.
     """
     options = options or MscclOptions()
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
-    start = _start(module, options)
+    start = _selected(module, options)
     closest: LimitUse | None = None
     last: LimitUse | None = None
     for form in _block_forms(start):
@@ -91,7 +93,7 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
 
 
 def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
-    """What a user should know of a plan."""
+    """Remarks on a plan for the report. options: those with which it was made."""
     most = max((len(gpu["threadblocks"]) for gpu in plan["gpus"]), default=0)
     scratch = max((gpu["scratch_chunks"] for gpu in plan["gpus"]), default=0)
     notes = [
@@ -109,14 +111,14 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
     return notes
 
 
-def _start(module: Module, options: MscclOptions) -> Program:
-    """Loose steps; what the runtime has no name for is custom: the caller runs the plan itself."""
+def _selected(module: Module, options: MscclOptions) -> Program:
+    """The program after `select`; a collective that MSCCL++ has no name for is custom."""
     inside = options.placement is Placement.IN
     outside = replace(options, placement=Placement.OUT)
     try:
         program = selected(module, outside if inside and _is_all_to_all(module) else options)
     except SourceError as error:
-        if {told.code for told in error.diagnostics} & {"M0105", "M0106"}:
+        if {message.code for message in error.diagnostics} & {"M0105", "M0106"}:
             return selected(module, replace(options, profile=Profile.OLD))
         raise
     return in_place(program) if inside and not program.placement.in_place else program
@@ -129,14 +131,14 @@ def _is_all_to_all(module: Module) -> bool:
 
 
 def _block_forms(start: Program) -> Iterator[_BlockForm]:
-    """A threadblock a flow, or else for some of the chunks; steps of many chunks, or else of one."""
+    """Forms in the order in which they are tried: by flow, then by chunk; with merged steps, then with single ones."""
     merged = merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
     def by_flow(shares: int) -> Program:
         return assign(merged, Policy(shares=shares), 1 << 20, 1 << 20)
 
     flows = min(_MOST_PEERS_SERVED, most_peers(start))
-    if _usual_operations(merged) <= _OPERATIONS * _MOST_COLORS * flows:
+    if _usual_operations(merged) <= _OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:
         yield _BlockForm(by_flow, 1, len(merged.messages))
     shorter = len(merged.messages) < len(start.messages)
     for program in (merged, start) if shorter else (start,):
@@ -150,12 +152,12 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
 
 
 def _usual_operations(program: Program) -> Fraction:
-    """About as many operations as the busiest GPU will have."""
+    """An estimate of the number of operations of the busiest GPU."""
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
 def _fitted(form: _BlockForm, options: MscclOptions) -> tuple[Json | None, LimitUse | None]:
-    """The plan with as few shares as it fits with, or what stands against it with the shares that come closest."""
+    """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least."""
     closest: LimitUse | None = None
     shares, shortest, idle = form.least, 1 << 62, 0
     while True:
@@ -173,7 +175,7 @@ def _fitted(form: _BlockForm, options: MscclOptions) -> tuple[Json | None, Limit
 
 
 def _closer(one: LimitUse | None, other: LimitUse | None) -> LimitUse | None:
-    """Which of two breaks of limits is the smaller."""
+    """The limit of the two that is exceeded less, relative to the limit."""
     if one is None or other is None:
         return one or other
     return other if other.needed * one.limit < one.needed * other.limit else one
