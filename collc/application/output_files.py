@@ -30,12 +30,11 @@ class WrittenFile:
 class Destination:
     """Where the files of one request go: under temporary names until all checks have passed.
 
-    path: the final name. span: the place of the request in the program. finals: the final name of each temporary one.
+    path: the final name. finals: the final name of each temporary one.
     """
 
     path: Path
     draft: Draft
-    span: Span | None = None
     finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def new(self, variant: str = "") -> Path:
@@ -67,7 +66,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     """
     from collc.emit.msccl import write_xml
     from collc.msccl.check import check_file, expected_of
-    from collc.msccl.lowering.files import never_selected, program_files
+    from collc.msccl.lowering.files import program_files
     from collc.msccl.lowering.quality import quality, slowdown_note
 
     collective, root = _collective_of(module)
@@ -94,9 +93,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
             name = destination.finals[path].name
             placement = "in place" if program.placement.in_place else "out of place"
             notes = [f"{name} is for calls {placement}", *(f"{name}: {note}" for note in notes if note)]
-        warning = never_selected(program, destination.span)
-        messages = (*verdict.diagnostics, *((warning,) if warning else ()))
-        written.append(WrittenFile({**verdict.checks}, tuple(filter(None, notes)), messages))
+        written.append(WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics))
     return _combined(written)
 
 
@@ -236,7 +233,7 @@ def write_outputs(
     written: list[WrittenFile] = []
     for emit in emits:
         path = inside(folder, emit.path or f"{module.name}.{emit.kind}", emit.span)
-        destination = Destination(path, draft, emit.span)
+        destination = Destination(path, draft)
         try:
             found = WRITERS[emit.kind](module, emit, destination, progress)
         except CollcError as error:

@@ -1,11 +1,10 @@
-"""The files that a schedule is written to: for some requests two, and files that their runtime never selects."""
+"""The files that a schedule is written to: for the old runtime one for each placement."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from collc.base.diagnostics import Diagnostic, Span
 from collc.msccl.lowering.lower import lower, selected
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Program
@@ -40,16 +39,3 @@ def program_files(module: Module, options: MscclOptions) -> list[ProgramFile]:
         ProgramFile(variant, lower(module, replace(options, placement=placement)))
         for variant, placement in zip(VARIANTS, placements, strict=True)
     ]
-
-
-def never_selected(program: Program, span: Span | None) -> Diagnostic | None:
-    """A warning (M0113) for a file that its runtime loads and never selects; None for others.
-
-    span: of the request for the file.
-    """
-    collective = program.collective.coll
-    if program.profile is not Profile.EXECUTOR or collective not in {"gather", "scatter"}:
-        return None
-    message = f"the executor loads a {collective} file and never selects it: no call of it is a {collective}"
-    hint = "write 'emit mscclpp', and run the plan with the Executor of MSCCL++"
-    return Diagnostic("M0113", message, span, hint=hint, warning=True)

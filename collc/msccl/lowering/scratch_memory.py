@@ -20,10 +20,10 @@ _LARGEST_BUFFER: Final = 4 << 30
 """Bytes of the largest buffer of a file with scratch, if the user gives no sizes."""
 
 _USUAL_SCRATCH: Final = 1 << 30
-"""Bytes of scratch on a GPU that collc does not exceed unless the user asks for it."""
+"""Most bytes of scratch on a GPU if the user gives no sizes."""
 
-_MOST_SCRATCH: Final = 256 << 30
-"""Bytes of scratch that no GPU of the old runtime has (an H200 has 141 GB)."""
+_MOST_SCRATCH: Final = 80 << 30
+"""Bytes of scratch of a GPU that are an error: all memory of an A100 or H100 of 80 GB."""
 
 
 def scratch_bytes(program: Program, largest: int) -> int:
@@ -34,10 +34,11 @@ def scratch_bytes(program: Program, largest: int) -> int:
 
 
 def bounded_scratch(program: Program, sizes_given: bool) -> Program:
-    """The program with sizes for which the old runtime can allocate its scratch, and a note on it.
+    """The program with sizes for which the old runtime can allocate its scratch, and a note if they were bounded.
 
-    sizes_given: whether the user gave the sizes; then they are kept. Programs of the executor, and those without
-    scratch, stay as they are. Raises SourceError M0111 for sizes that need more scratch than any GPU has.
+    sizes_given: whether the user gave the sizes; then they are kept, and the check of the file warns above 1 GiB of
+    scratch. Programs of the executor, and those without scratch, stay as they are. Raises SourceError M0111 for sizes
+    that need more than 80 GiB.
     """
     chunks = max((gpu.scratch_chunks for gpu in program.gpus), default=0)
     if program.profile is not Profile.OLD or not chunks:
@@ -59,10 +60,7 @@ def bounded_scratch(program: Program, sizes_given: bool) -> Program:
         what = "bytes of scratch on one GPU for its largest buffer"
         hint = "let 'sizes' end earlier; with 'profile: \"executor\"' the runtime allocates what a call needs"
         raise LimitUse(what, needed, _MOST_SCRATCH, hint).error()
-    if needed <= _USUAL_SCRATCH:
-        return program
-    note = f"when the old runtime starts, it allocates scratch for the largest size: {_mebibytes(needed)} on each GPU"
-    return replace(program, notes=(*program.notes, note))
+    return program
 
 
 def _mebibytes(size: int) -> str:

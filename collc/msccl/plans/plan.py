@@ -73,7 +73,7 @@ class _BlockForm:
 def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     """The execution plan of a module's schedule, as JSON values: in place if that is requested, else out of place.
 
-    Raises SourceError M0104 to M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0114 if the
+    Raises SourceError M0104 to M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113 if the
     sizes begin at 2 GiB or more.
     """
     options = options or MscclOptions()
@@ -224,7 +224,7 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     """Smallest and largest size in bytes of the buffer that the runtime compares: the input, or an All-Gather's output.
 
     chunks: of input, output and the scratch of each GPU. Offsets have 32 bits, so the longest buffer must be shorter
-    than 4 GiB. Raises SourceError M0111 if no size is left, M0114 if the smallest is 2 GiB or more.
+    than 4 GiB. Raises SourceError M0111 if no size is left, M0113 if the smallest is 2 GiB or more.
     """
     kind, ranks = program.collective.kind, len(program.gpus)
     low = smallest_message(kind, ranks, options)

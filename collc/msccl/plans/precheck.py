@@ -15,7 +15,7 @@ _SMALLEST_MESSAGE_BITS: Final = 31
 
 
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:
-    """Raise SourceError M0114 if the sizes of a plan begin above what its loader can read."""
+    """Raise SourceError M0113 if the sizes of a plan begin above what its loader can read."""
     run = demand.runs[0] if len(demand.runs) == 1 else None
     kind = run.standard.kind if run is not None and run.standard is not None else ""
     smallest_message(kind, len(network.npus), options)
@@ -24,11 +24,11 @@ def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> No
 def smallest_message(kind: str, ranks: int, options: MscclOptions) -> int:
     """The smallest buffer of a plan in bytes, as the runtime counts it: for a scatter, all ranks' parts together.
 
-    kind: name of the collective in the standard library. Raises SourceError M0114 if it is 2 GiB or more.
+    kind: name of the collective in the standard library. Raises SourceError M0113 if it is 2 GiB or more.
     """
     smallest = options.sizes[0] * (ranks if kind == "scatter" else 1)
     if smallest >> _SMALLEST_MESSAGE_BITS:
         message = f"the 'sizes' of the plan begin at {format_bytes(smallest)}, and MSCCL++ reads less than 2GiB there"
         hint = "let 'sizes' begin below 2GiB, or emit msccl"
-        raise SourceError(Diagnostic("M0114", message, hint=hint))
+        raise SourceError(Diagnostic("M0113", message, hint=hint))
     return smallest
