@@ -1,4 +1,4 @@
-"""The independent check of MSCCL files: reads them back from disk and shares no code with the writer."""
+"""The check of MSCCL files: reads them back from disk, and shares no code with the writer."""
 
 from collc.msccl.check.collectives import ExpectedResult, WantedChunk
 from collc.msccl.check.demanded import expected_of

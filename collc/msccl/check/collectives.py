@@ -1,4 +1,4 @@
-"""What the collectives mean in MSCCL terms: sizes of the buffers, aliases in place, and results.
+"""The collectives in terms of MSCCL: sizes of buffers, which buffers coincide in place, and results.
 
 nchunksperloop counts chunks of the total buffer (docs/msccl-contract.md, section 2): with n ranks and
 k = nchunksperloop / n, an All-Gather has k input and n*k output chunks, a Reduce-Scatter n*k and
@@ -28,7 +28,7 @@ TOTAL: Final = ("allgather", "reducescatter", "alltoall")
 ROOTED: Final = ("broadcast", "reduce", "gather", "scatter")
 REDUCING: Final = ("allreduce", "reducescatter", "reduce")
 KNOWN: Final = ("allreduce", *TOTAL, *ROOTED)
-"""Collectives whose result is known without being told."""
+"""Collectives whose result follows from their name."""
 
 Contribution = tuple[int, int]
 """(rank, input chunk)."""
@@ -36,10 +36,7 @@ Contribution = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class WantedChunk:
-    """What one output chunk must hold: the sum of all `contributions`, or a copy of any one of them.
-
-    Several contributions without `reduced` are equal copies.
-    """
+    """What one output chunk must hold: the sum of all `contributions` if `reduced`, else a copy of any of them."""
 
     contributions: frozenset[Contribution]
     reduced: bool = False
@@ -47,31 +44,31 @@ class WantedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResult:
-    """The result wanted of a custom collective: (rank, output chunk) -> Want. Others are free."""
+    """The result of a custom collective: (rank, output chunk) -> WantedChunk. Other chunks may hold anything."""
 
     outputs: Mapping[tuple[int, int], WantedChunk]
 
     def slots(self, rank: int) -> list[int]:
-        """Output chunks of a rank that something is wanted of, ascending."""
+        """Output chunks of a rank that must hold something, ascending."""
         return sorted(slot for owner, slot in self.outputs if owner == rank)
 
     @property
     def width(self) -> int:
-        """Chunks of the longest buffer that it needs, of any rank."""
+        """Chunks of the longest buffer of any rank that the result requires."""
         used = [slot for _, slot in self.outputs]
         used += [slot for want in self.outputs.values() for _, slot in want.contributions]
         return 1 + max(used, default=-1)
 
 
 def canonical(coll: str) -> str:
-    """One name for one collective: `all_gather`, `AllGather` and `allgather` are the same."""
+    """The canonical name of a collective: `all_gather` and `AllGather` are `allgather`."""
     return coll.replace("_", "").replace("-", "").lower()
 
 
 def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
-    """Chunks of the input and the output buffer that every rank really has; None where the file says it.
+    """Chunks of the input and of the output of every rank at run time; None for collectives that do not determine them.
 
-    For gather and scatter these are the sizes at the root, the larger ones.
+    For gather and scatter these are the sizes at the root.
     """
     share = total // ranks
     sizes = {
@@ -89,7 +86,7 @@ def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, eq=False)
 class MemoryLayout:
-    """Where each buffer of each gpu begins in one flat memory. base: int64[gpus, 3]. size: all slots."""
+    """The buffers of all gpus in one flat memory. base: int64[gpus, 3], first slots of i, o, s. size: slots in all."""
 
     base: Int64Array
     size: int
@@ -97,9 +94,9 @@ class MemoryLayout:
 
 
 def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> MemoryLayout:
-    """Buffers one after the other; in place, input and output overlap as docs/msccl-contract.md, section 5 says.
+    """Lay out the buffers one after another; in place, input and output coincide (docs/msccl-contract.md, section 5).
 
-    chunks: int64[gpus, 3], chunks of i, o and s. Roots count for gather and scatter only.
+    chunks: int64[gpus, 3], chunks of i, o and s. total: nchunksperloop. root: matters for gather and scatter only.
     """
     gpus = len(chunks)
     ends = np.cumsum(chunks.reshape(-1))
@@ -122,7 +119,7 @@ def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, r
 
 
 def wanted_copy(coll: str, rank: int, ranks: int, total: int, root: int) -> list[Contribution] | None:
-    """What the output chunks 0, 1, ... of a rank must be copies of; None: they are free."""
+    """The contributions that the output chunks 0, 1, ... of a rank must be copies of; None: they may hold anything."""
     share = total // ranks
     if coll == "allgather":
         return [(source, x) for source in range(ranks) for x in range(share)]
@@ -138,7 +135,7 @@ def wanted_copy(coll: str, rank: int, ranks: int, total: int, root: int) -> list
 
 
 def wanted_sums(coll: str, rank: int, ranks: int, total: int, root: int) -> range | None:
-    """Which input chunks, summed over all ranks, the output chunks of a rank must hold; None: they are free."""
+    """The input chunks whose sums over all ranks the output of a rank must hold; None: it may hold anything."""
     share = total // ranks
     if coll == "allreduce" or (coll == "reduce" and rank == root):
         return range(total)

@@ -1,4 +1,4 @@
-"""Who talks to whom: one connection per (sender, receiver, channel), a threadblock at each end."""
+"""Connections: one for each (sender, receiver, channel), with a threadblock at each end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Connections:
 
 
 def connect(program: FileProgram) -> Connections:
-    """Find the ends of every connection. Where two threadblocks share an end, the first one has it."""
+    """Find the ends of every connection. If two threadblocks share an end, the first one counts."""
     tbs = program.tbs
     rows = np.arange(len(tbs), dtype=np.int64)
     out = np.stack([tbs.gpu, tbs.send, tbs.chan], axis=1).astype(np.int64)

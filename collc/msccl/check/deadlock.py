@@ -1,7 +1,7 @@
-"""Deadlock: cycles of waits on empty FIFOs, full FIFOs and dependencies, for every size in range.
+"""Deadlock: cycles of waits on empty FIFOs, full FIFOs and dependencies, for all sizes in the range of a file.
 
-A step with cnt k is ceil(k / M) messages, M = clamp(chunkEff / chunk bytes, 1, 71); a connection
-holds 2 messages (Simple) or 8 (LL, LL128). One replay per distinct M decides (docs/msccl-contract.md, section 5).
+A step with cnt k is ceil(k / M) messages, M = clamp(message bytes / chunk bytes, 1, 71); a connection holds 2 messages
+(Simple) or 8 (LL, LL128). One replay for each distinct M decides (docs/msccl-contract.md, section 5).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SHOWN_CYCLE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SafeSizes:
-    """Sizes at which the program ends, whatever its byte range says.
+    """Sizes at which the program ends, inside its range of bytes or not.
 
-    largest_safe: the largest size in bytes up to which it ends, None if there is no limit, 0 if it
-    never ends. merges: the values of M that the byte range allows, smallest and largest.
+    largest_safe: the largest size in bytes up to which it ends, None if there is no limit, 0 if it never ends.
+    merges: smallest and largest M (chunks in a message) in the range of bytes.
     """
 
     largest_safe: int | None
@@ -36,7 +36,7 @@ def chunks_per_message(message_bytes: int, chunk_bytes: int) -> int:
 
 
 def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> SafeSizes:
-    """Replay for every M, the ones outside the byte range too, to know the largest safe size.
+    """Replay the program for every M, also outside the range of bytes, so that the largest safe size is known.
 
     Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
     """
@@ -113,7 +113,7 @@ def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int |
 
 
 def _cycle(halts: list[Blocked]) -> tuple[list[Blocked], bool]:
-    """A cycle of waits, or the chain that ends in one who waits for a threadblock that has finished."""
+    """A cycle of waits and True; else the first threadblock that waits for one that has finished, and False."""
     by_tb = {halt.tb: halt for halt in halts}
     for start in halts:
         path: dict[int, int] = {}
@@ -129,7 +129,7 @@ def _cycle(halts: list[Blocked]) -> tuple[list[Blocked], bool]:
 
 
 def _describe(program: FileProgram, halt: Blocked) -> str:
-    """What a threadblock waits for, in words."""
+    """The wait of a threadblock, for messages."""
     kind = StepKind(int(program.steps.kind[halt.step])).name.lower()
     on = str(program.tb_location(halt.on)) if halt.on >= 0 else "nobody"
     if halt.reason == "dependency":

@@ -1,8 +1,8 @@
-"""The result that a demand wants of a file, for collectives that the runtimes have no name for.
+"""The result that a demand requires of a file, for collectives without a name in the runtimes.
 
-Read off the demand alone: the input of a rank holds the chunks of its preconditions in order of
+Derived from the demand alone: the input of a rank holds the chunks of its preconditions in order of
 declaration, its output those of its postconditions; n instances cut every chunk into n neighbours.
-Ranks are the NPUs that are left, in their order.
+Ranks are the positions among the NPUs that are left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def expected_of(network: Network, demand: Demand, instances: int = 1) -> Expecte
 
 
 def _slots(network: Network, demand: Demand, conditions: list[int]) -> Iterator[list[Contribution]]:
-    """For each chunk where its holders have it, as (rank, slot)."""
+    """For each chunk the (rank, slot) of every holder."""
     rank_of = {npu: rank for rank, npu in enumerate(network.npus.tolist())}
     used: dict[int, int] = defaultdict(int)
     for condition in conditions:

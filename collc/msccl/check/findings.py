@@ -1,28 +1,30 @@
-"""What the checker has to say about a file: findings with their place, and their collection."""
+"""Findings of the checks of a file, each with its location, and their conversion to messages."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
+from collc.base.outcome import Outcome
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")
 PER_CODE: Final = 12
-"""Findings of one code that are listed; the rest are counted."""
+"""Findings of one code that are kept; the others are counted."""
 SPAN_LIMIT: Final = 8 * 2**20
-"""Bytes of a file up to which its text travels with messages, so that they can show the line."""
+"""Bytes of a file up to which messages carry its text and show the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """Where in the file: line and column from 1 (0: no place), and what stands there.
+    """A location in a file: line and column from 1 (0: unknown), and the element there.
 
-    gpu, tb, step: numbers as the file gives them (step: position in the threadblock), -1: none.
-    attribute: the attribute meant, to point at it rather than at its element.
+    gpu, tb: ids in the file; step: position in the threadblock; -1: none. attribute: the attribute to point at, "" for
+    the whole element.
     """
 
     line: int = 0
@@ -39,7 +41,7 @@ class FileLocation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing wrong (or doubtful: warning) in a file. `expected` says what should be there."""
+    """One mistake in a file, or one doubt (warning). expected: what should be there. also: further locations."""
 
     check: Check
     code: str
@@ -53,7 +55,10 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Findings in order, at most `PER_CODE` of one code kept; `broken` when the rest can't be judged."""
+    """Findings in order. counts: of each check and code, kept or not. failed: checks with a finding that is no warning.
+
+    broken: whether the program can't be executed, so that the other checks are skipped.
+    """
 
     kept: list[Finding] = field(default_factory=list[Finding])
     counts: dict[tuple[Check, str], int] = field(default_factory=dict[tuple[Check, str], int])
@@ -61,7 +66,7 @@ class Findings:
     broken: bool = False
 
     def add(self, finding: Finding, *, breaks: bool = False) -> None:
-        """Keep a finding; `breaks`: the program can't be run, so that other checks are skipped."""
+        """Add a finding, and keep it if it is among the first `PER_CODE` of its code. breaks: sets `broken`."""
         key = (finding.check, finding.code)
         self.counts[key] = self.counts.get(key, 0) + 1
         if self.counts[key] <= PER_CODE:
@@ -70,13 +75,17 @@ class Findings:
             self.failed.add(finding.check)
         self.broken |= breaks
 
-    def more(self, check: Check, code: str, count: int) -> None:
-        """Count findings that nobody words, after at least `PER_CODE` of their kind."""
+    def count_more(self, check: Check, code: str, count: int) -> None:
+        """Count findings without a message; at least `PER_CODE` of their code have been added before."""
         self.counts[check, code] += count
+
+    def answers(self, ran: Set[Check]) -> dict[Check, Outcome]:
+        """The outcome of every check; ran: those that were made."""
+        return {check: "failed" if check in self.failed else "ok" if check in ran else "skipped" for check in CHECKS}
 
 
 def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
-    """The findings as messages for users, with spans where the file is small enough to carry along."""
+    """The findings as messages; with spans if the file has at most `SPAN_LIMIT` bytes."""
     source = _source(path)
     lines = _Lines(path, source)
     out = [_diagnostic(finding, lines, source) for finding in findings.kept]
@@ -94,12 +103,12 @@ def unreadable(path: Path, error: OSError) -> UsageError:
 
 
 def errors_of(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
-    """The findings that are no mere warnings, as messages for users."""
-    return tuple(told for told in diagnostics(findings, path) if not told.warning)
+    """The findings that are no warnings, as messages."""
+    return tuple(message for message in diagnostics(findings, path) if not message.warning)
 
 
 def locate(finding: Finding, path: Path) -> tuple[int, int]:
-    """Line and column of a finding, pointing at its attribute where it has one."""
+    """Line and column of a finding, those of its attribute if it names one."""
     return _Lines(path, None).point(finding.location)[:2]
 
 
@@ -129,7 +138,7 @@ def _source(path: Path) -> SourceFile | None:
 
 
 class _Lines:
-    """Lines of the file, looked up for the few places that messages name."""
+    """The lines of a file, read again from disk if its text is too large for messages."""
 
     def __init__(self, path: Path, source: SourceFile | None) -> None:
         self.path: Path = path
@@ -149,7 +158,7 @@ class _Lines:
             return next(islice(stream, number - 1, None), b"")[:65536].decode("utf-8", "replace").rstrip("\n")
 
     def point(self, location: FileLocation) -> tuple[int, int, int]:
-        """Line, column and length of what a place means."""
+        """Line, column and length of the element or attribute at a location."""
         if not location.line:
             return 0, 0, 0
         text = self.line(location.line)
@@ -164,7 +173,7 @@ class _Lines:
         return location.line, location.column, max(1, end - begin)
 
     def span(self, location: FileLocation, source: SourceFile | None) -> tuple[Span | None, str]:
-        """A span, or where the file is too big to carry its place in words."""
+        """A span and "", or None and `FILE:LINE:COLUMN` if the text of the file is too large for messages."""
         line, column, length = self.point(location)
         if not line:
             return None, ""

@@ -1,7 +1,7 @@
-"""Results of send, recv and alltoallv, of which a file does not say who sends what to whom.
+"""Results of send, recv and alltoallv, which a file does not define.
 
-An alltoallv of equal blocks is an All-to-All; sends and receives are told by what the program does:
-whoever ends with the first chunk of another rank must end with all of that rank's chunks.
+An alltoallv of equal blocks is an All-to-All. The pairs of a send or recv are derived from what the program does: a
+rank that ends with the first chunk of another rank must end with all chunks of that rank.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collc.msccl.check.replay import StepWaits
 from collc.msccl.check.symbolic import CollectiveCall, execute
 
 IMPLIED: Final = ("send", "recv", "alltoallv")
-"""Collectives whose result is implied."""
+"""Collectives whose result is derived from the file."""
 
 
 def implied(
     program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
 ) -> ExpectedResult | None:
-    """The result that the program must mean; None, with a finding, where there is none that it can mean."""
+    """The result that the program must have; None, with a finding, if it can have none."""
     if coll == "alltoallv":
         return _equal_blocks(program, findings)
     return _pairs(program, waits, order, coll, findings)

@@ -1,7 +1,7 @@
 """The program of an MSCCL file as arrays: one row a threadblock, one row a step.
 
-Built by `reader` and by nothing else; what the numbers mean is the runtimes' (docs/msccl-contract.md,
-sections 2 and 3). Gpu rows are in order of their ids, 0 .. gpus - 1.
+Built by `reader` alone. The numbers have the meaning that the runtimes give them (docs/msccl-contract.md, sections 2
+and 3). Rows of gpus are in order of their ids, 0 .. gpus - 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collc.ten.arrays import Int32Array, Int64Array
 
 
 class StepKind(IntEnum):
-    """Operations of a step; the value is its row in the tables below."""
+    """Operations, the attribute `type` of a step; the value is the row in the tables below."""
 
     S = 0
     R = 1
@@ -48,7 +48,10 @@ CAPACITY: Final[dict[str, int]] = {"Simple": 2, "LL": 8, "LL128": 8}
 """Messages in flight on one connection."""
 _MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 32 * 2**10, "LL128": 576_000}
 _ONE_CHUNK_STEP: Final = ("reduce", "broadcast")
-"""Collectives for which the runtimes set chunkSteps to 1 instead of 4: with Simple, messages have a quarter."""
+"""Collectives for which the runtimes set chunkSteps to 1 instead of 4:
+
+with Simple, messages have a quarter of the bytes.
+"""
 MAX_COUNT: Final = 71
 
 
@@ -150,18 +153,18 @@ class FileProgram:
         return replace(self.algo_location, attribute=attribute)
 
     def gpu_location(self, gpu: int, attribute: str = "") -> FileLocation:
-        """Where a gpu element stands."""
+        """The location of a gpu element, or of an attribute of it."""
         return FileLocation(int(self.gpu_lines[gpu]), int(self.gpu_columns[gpu]), gpu, attribute=attribute)
 
     def tb_location(self, row: int, attribute: str = "") -> FileLocation:
-        """Where a threadblock stands."""
+        """The location of a threadblock, or of an attribute of it."""
         tbs = self.tbs
         return FileLocation(
             int(tbs.line[row]), int(tbs.column[row]), int(tbs.gpu[row]), int(tbs.id[row]), attribute=attribute
         )
 
     def step_location(self, row: int, attribute: str = "") -> FileLocation:
-        """Where a step stands."""
+        """The location of a step, or of an attribute of it."""
         steps, tb = self.steps, int(self.steps.tb[row])
         position = int(self.position[row])
         line, column = int(steps.line[row]), int(steps.column[row])

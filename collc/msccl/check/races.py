@@ -1,12 +1,12 @@
 """Races: two accesses of one chunk slot, at least one a write, that nothing orders.
 
-Happens-before is program order, messages and dependencies (docs/msccl-contract.md, section 5). That a full FIFO
-holds a sender back orders nothing here: how often it does depends on the size. Messages are taken
-chunk by chunk (M = 1), which orders least: what is ordered then is ordered at every size.
+Happens-before is program order, messages and dependencies (docs/msccl-contract.md, section 5). A sender that waits for
+a full FIFO orders nothing here, since it depends on the size whether it waits. Every chunk is a message of its own
+(M = 1), which orders least: what is ordered then is ordered at every size.
 
-Going through the accesses of a slot in any possible order of events, it is enough that every
-access is ordered after the last write and every write after the reads since: the rest follows.
-A copy of a slot onto itself (in place) leaves the same bytes: it counts as a read.
+In any possible order of the accesses of a slot, it suffices that every access is ordered after the last write, and
+every write after the reads since that write: the order of all other pairs follows. A copy of a slot onto itself (in
+place) leaves the same bytes and counts as a read.
 """
 
 from __future__ import annotations

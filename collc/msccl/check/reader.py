@@ -1,4 +1,4 @@
-"""From tags to a program: elements, attributes and numbers, each as the runtimes read them."""
+"""From tags to a program: elements, attributes and numbers, as the runtimes read them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOWHERE: Final = FileLocation()
 
 
 def c_integer(text: str) -> int | None:
-    """A C integer of base 0: `0x1F`, `017` (octal), `15`; None if the text is not wholly one."""
+    """The value of a C integer of base 0: `0x1F`, `017` (octal), `15`; None if the whole text is none."""
     if _C_INTEGER.fullmatch(text) is None:
         return None
     digits = text.lstrip("+-")
@@ -47,7 +47,7 @@ def c_integer(text: str) -> int | None:
 
 @dataclass
 class _ReadElements:
-    """What has been read so far, as growing columns."""
+    """The elements read so far, as growing columns."""
 
     algo: dict[str, str] = field(default_factory=dict[str, str])
     algo_location: FileLocation = NOWHERE
@@ -73,7 +73,7 @@ def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
 
 
 class Reader:
-    """Reads one file; `findings` gets what is wrong with it."""
+    """Reads one file, and adds what is wrong with it to the findings."""
 
     def __init__(self, profile: Profile, findings: Findings) -> None:
         self.old: bool = profile == "old"
@@ -206,7 +206,7 @@ class Reader:
         columns["column"].append(tag.column)
 
     def _peek(self, tag: Tag) -> int:
-        """Its id, for messages."""
+        """The id of a gpu or threadblock, for messages."""
         return c_integer(tag.attributes.get("id", "")) or 0
 
     def _text(self, tag: Tag, name: str) -> str:
@@ -261,7 +261,7 @@ class Reader:
         raise ScanError(finding)
 
     def _program(self) -> FileProgram | None:
-        """Sort gpus and threadblocks by id, once both are known to be contiguous."""
+        """The program, with gpus and threadblocks sorted by id; None if the ids are not contiguous."""
         rows = self.rows
         ngpus = rows.numbers["ngpus"]
         ids = [row[0] for row in rows.gpus]

@@ -1,7 +1,7 @@
-"""Running a program's waits without its data: FIFOs with a capacity, and dependencies.
+"""Replay of the waits of a program without its data: FIFOs with a capacity, and dependencies.
 
-Waits are monotone (more progress elsewhere never takes a chance away), so what one order of events
-reaches, every order reaches: one run decides whether the program ends.
+Waits are monotone: a step that can run stays able to run when other threadblocks advance. So all orders of events reach
+the same steps, and one replay decides whether the program ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNLIMITED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A threadblock that waits for ever: at which step, for what, and on which threadblock (-1: none)."""
+    """A threadblock that waits for ever: its step, the reason, and the threadblock that it waits for (-1: none)."""
 
     tb: int
     step: int
@@ -31,10 +31,11 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class StepWaits:
-    """The program's waits as plain lists, one entry a step, made once for many replays.
+    """The waits of a program as lists with one entry for each step, for many replays.
 
-    sends, receives: the step's connection, or -1. needs_tb, needs_step: threadblock row and position
-    that its dependency waits for, or -1. sets: whether passing it moves its threadblock's counter.
+    sends, receives: the step's connection, or -1. needs_tb, needs_step: threadblock row and position that its
+    dependency waits for, or -1. sets: whether the step moves the counter of its threadblock. first: first step of each
+    threadblock. sender, receiver: threadblocks at the ends of each connection.
     """
 
     first: list[int]
@@ -49,7 +50,7 @@ class StepWaits:
 
 
 def waits_of(program: FileProgram, connections: Connections) -> StepWaits:
-    """The waits of a program whose contract holds as far as the structure goes."""
+    """The waits of a program whose contract is not `broken`."""
     steps = program.steps
     sends = np.where(SENDS[steps.kind], connections.of_sender[steps.tb], -1)
     receives = np.where(RECEIVES[steps.kind], connections.of_receiver[steps.tb], -1)
@@ -69,10 +70,10 @@ def waits_of(program: FileProgram, connections: Connections) -> StepWaits:
 
 
 def replay(program: StepWaits, messages: list[int], capacity: int) -> tuple[list[int], list[Blocked]]:
-    """Run to the end or to a halt.
+    """Replay the program until it ends or all threadblocks wait.
 
     messages: how many messages each step sends or receives; capacity: messages in flight on one
-    connection. Returns the steps in the order in which they were passed, and who is left waiting.
+    connection. Returns the steps in the order in which they were done, and the threadblocks that wait for ever.
     """
     return _Replay(program, messages, capacity).run()
 

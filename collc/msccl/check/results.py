@@ -1,4 +1,4 @@
-"""The check `result`: runs the program on symbols in each placement, finds the root, and says what is wrong."""
+"""The check `result`: executes the program on symbols in each placement, and compares the outputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, exe
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
 
 ROOT_WORK: Final = 4_000_000
-"""Steps, slots and ranks (each as much work as `RANK_WORK` slots) gone through at most to find a root nobody named."""
+"""Most steps and slots that are executed to find a root that was not given; a rank counts as `RANK_WORK` slots."""
 RANK_WORK: Final = 50
 SHOWN: Final = 13
 
 
 def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
-    """The rank that makes the result right as the root; the likeliest one if none does."""
+    """The rank with which as root the result is right; the likeliest one if there is none."""
     guesses = _likely_roots(program, coll)
     tried = CollectiveCall(coll, guesses[0], inplace)
     values, memory, layout = execute(program, waits, order, tried)
@@ -41,10 +41,10 @@ def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll
 def _votes(
     program: FileProgram, coll: str, values: SymbolicValues, memory: list[int], layout: MemoryLayout
 ) -> list[int]:
-    """How much of the outputs speaks for each rank as the root, after a run with another one.
+    """For each rank a count of what indicates that it is the root, after an execution with another root.
 
-    Broadcast and scatter: ranks whose first output chunk is the root's; reduce and gather: ranks whose
-    contributions are in its output.
+    Broadcast and scatter: the ranks whose first output chunk comes from it. Reduce and gather: the ranks with
+    contributions in its output.
     """
     votes = [0] * program.ngpus
     for rank in range(program.ngpus):
@@ -88,7 +88,7 @@ def check_result(
         for miss in wrong[:SHOWN]:
             findings.add(_finding(program, call, values, layout, miss, last))
         if len(wrong) > SHOWN:
-            findings.more("result", "X0131", len(wrong) - SHOWN)
+            findings.count_more("result", "X0131", len(wrong) - SHOWN)
 
 
 def _finding(
@@ -125,7 +125,10 @@ def _last_writers(program: FileProgram, order: Sequence[int], layout: MemoryLayo
 def _name_mix_up(
     program: FileProgram, waits: StepWaits, order: Sequence[int], findings: Findings, call: CollectiveCall
 ) -> bool:
-    """Whether reading the reductions as the public tool writes them (src: the sender's slot) repairs the result."""
+    """Whether the result is right if src of reductions is the sender's slot, as a public tool writes it.
+
+    Adds a finding (X0132) for each such step then.
+    """
     steps = program.steps
     reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
     differ = reduces & ((steps.srcbuf != steps.dstbuf) | (steps.srcoff != steps.dstoff))
@@ -150,7 +153,7 @@ def _name_mix_up(
 
 
 def _inside(program: FileProgram) -> bool:
-    """Whether the dst operands of all receiving reductions lie in their buffers (of rrs nobody checks them)."""
+    """Whether dst of every rrs is inside its buffer, which the contract does not require."""
     steps = program.steps
     rows = np.flatnonzero(steps.kind == StepKind.RRS)
     size = program.chunks[program.step_gpu[rows], steps.dstbuf[rows]]
@@ -159,6 +162,6 @@ def _inside(program: FileProgram) -> bool:
 
 
 def calls_of(coll: str, root: int, expected: ExpectedResult | None, program: FileProgram) -> list[CollectiveCall]:
-    """One task for every placement that the file claims."""
+    """The calls that the file claims to serve: one for each placement."""
     flags = ((False, program.outofplace), (True, program.inplace))
     return [CollectiveCall(coll, root, inplace, expected) for inplace, claimed in flags if claimed]

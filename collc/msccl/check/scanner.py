@@ -1,9 +1,8 @@
-"""The small scanner of the MSCCL runtimes, as strict as they are: bytes of a file in, tags out.
+"""The scanner of the MSCCL runtimes, as strict as they are: from the bytes of a file to tags.
 
-It is no XML parser: the runtimes read character by character and know neither declarations nor
-entities (docs/msccl-contract.md, section 1). What an XML parser would have let through is
-said in so many words. The file is read in blocks; a tag of more than `TAG_LIMIT` bytes is refused,
-so memory stays bounded whatever the file holds.
+It is no XML parser: the runtimes read character by character and know neither declarations nor entities
+(docs/msccl-contract.md, section 1). Messages say where an XML parser would accept the text. The file is read in blocks
+and a tag of more than `TAG_LIMIT` bytes is refused, so that memory is bounded for all files.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Tag:
 
 
 class ScanError(Exception):
-    """The runtime's scanner stops here; carries the finding."""
+    """The scanner of the runtimes stops here; `finding` says why."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -61,7 +60,10 @@ def scan(stream: BinaryIO) -> Iterator[Tag]:
 
 
 class _Scanner:
-    """A window on the file, and the line that it has come to."""
+    """A window of the file.
+
+    at: position in `data`. line, line_start: the current line, and where in `data` it begins.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream: BinaryIO = stream
@@ -88,7 +90,7 @@ class _Scanner:
             self.at = match.end()
 
     def _more(self) -> bool:
-        """Read on; forget what lies behind."""
+        """Read the next block, and drop the data before the position."""
         block = self.stream.read(BLOCK)
         self.line_start -= self.at
         self.data = self.data[self.at :] + block
@@ -97,7 +99,7 @@ class _Scanner:
         return bool(block)
 
     def _skip_gap(self) -> bool:
-        """Pass blanks and line ends; False at the end of the file."""
+        """Skip spaces and line ends; False at the end of the file."""
         while True:
             gap = _GAP.match(self.data, self.at)
             if gap is not None and gap.end() > self.at:
@@ -108,7 +110,7 @@ class _Scanner:
                 return False
 
     def _pass(self, to: int) -> None:
-        """Go on to `to`, counting lines."""
+        """Move to position `to`, counting lines."""
         count = self.data.count(b"\n", self.at, to)
         if count:
             self.line += count
@@ -125,7 +127,7 @@ class _Scanner:
         if len(attributes) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1).decode()
-            self._fail("X0103", f"attribute {twice} stands twice in one element", 0, hint="keep one of them")
+            self._fail("X0103", f"attribute {twice} appears twice in one element", 0, hint="keep one of them")
         if len(pairs) > ATTRIBUTE_LIMIT:
             extra = f"{len(pairs)} attributes in one element; the runtimes read at most {ATTRIBUTE_LIMIT}"
             self._fail("X0103", extra, 0, lenient=True)
@@ -151,7 +153,7 @@ class _Scanner:
         self._pass(end + 3)
 
     def _explain(self) -> None:
-        """Say what stands here that is no tag."""
+        """Raise ScanError for the text at the position, which is no tag."""
         rest = self.data[self.at : self.at + TAG_LIMIT]
         if rest.startswith(b"\xef\xbb\xbf"):
             self._fail("X0101", "the file begins with a byte order mark", 0, lenient=True, hint="save it without one")

@@ -1,7 +1,7 @@
-"""What a program computes: every slot's contributions, by running it once on symbols.
+"""Symbolic execution of a program: the contributions in every slot after it.
 
-One order of steps is enough where there are no races (`races` says): every other order then gives
-the same. Source operands are local slots (docs/msccl-contract.md, section 3).
+One order of steps suffices if there are no races (see `races`), since every other order then gives the same. Source
+operands are local slots (docs/msccl-contract.md, section 3).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]
-"""Which local slots a receiving reduction reads: those that the file calls src, or as the public tool meant it."""
+"""The local slots that a receiving reduction reads: src, as the runtimes do; or dst, or dst with src as the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """What to check a program against: collective, root (-1: none), placement, and custom expectations."""
+    """A call of a collective: its canonical name, root (-1: none), placement, and the result of a custom collective."""
 
     coll: str
     root: int
@@ -43,7 +43,7 @@ class CollectiveCall:
 
 @dataclass(frozen=True, slots=True)
 class WrongOutput:
-    """An output slot that holds something else than it must."""
+    """An output slot with another value than it must hold; value, wanted: numbers of `SymbolicValues`."""
 
     rank: int
     slot: int
@@ -52,7 +52,7 @@ class WrongOutput:
 
 
 def buffer_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
-    """int64[gpus, 3]: the buffers as the runtime has them, whatever smaller sizes the file names."""
+    """int64[gpus, 3]: chunks of the buffers at run time, at least those of the collective."""
     chunks = program.chunks.copy()
     sizes = buffer_sizes(coll, program.ngpus, program.nchunksperloop)
     if sizes is not None and program.coll != "custom":
@@ -66,7 +66,7 @@ def buffer_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
 
 
 def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, MemoryLayout]:
-    """The buffers' sizes and places for one placement."""
+    """The chunks of the buffers, int64[gpus, 3], and their layout in the placement of a call."""
     chunks = buffer_chunks(program, call.coll, call.root)
     total = program.nchunksperloop
     return chunks, memory_layout(call.coll, chunks, total, inplace=call.inplace, root=max(0, call.root))
@@ -75,7 +75,10 @@ def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, M
 def execute(
     program: FileProgram, waits: StepWaits, order: Sequence[int], call: CollectiveCall, operand: Operand = "source"
 ) -> tuple[SymbolicValues, list[int], MemoryLayout]:
-    """Run the steps in order. Returns the values, the memory (one number a slot) and its layout."""
+    """Execute the steps in order.
+
+    Returns the values, the memory (the number of a value for each slot) and its layout.
+    """
     chunks, layout = layout_of(program, call)
     values = SymbolicValues(program.ngpus, _width(program, call, chunks))
     memory = [UNDEFINED] * layout.size
@@ -89,7 +92,7 @@ def execute(
 
 
 def _width(program: FileProgram, call: CollectiveCall, chunks: Int64Array) -> int:
-    """Input chunks of a rank: those that it has and those that the task asks for, so that none has two names."""
+    """Most input chunks of a rank, present or wanted, so that every contribution has a number of its own."""
     sizes = buffer_sizes(call.coll, program.ngpus, program.nchunksperloop) or (1, 1)
     wanted = call.expected.width if call.expected is not None else 1
     return max(1, int(chunks[:, INPUT].max(initial=1)), sizes[INPUT], wanted)
@@ -97,7 +100,7 @@ def _width(program: FileProgram, call: CollectiveCall, chunks: Int64Array) -> in
 
 @dataclass(frozen=True, slots=True)
 class _Operands:
-    """Memory places of every step's operands."""
+    """The first slots in memory of the operands of every step, its count and kind."""
 
     source: list[int]
     target: list[int]
@@ -148,10 +151,7 @@ def _run(
 def wrong_outputs(
     program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
 ) -> list[WrongOutput]:
-    """Output slots that don't hold what the collective wants, in order of rank and slot.
-
-    What an output buffer has no room for is undefined.
-    """
+    """Output slots with wrong values, in order of rank and slot. A slot beyond the output buffer is undefined."""
     wrong: list[WrongOutput] = []
     held = buffer_chunks(program, call.coll, call.root)[:, OUTPUT].tolist()
     for rank in range(program.ngpus):

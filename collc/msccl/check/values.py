@@ -1,7 +1,7 @@
-"""Symbolic values: which contributions (rank, input chunk) a chunk slot holds, each how often.
+"""Symbolic values: the multiset of contributions (rank, input chunk) in a slot.
 
-Equal values have equal numbers, so that a result is compared by comparing numbers. Ranks of one
-input chunk are a bit set (a Python integer): a sum over 1024 ranks is one number a chunk.
+Equal values have equal numbers, so that results are compared by their numbers. The ranks of one input chunk are a bit
+set (a Python integer), so that a sum over 1024 ranks is one number for each chunk.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ UNDEFINED: Final = 0
 ChunkRanks = tuple[int, int]
 """(input chunk, bit set of ranks)."""
 ValueParts = tuple[tuple[ChunkRanks, ...], tuple[ChunkRanks, ...]]
-"""What is in it at least once, and what more than once; each sorted by chunk."""
+"""The contributions with multiplicity 1 or more, and those with 2 or more; each sorted by chunk."""
 
 
 class SymbolicValues:
-    """Numbers for values: 0 is undefined data, then the inputs by rank and chunk, then sums as they come up."""
+    """Numbers of values: 0 is undefined data, then the inputs by rank and chunk, then sums in order of appearance."""
 
     def __init__(self, ranks: int, width: int) -> None:
         """Inputs of `ranks` ranks with up to `width` chunks each."""
@@ -29,11 +29,11 @@ class SymbolicValues:
         self.memo: dict[tuple[int, int], int] = {}
 
     def input(self, rank: int, chunk: int) -> int:
-        """The value that a rank puts in."""
+        """The number of an input chunk of a rank."""
         return 1 + rank * self.width + chunk
 
     def parts(self, value: int) -> ValueParts:
-        """What a defined value holds."""
+        """The contributions in a defined value."""
         if value >= self.base:
             return self.sums[value - self.base]
         rank, chunk = divmod(value - 1, self.width)
@@ -68,7 +68,7 @@ class SymbolicValues:
         return self.number((tuple(sorted(masks.items())), ()))
 
     def describe(self, value: int) -> str:
-        """A value in words."""
+        """A value, for messages."""
         if value == UNDEFINED:
             return "undefined data"
         once, more = self.parts(value)
@@ -77,7 +77,7 @@ class SymbolicValues:
         return ", ".join(texts + doubled)
 
     def difference(self, value: int, wanted: int) -> str:
-        """What a value lacks and what it has too much, against the one wanted."""
+        """What is missing, foreign and doubled in a value, compared with the wanted one, for messages."""
         if UNDEFINED in (value, wanted):
             return ""
         once, more = self.parts(value)

@@ -13,7 +13,7 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonic
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
-from collc.msccl.check.findings import CHECKS, Check, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.races import check_races
@@ -25,10 +25,11 @@ from collc.msccl.check.symbolic import layout_of
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is in a file. chunks: largest i, o and s of a gpu. root: -1 if the collective has none, or none was found.
+    """The contents of a file in numbers.
 
-    max_bytes: the largest size that the file is chosen for, None without limit. largest_safe: the largest
-    size without deadlock, None without limit, 0 if it always hangs; meaningful where `deadlock` was checked.
+    chunks: largest i_chunks, o_chunks and s_chunks of a gpu. root: -1 if the collective has none, or none was found.
+    max_bytes: the largest size for which the file is selected, None without limit. largest_safe: the largest size
+    without deadlock in bytes, None without limit, 0 if it always hangs; valid if the check `deadlock` was made.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class FileVerdict:
-    """The answer of every check, and the findings behind it; `summary` is None where the file can't be read."""
+    """The answers of all checks with their findings; summary: None if the file can't be read."""
 
     path: Path
     profile: Profile
@@ -61,7 +62,7 @@ class FileVerdict:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed. (Skipped: where the collective is unknown, or a check before it failed.)"""
+        """Whether no check failed."""
         return "failed" not in self.checks.values()
 
 
@@ -73,11 +74,11 @@ def check_file(
     profile: Profile = "executor",
     expected: ExpectedResult | None = None,
 ) -> FileVerdict:
-    """Read an MSCCL XML file as the runtimes would and check all that they would not.
+    """Check an MSCCL XML file: the contract of the runtime, the result, deadlock and races.
 
-    collective: what the file must compute, if not what its `coll` says; root: of broadcast, reduce,
-    gather and scatter (found if not given); expected: the result of a custom collective.
-    Raises UsageError if the file can't be opened or the root is no rank of it.
+    collective: what the file must compute, default: its `coll`. root: of broadcast, reduce, gather and scatter,
+    default: the rank with which the result is right. expected: the result of a custom collective. Raises UsageError if
+    the file can't be opened or the root is no rank of it.
     """
     findings = Findings()
     checker = _FileCheck(path, profile, findings)
@@ -85,15 +86,12 @@ def check_file(
         checker.run(collective, root, expected)
     except OSError as error:
         raise unreadable(path, error) from error
-    answers: dict[Check, Outcome] = {}
-    for check in CHECKS:
-        answers[check] = "failed" if check in findings.failed else "ok" if check in checker.ran else "skipped"
-    told = diagnostics(findings, path)
-    return FileVerdict(path, profile, answers, tuple(findings.kept), told, checker.summary)
+    messages = diagnostics(findings, path)
+    return FileVerdict(path, profile, findings.answers(checker.ran), tuple(findings.kept), messages, checker.summary)
 
 
 def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Outcome:
-    """Whether a runtime would take a file at all: the contract alone. Raises UsageError if it can't be opened."""
+    """The check of the contract alone: whether a runtime loads the file. Raises UsageError if it can't be opened."""
     findings = Findings()
     try:
         program = Reader(profile, findings).read(path)
@@ -105,6 +103,8 @@ def contract_of(path: Path, profile: Profile, collective: str | None = None) -> 
 
 
 class _FileCheck:
+    """The checks of one file. ran: the checks made so far. safe: sizes without deadlock. root: -1 if unknown."""
+
     def __init__(self, path: Path, profile: Profile, findings: Findings) -> None:
         self.path: Path = path
         self.profile: Profile = profile
@@ -115,7 +115,7 @@ class _FileCheck:
         self.root: int = -1
 
     def run(self, collective: str | None, root: int | None, expected: ExpectedResult | None) -> None:
-        """All checks, each as far as those before it allow."""
+        """Make all checks that the findings of earlier ones allow."""
         program = Reader(self.profile, self.findings).read(self.path)
         self.ran.add("contract")
         if program is None:
@@ -133,10 +133,10 @@ class _FileCheck:
         self.summary = _summary(program, coll, self.safe, self.root)
 
     def _collective(self, program: FileProgram, collective: str | None) -> str:
-        told, asked = canonical(program.coll), canonical(collective or program.coll)
-        if told not in (asked, "custom"):
+        named, asked = canonical(program.coll), canonical(collective or program.coll)
+        if named not in (asked, "custom"):
             at = program.algo_attribute("coll")
-            text = f'coll is "{program.coll}": the runtime picks the file for that collective'
+            text = f'coll is "{program.coll}": the runtime selects the file for that collective'
             self.findings.add(Finding("contract", "X0110", text, at, asked), breaks=True)
         return asked
 

@@ -19,7 +19,7 @@ from collc.msccl.check.collectives import (
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.findings import CHECKS, Check, FileLocation, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
@@ -95,10 +95,7 @@ def check_plan(
         sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
         summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, found)
     locate(findings, path)
-    answers: dict[Check, Outcome] = {}
-    for check in CHECKS:
-        answers[check] = "failed" if check in findings.failed else "ok" if check in ran else "skipped"
-    return PlanVerdict(path, answers, tuple(findings.kept), diagnostics(findings, path), summary)
+    return PlanVerdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
 @dataclass(frozen=True, slots=True)
