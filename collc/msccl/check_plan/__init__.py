@@ -1,4 +1,4 @@
-"""The independent check of MSCCL++ execution plans (JSON): reads them back and interprets them."""
+"""The check of MSCCL++ execution plans (JSON): reads them back from disk and interprets them."""
 
 from collc.msccl.check_plan.verdict import PlanSummary, PlanVerdict, check_plan
 

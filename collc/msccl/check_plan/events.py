@@ -1,14 +1,13 @@
-"""Running a plan's waits, and what is ordered before what.
+"""Execution of the waits of a plan, and the happens-before relation of its operations.
 
-Operations of a threadblock are ordered by `nop` (in-block synchronisation) and `barrier` only: all
-threads run every operation, each its own part of the data, so a signal may leave before another
-thread's put. Signals order what came before them (and a nop) with what comes after the matching wait
-(and a nop); relaxed ones only tell that the program has begun. A put over a port channel happens on its own, after the
-operation and before the next signal of its threadblock on that channel arrives.
+Only `nop` (synchronisation of the block) and `barrier` order the operations of a threadblock: all threads execute every
+operation, each its own part of the data, so that a signal may leave before the put of another thread. A signal orders
+what came before it (and a nop) before what comes after the matching wait (and a nop); a relaxed signal only says that
+the program of its sender has begun. A put over a port channel takes place after its operation, and before the next
+signal of its threadblock on that channel arrives.
 
-One order of events decides for all: an operation that can run can still run later, unless several
-threadblocks wait on one channel, acquire one semaphore or meet at a barrier of others. Those are
-found by `shared_uses` and must be in an order.
+One order of events decides for all, since an operation that can run can also run later; except where several
+threadblocks wait on one channel or acquire one semaphore. `History.shared_uses` has those, and they must be ordered.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ Semaphore = tuple[int, int]
 
 
 Uses = list[tuple[Operation, int]]
-"""Operations with their events, in the order in which they ran."""
+"""Operations with their events, in order of execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedUse:
     """Operations of several threadblocks that signal or wait on one channel, or acquire one semaphore.
 
-    changing: events for which it matters who comes first: these operations themselves, or the releases.
+    kind: "signal", "wait" or "acquire". changing: the events that their order influences: these operations themselves,
+    or the releases of the semaphore.
     """
 
     kind: str
@@ -40,13 +40,13 @@ class SharedUse:
 
 @dataclass
 class History:
-    """Events in one possible order. before: for each event those that it follows directly.
+    """The events of one execution.
 
-    done: operations in the order in which they ran, each with the event at which it touches memory.
-    begins, ends: for each gpu the event that its program begins, and that it is over.
-    halted: operations that never run, the first of each stuck threadblock.
-    left: channels with signals that nobody waits for; spent: semaphores that end at another value.
-    contests: operations of several threadblocks that must not come in any order.
+    before: for each event its direct predecessors. done: operations in order of execution, each with the event at which
+    it touches memory. begins, ends: for each gpu the events that its program begins and ends. halted: operations that
+    never run, the first of each threadblock that waits for ever. left: channels with more signals than waits, and the
+    difference. spent: semaphores that do not end at their initial values. shared_uses: operations of several
+    threadblocks whose order must not be arbitrary.
     """
 
     before: list[list[int]] = field(default_factory=list[list[int]])
@@ -60,7 +60,7 @@ class History:
 
 
 def run_plan(plan: Plan) -> History:
-    """Run all operations that can run. Progress never takes a chance away, so one order decides."""
+    """Execute all operations that can run; one order decides for all (see above)."""
     return _PlanExecution(plan).run()
 
 
@@ -114,7 +114,7 @@ class _PlanExecution:
         return history
 
     def _step(self, op: Operation) -> bool:
-        """Run an operation if it can run now."""
+        """Execute an operation if it can run now; whether it could."""
         if op.barrier is not None:
             return self._barrier(op)
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
@@ -124,8 +124,8 @@ class _PlanExecution:
             return False
         before = list(self.sync[op.tb])
         for key in op.waits:
-            told = self.sent[key][self.taken[key]]
-            before += told if op.name == "wait" else [self.history.begins[key[1]]]
+            released = self.sent[key][self.taken[key]]
+            before += released if op.name == "wait" else [self.history.begins[key[1]]]
             self.taken[key] += 1
         if op.name == "sem_acquire":
             for key in mine:
@@ -149,8 +149,8 @@ class _PlanExecution:
             for key in op.over:
                 self.flying[tb, key].append(touches)
         for key in op.signals:
-            told = [self.history.begins[op.location.gpu]] if op.name == "rlxsignal" else [event, *self.flying[tb, key]]
-            self.sent[key].append(told)
+            started = [self.history.begins[op.location.gpu]]
+            self.sent[key].append(started if op.name == "rlxsignal" else [event, *self.flying[tb, key]])
             self.shared["signal", key].append((op, event))
         for key in op.waits:
             self.shared["wait", key].append((op, event))
@@ -167,7 +167,7 @@ class _PlanExecution:
         self.at[tb] += 1
 
     def _barrier(self, op: Operation) -> bool:
-        """Meet, if enough threadblocks of the gpu stand at this barrier."""
+        """Let the threadblocks of the gpu at this barrier pass, if they are enough."""
         here = [
             other
             for other, ops in enumerate(self.plan.threadblocks)
@@ -186,7 +186,7 @@ class _PlanExecution:
         return True
 
     def _given_back(self, op: Operation, number: int) -> bool:
-        """Whether a semaphore that is acquired is released by the same threadblock before it waits for anything."""
+        """Whether the threadblock releases an acquired semaphore before it waits for anything: a mutex."""
         for later in self.plan.threadblocks[op.tb][op.location.step + 1 :]:
             if later.name == "sem_release" and number in later.semaphores:
                 return True
@@ -195,7 +195,7 @@ class _PlanExecution:
         return False
 
     def _acquire(self, key: Semaphore, tb: int) -> list[int]:
-        """Releases that must have come before this acquire, whatever the order."""
+        """The releases that precede this acquire in every order."""
         self.values[key] -= 1
         self.acquired[key] += 1
         self.taken_by[key, tb] += 1

@@ -1,4 +1,4 @@
-"""The text of a plan: strict JSON as values, and where in the text a part of it stands."""
+"""The text of a plan: strict JSON as values, and the line and column of its parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
-"""Of a file: more would take gigabytes of memory."""
+"""Bytes of a file: a larger one would take gigabytes of memory."""
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _START: Final = FileLocation(1, 1)
@@ -24,14 +24,14 @@ _WORDS: Final = {
     "Illegal trailing comma": "a value is expected after ','",
     "Extra data": "the plan has ended before",
     "Unterminated string": "this text in quotes does not end on its line",
-    "Invalid control character": "a control character cannot stand in a text",
+    "Invalid control character": "a text cannot hold a control character",
     "Invalid \\": "JSON does not know this escape",
 }
-"""What the reader of JSON says, in our words."""
+"""Messages of Python's JSON reader, and ours instead of them."""
 
 
 class PlanError(Exception):
-    """The plan can't be understood; carries the finding."""
+    """The plan can't be understood; `finding` says why."""
 
     def __init__(self, code: str, message: str, location: FileLocation, expected: str = "") -> None:
         super().__init__(message)
@@ -39,9 +39,10 @@ class PlanError(Exception):
 
 
 def json_of(path: Path, findings: Findings) -> object:
-    """The JSON values of a file, read as strictly as the runtime does; names that an object has twice are findings.
+    """The JSON values of a file, read as strictly as by the runtime.
 
-    Raises Mistake (X0401) where it is no JSON in UTF-8 or too large, OSError if it can't be read.
+    Names that an object has twice become findings (X0402).
+    Raises PlanError (X0401) where it is no JSON in UTF-8 or too large, OSError if it can't be read.
     """
     size = path.stat().st_size
     if size > MAX_BYTES:
@@ -77,17 +78,17 @@ def json_of(path: Path, findings: Findings) -> object:
 
 
 def _in_words(error: json.JSONDecodeError) -> str:
-    """What is wrong at the error's place."""
+    """Our message for an error of the JSON reader."""
     if error.pos >= len(error.doc.rstrip()):
         return "the file ends before all that was begun is closed" if error.doc.strip() else "the file is empty"
     found = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
-    return found or "this cannot stand here"
+    return found or "this cannot be here"
 
 
 def locate(findings: Findings, path: Path) -> None:
-    """Give the findings their line and column, from the numbers of gpu, threadblock and operation and the attribute.
+    """Add line and column to the findings, from their numbers of gpu, threadblock and operation and their attribute.
 
-    What is about the whole plan stands where it begins.
+    Findings about the whole plan point at its beginning.
     """
     if all(finding.location.line for finding in findings.kept):
         return
@@ -114,7 +115,7 @@ class _Finder:
         self._parts: dict[int, dict[str | int, int]] = {}
 
     def placed(self, location: FileLocation) -> FileLocation:
-        """The place with line and column of the innermost part that the text has."""
+        """The location with line and column of the innermost part of it that exists."""
         if location.line:
             return location
         at = self._skip(0)

@@ -1,4 +1,4 @@
-"""The memory of a plan's gpus as one flat row of chunks."""
+"""The memory of all gpus of a plan as one flat array of chunks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
 
 
 def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
-    """Where the buffers lie, as long as the collective makes them, and the chunks of the total buffer."""
+    """The layout of the buffers, with the chunks that the collective has, and the chunks of the total buffer."""
     total = total_chunks(plan, coll)
     chunks = np.array(plan.chunks, np.int64).reshape(-1, 3)
     sizes = buffer_sizes(coll, max(1, len(chunks)), total)
@@ -51,5 +51,5 @@ def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
 
 
 def address(layout: MemoryLayout, slots: SlotRange) -> int:
-    """The first of some slots in the memory of all gpus."""
+    """The position of the first of the slots in the memory of all gpus."""
     return int(layout.base[slots.gpu, slots.buffer]) + slots.index

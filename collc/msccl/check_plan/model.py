@@ -36,7 +36,7 @@ class SlotRange:
 
 @dataclass(frozen=True, slots=True)
 class DataMove:
-    """targets = the sum of sources; one source: a copy."""
+    """Every target becomes the sum of the sources; with one source, a copy of it."""
 
     sources: tuple[SlotRange, ...]
     targets: tuple[SlotRange, ...]
@@ -44,9 +44,11 @@ class DataMove:
 
 @dataclass(slots=True)
 class Operation:
-    """One operation of a threadblock. tb: its row among all threadblocks. via: of a put, its channel type.
+    """One operation of a threadblock.
 
-    signals, waits: channels, each once. barrier: its id and how many threadblocks meet, or None.
+    tb: row of the threadblock in the plan. via: its channel type, "" for none. over: its channels. signals: channels
+    that it signals, once each; waits: channels that it waits on, as their sender names them. barrier: (id, threadblocks
+    that meet), or None. semaphores: numbers of semaphores of its gpu.
     """
 
     name: str
@@ -63,9 +65,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Plan:
-    """A whole plan. chunks: input, output and scratch chunks of each gpu. semaphores: initial values by gpu.
+    """A whole plan.
 
-    largest: bytes of a buffer, None for no limit.
+    chunks: input, output and scratch chunks of each gpu. threadblocks: the operations of each threadblock, by gpu;
+    gpu_of: the gpu of each. semaphores: initial values, by gpu. largest: max_message_size in bytes, None for no limit.
     """
 
     name: str

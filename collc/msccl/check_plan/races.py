@@ -1,6 +1,6 @@
-"""Races of a plan: what nothing orders, within a run and from one run of the plan to the next.
+"""Races of a plan: accesses that nothing orders, within a launch and from one launch to the next.
 
-Happens-before decides, not one run: a pair of accesses that it does not order can come in either order.
+The happens-before relation decides, not one execution: two accesses that it does not order can come in either order.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collc.msccl.check_plan.memory import address
 from collc.msccl.check_plan.model import MAX_OP_BUFFERS, DataMove, Operation, Plan
 
 BLOCK: Final = 1024
-"""Questions answered in one pass over the events."""
+"""Pairs of events that are examined in one pass over the events, one bit each."""
 
 SCRATCH: Final = 2
-"""The buffer that no caller owns."""
+"""The number of the only buffer that belongs to the runtime, not to a caller."""
 
 _Access = tuple[int, Operation, bool]
 """An event that touches memory, its operation, and whether it writes."""
@@ -37,7 +37,7 @@ def find_races(plan: Plan, history: History, layout: MemoryLayout, findings: Fin
 
 
 def _inside(op: Operation, layout: MemoryLayout, findings: Findings) -> None:
-    """Parts of one operation: its threads do them at once, each its share, so none may write what another touches."""
+    """The moves of one operation, which its threads execute at once: none may write what another one touches."""
     if sum(len(move.sources) + len(move.targets) for move in op.moves) > 2 * MAX_OP_BUFFERS:
         return None
     moves = [move for move in op.moves if not _idle(move, layout)]
@@ -57,7 +57,7 @@ def _inside(op: Operation, layout: MemoryLayout, findings: Findings) -> None:
 
 
 def _meet(one: int, other: int, size: int, *, same: bool) -> bool:
-    """Whether two ranges of a size overlap; same: not where each chunk only meets itself."""
+    """Whether two ranges of a size overlap; with `same`, equal ranges do not count."""
     return abs(one - other) < size and not (same and one == other)
 
 
@@ -68,13 +68,16 @@ def _crossing(op: Operation, findings: Findings) -> None:
 
 
 def _idle(move: DataMove, layout: MemoryLayout) -> bool:
-    """Whether a move puts chunks where they are."""
+    """Whether a move copies chunks onto themselves."""
     first = address(layout, move.sources[0])
     return len(move.sources) == 1 and all(address(layout, target) == first for target in move.targets)
 
 
 def _cuts(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
-    """Where accesses and scratch buffers begin or end in the memory: between two cuts, all chunks fare alike."""
+    """Positions where accesses or scratch buffers begin or end:
+
+    all chunks between two of them have the same accesses.
+    """
     found = {int(layout.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
     for op, _ in history.done:
         for move in op.moves:
@@ -84,7 +87,7 @@ def _cuts(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
 
 
 def _within(history: History, layout: MemoryLayout, cuts: list[int], findings: Findings) -> dict[int, list[_Access]]:
-    """Accesses of one piece of memory, one of them writing, that nothing orders.
+    """Report accesses of one piece of memory, one of them writing, that nothing orders (X0412).
 
     Returns all accesses of every piece; piece k begins at cuts[k].
     """
@@ -118,7 +121,7 @@ def _within(history: History, layout: MemoryLayout, cuts: list[int], findings: F
 
 
 def _touched(op: Operation, layout: MemoryLayout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
-    """Pieces of the memory that an operation reads, and that it writes (with another value)."""
+    """Pieces of the memory that an operation reads, and those that it changes."""
     sources, targets = set[int](), set[int]()
     for move in op.moves:
         for slots in move.sources:
@@ -136,7 +139,7 @@ def _between(
     touched: dict[int, list[_Access]],
     findings: Findings,
 ) -> None:
-    """Accesses of other gpus' memory that may come before that gpu's program, or after it."""
+    """Report accesses of the memory of another gpu before its program begins, or after it ends (X0413, X0414)."""
     started, finished = _started(history), _finished(history)
     for op, event in history.done:
         others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer != SCRATCH}
@@ -158,7 +161,9 @@ def _between(
 
 
 def _reused(accesses: list[_Access], started: list[int], finished: list[int], findings: Findings) -> None:
-    """One slot of scratch, from one run to the next: what comes first then must not meet what came last before."""
+    """Report a piece of scratch whose first accesses in a launch may meet the last ones of the launch before
+    (X0414).
+    """
     last = {(finished[event], writes): op for event, op, writes in accesses}
     for event, op, writes in accesses:
         for (over, wrote), before in last.items():
@@ -193,7 +198,7 @@ def _finished(history: History) -> list[int]:
 
 
 def _contested(history: History, contest: SharedUse, findings: Findings) -> None:
-    """Threadblocks that take turns at one channel or semaphore must do so in one order, if it matters who is first."""
+    """Report uses of one channel or semaphore by several threadblocks in no order, if the order matters (X0415)."""
     uses = contest.uses
     pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
     loose = _unordered(history, [(uses[a][1], uses[b][1]) for a, b in pairs], pairs)
@@ -208,7 +213,7 @@ def _contested(history: History, contest: SharedUse, findings: Findings) -> None
 
 
 def _leads(history: History, first: set[int], then: list[int]) -> bool:
-    """Whether any of the first events comes before (or is) one of the others."""
+    """Whether any of the events `first` precedes or is one of the events `then`."""
     reached: list[bool] = []
     for event, before in enumerate(history.before):
         reached.append(event in first or any(reached[earlier] for earlier in before))
@@ -216,7 +221,7 @@ def _leads(history: History, first: set[int], then: list[int]) -> bool:
 
 
 def _unordered(history: History, asked: list[tuple[int, int]], names: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The names of those (before, after) events of which the first does not lead to the second."""
+    """The `names` of those pairs of events in `asked` whose first event does not precede the second."""
     loose: list[tuple[int, int]] = []
     for begin in range(0, len(asked), BLOCK):
         block = asked[begin : begin + BLOCK]

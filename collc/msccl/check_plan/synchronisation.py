@@ -1,4 +1,4 @@
-"""Channels and barriers in the hands of threads: who uses them, and whether that can go wrong whatever the order."""
+"""Barriers and the threads that use channels: mistakes that do not depend on the order of events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collc.msccl.check_plan.model import Channel, Operation, Plan
 
 
 def check_synchronisation(plan: Plan, findings: Findings) -> None:
-    """Add to the findings: barriers of others than meet there (X0408), threads that share a channel (X0404)."""
+    """Add to the findings barriers for another number of threadblocks than use them (X0408), and channels that several
+    threads of a threadblock use at once (X0404).
+    """
     barriers: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for ops in plan.threadblocks:
         _threads(ops, findings)
@@ -25,7 +27,10 @@ def check_synchronisation(plan: Plan, findings: Findings) -> None:
 
 
 def _threads(ops: list[Operation], findings: Findings) -> None:
-    """Thread k of a threadblock serves the k-th channel of an operation: only a nop lets another one take over."""
+    """Thread k serves the k-th channel of an operation; between two threads that use one channel there must be a nop.
+
+    Over ports, puts and signals are queued by these threads alike (docs/msccl-contract.md, section 6.2).
+    """
     last: dict[tuple[bool, Channel], int] = {}
     for op in ops:
         if op.name == "nop" or op.barrier is not None:

@@ -29,12 +29,12 @@ from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 
 OFFSETS: Final = 2**32 - 1
-"""Bytes that an offset can say."""
+"""The largest offset in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """What is in a plan.
+    """The contents of a plan in numbers.
 
     chunks: of its longest input or output. root: -1 if the collective has none, or none was found.
     """
@@ -52,7 +52,7 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """The answer of every check, and why; `summary` is None where the plan can't be read."""
+    """The answers of all checks with their findings; summary: None if the plan can't be read."""
 
     path: Path
     checks: dict[Check, Outcome]
@@ -62,17 +62,18 @@ class PlanVerdict:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed."""
+        """Whether no check failed."""
         return "failed" not in self.checks.values()
 
 
 def check_plan(
     path: Path, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
 ) -> PlanVerdict:
-    """Read an MSCCL++ execution plan and interpret it. Plans of packets (protocol LL) are only read.
+    """Check an MSCCL++ execution plan. Plans of packets (protocol LL) are read, but not executed.
 
-    expected: what a collective that the runtime does not know must bring; None: what its name says.
-    Raises UsageError if the file can't be opened, or root is no rank of it.
+    collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
+    the result is right. expected: the result of a collective without a name. Raises UsageError if the file can't be
+    opened, or root is no rank of it.
     """
     findings = Findings()
     ran: set[Check] = {"contract"}
@@ -100,7 +101,7 @@ def check_plan(
 
 @dataclass(frozen=True, slots=True)
 class _PlanCall:
-    """What is asked of a plan. root: None to find out. expected: of a collective without a name."""
+    """A plan and the collective that it must compute. root: None if it is to be found. expected: as in `check_plan`."""
 
     plan: Plan
     coll: str
@@ -109,13 +110,13 @@ class _PlanCall:
 
     @property
     def known(self) -> bool:
-        """Whether there is a result to compare with."""
+        """Whether the result is defined."""
         return self.expected is not None or self.coll in KNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class _FinalState:
-    """What a run on symbols leaves: the memory, and where each chunk was written last.
+    """The memory after a symbolic execution. last: the operation that wrote each chunk last.
 
     total: chunks of the total buffer. sizes: input and output chunks of the collective, if it has a name.
     """
@@ -133,12 +134,12 @@ class _FinalState:
         return self.memory[self.at(rank, slot)] if slot < _room(self.plan, rank, self.sizes) else UNDEFINED
 
     def at(self, rank: int, slot: int) -> int:
-        """Where an output chunk is in the memory."""
+        """The position of an output chunk in the memory."""
         return int(self.layout.base[rank, 1]) + slot
 
 
 def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
-    """Deadlock, then races and the result; returns the root."""
+    """Check deadlock, races and the result. Returns the root, -1 if there is none."""
     plan = call.plan
     history = run_plan(plan)
     ran.add("deadlock")
@@ -170,7 +171,7 @@ def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
 
 
 def _likely_roots(call: _PlanCall, state: _FinalState) -> list[int]:
-    """Ranks that can be the root, by the first chunks in the outputs of a run for any root; never none."""
+    """Ranks that can be the root, from the first output chunks of an execution with any root; at least one."""
     ranks, total, values = len(call.plan.chunks), state.total, state.values
     if call.coll in ("broadcast", "scatter"):
         first = state.output(0, 0)
@@ -189,15 +190,15 @@ def _likely_roots(call: _PlanCall, state: _FinalState) -> list[int]:
 
 
 def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
-    """A caller picks a plan for the collective that it names, so it must do that one."""
-    told = canonical(plan.collective)
-    if told in KNOWN and coll in KNOWN and told != coll:
-        text = f'collective is "{plan.collective}": a caller picks the plan for that'
+    """A caller selects a plan by the collective that it names, so it must compute that one (X0416)."""
+    named = canonical(plan.collective)
+    if named in KNOWN and coll in KNOWN and named != coll:
+        text = f'collective is "{plan.collective}": a caller selects the plan for that'
         findings.add(Finding("contract", "X0416", text, FileLocation(attribute="collective"), coll), breaks=True)
 
 
 def _checkable(call: _PlanCall, findings: Findings) -> bool:
-    """Whether it is the collective's plan, with all its ranks, and buffers small enough to be checked."""
+    """Whether the plan has the ranks and chunks of the collective, and buffers small enough to be checked."""
     if findings.broken:
         return False
     ranks = len(call.plan.chunks)
@@ -218,7 +219,7 @@ def _checkable(call: _PlanCall, findings: Findings) -> bool:
 
 
 def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
-    """Warn of sizes that the plan is for and the runtime's offsets cannot say."""
+    """Warn of sizes in the range of the plan that exceed the offsets of the runtime (X0409)."""
     counted = max((chunks[1 if coll == "allgather" else 0] for chunks in plan.chunks), default=0)
     longest = max((max(chunks) for chunks in plan.chunks), default=0)
     most = OFFSETS * counted // max(1, longest)
@@ -250,7 +251,7 @@ def _leftovers(history: History, findings: Findings) -> None:
 
 
 def _execute(call: _PlanCall, history: History, root: int) -> _FinalState:
-    """Run the operations on symbols."""
+    """Execute the operations on symbols."""
     plan = call.plan
     layout, total = memory_of(plan, call.coll, root)
     ranks = len(plan.chunks)
@@ -275,19 +276,19 @@ def _execute(call: _PlanCall, history: History, root: int) -> _FinalState:
 
 
 def _judge(call: _PlanCall, state: _FinalState, root: int) -> list[Finding]:
-    """What is wrong in the outputs, at the operation that wrote it last."""
+    """The wrong output chunks, located at the operations that wrote them last."""
     values, wrong = state.values, list[Finding]()
     for rank in range(len(call.plan.chunks)):
         room = _room(call.plan, rank, state.sizes)
         for slot, wants in _wanted(call, rank, state.total, root, values):
             got = state.output(rank, slot)
             if got not in wants:
-                told = (state.last[state.at(rank, slot)] if slot < room else None) or FileLocation(gpu=rank)
+                writer = (state.last[state.at(rank, slot)] if slot < room else None) or FileLocation(gpu=rank)
                 details = values.difference(got, wants[0])
                 text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
                 text += f" ({details})" if details else ""
                 expected = f"{values.describe(wants[0])}, as {call.coll} wants"
-                wrong.append(Finding("result", "X0411", text, told, expected))
+                wrong.append(Finding("result", "X0411", text, writer, expected))
     return wrong
 
 
@@ -297,7 +298,7 @@ def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
 
 
 def _wanted(call: _PlanCall, rank: int, total: int, root: int, values: SymbolicValues) -> list[tuple[int, list[int]]]:
-    """Output chunks of a rank, each with the values of which it must have one."""
+    """The output chunks of a rank that must hold something, each with the values that are right."""
     ranks, coll = len(call.plan.chunks), call.coll
     if call.expected is not None:
         found: list[tuple[int, list[int]]] = []

@@ -1,1 +1,1 @@
-"""What is in an MSCCL file or MSCCL++ plan, for people."""
+"""The contents of MSCCL files and MSCCL++ plans in tables and pictures."""

@@ -1,4 +1,4 @@
-"""What is in an MSCCL file, for people: a row per GPU, totals, and a picture of its threadblocks."""
+"""The contents of an MSCCL file: a row for each GPU, totals, and a picture of its threadblocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLORS: Final = {
     "re": "#d3a9cb",
     "nop": "#f2f2f2",
 }
-"""Light enough for black letters."""
+"""Colours of operations, light enough for black letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GpuRow:
     chunks: tuple[int, int, int]
 
     def cells(self) -> tuple[str, ...]:
-        """Its row of a table with `COLUMNS`."""
+        """The cells of its row in a table with `COLUMNS`."""
         peers = ranges(self.sends_to), ranges(self.receives_from)
         counts = str(self.steps), str(self.longest), "/".join(map(str, self.chunks))
         return str(self.gpu), str(self.threadblocks), *peers, ranges(self.channels), *counts
@@ -93,11 +93,11 @@ class Inspection:
     warnings: tuple[Diagnostic, ...]
 
     def totals(self) -> dict[str, object]:
-        """What holds for the whole file."""
+        """The totals of the file, by name."""
         return {name: getattr(self, name) for name in _TOTALS}
 
     def as_json(self) -> dict[str, object]:
-        """All of it, for `inspect --json`."""
+        """The rows and totals, as `inspect --json` prints them."""
         return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -115,9 +115,9 @@ class Inspection:
 
 
 def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | PlanInspection:
-    """Inspect an MSCCL file or an MSCCL++ plan, whichever it is, told by how it begins.
+    """Inspect an MSCCL file or an MSCCL++ plan, which `file_kinds` distinguishes.
 
-    Raises UsageError where it can't be opened or is a schedule, CheckFailed where it can't be read.
+    Raises UsageError where it can't be opened, is a schedule or source text, CheckFailed where it can't be read.
     """
     return inspect_plan(path) if kind_of_program(path) == "mscclpp" else inspect_file(path, profile)
 
@@ -170,7 +170,7 @@ def _row(program: FileProgram, gpu: int) -> GpuRow:
 
 
 def _longest_chain(program: FileProgram) -> int:
-    """Longest path over steps; 0 where a run with endless FIFOs does not end."""
+    """Steps on the longest path of order, messages and dependencies; 0 if the program never ends."""
     waits = waits_of(program, connect(program))
     if -1 in waits.sender or -1 in waits.receiver or not _sound(program):
         return 0
@@ -195,7 +195,7 @@ def _longest_chain(program: FileProgram) -> int:
 
 
 def _sound(program: FileProgram) -> bool:
-    """Whether dependencies name threadblocks that exist, and moving steps stand where there is a peer."""
+    """Whether dependencies name existing threadblocks, and steps that send or receive have a peer."""
     steps, tbs = program.steps, program.tbs
     count = np.diff(program.gpu_first)[program.step_gpu]
     peers = (~SENDS[steps.kind] | (tbs.send[steps.tb] >= 0)) & (~RECEIVES[steps.kind] | (tbs.recv[steps.tb] >= 0))
@@ -229,7 +229,7 @@ def _short(program: FileProgram, step: int, kind: StepKind) -> str:
 
 
 def _describe(program: FileProgram, step: int) -> str:
-    """A step in words, for the tooltip."""
+    """The tooltip of a step."""
     steps = program.steps
     kind = StepKind(int(steps.kind[step]))
     parts = [f"step {program.position[step]}: {kind.name.lower()}"]

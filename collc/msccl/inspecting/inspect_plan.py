@@ -1,4 +1,4 @@
-"""What is in an MSCCL++ plan, for people: a row per GPU, totals, and a picture of its threadblocks."""
+"""The contents of an MSCCL++ plan: a row for each GPU, totals, and a picture of its threadblocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLORS: Final = {
     **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), "#d3a9cb"),
     "nop": "#f2f2f2",
 }
-"""Light enough for black letters."""
+"""Colours of operations, light enough for black letters."""
 
 COLUMNS: Final = ("gpu", "tbs", "signals", "waits", "channels", "ops", "longest", "sems", "i/o/s")
 _SHORT: Final = {
@@ -56,7 +56,7 @@ class PlanRow:
     chunks: tuple[int, int, int]
 
     def cells(self) -> tuple[str, ...]:
-        """Its row of a table with `COLUMNS`."""
+        """The cells of its row in a table with `COLUMNS`."""
         counts = (self.channels, self.operations, self.longest, self.semaphores)
         chunks = "/".join(map(str, self.chunks))
         peers = ranges(self.signals), ranges(self.waits_for)
@@ -72,7 +72,7 @@ class PlanInspection:
     warnings: tuple[Diagnostic, ...] = ()
 
     def totals(self) -> dict[str, object]:
-        """What holds for the whole plan."""
+        """The totals of the plan, by name."""
         plan = self.plan
         return {
             "name": plan.name,
@@ -86,7 +86,7 @@ class PlanInspection:
         }
 
     def as_json(self) -> dict[str, object]:
-        """All of it, for `inspect --json`."""
+        """The rows and totals, as `inspect --json` prints them."""
         return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -162,7 +162,7 @@ def _short(op: Operation) -> str:
 
 
 def _slots(op: Operation, *slots: SlotRange) -> str:
-    """Slots in words; those of another GPU say so."""
+    """Slots as text; those of another GPU name it."""
     return " + ".join(
         f"{BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.location.gpu else "") for s in slots
     )

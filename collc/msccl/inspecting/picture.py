@@ -1,4 +1,4 @@
-"""A picture of threadblocks as rows of boxes, one box a step, in SVG."""
+"""A picture of threadblocks in SVG: a row for each, with a box for each step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 DRAWN_GPUS: Final = 16
-"""GPUs of a large file that are drawn."""
+"""GPUs that are drawn at most."""
 _CELL: Final = 46
 _ROW: Final = 22
 _LABEL: Final = 210
@@ -17,7 +17,7 @@ _LEGEND: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class DrawnStep:
-    """A step: what it touches in a few letters, its kind, whether others wait for it, and all of it in words."""
+    """A step: its label, its kind, whether other steps wait for it, and its tooltip."""
 
     text: str
     kind: str
@@ -34,7 +34,7 @@ class DrawnGpu:
 
 
 def draw(title: str, colors: Mapping[str, str], groups: Sequence[DrawnGpu]) -> str:
-    """The picture; colors: fill by kind, in order of the legend (kinds that share a colour share its entry)."""
+    """The SVG text. colors: fill by kind, in order of the legend; kinds of one colour share an entry."""
     longest = max((len(boxes) for group in groups for _, boxes in group.rows), default=0)
     legend = list(_legend(colors))
     top = _LEGEND + 20 * len(legend) + 10
@@ -52,7 +52,7 @@ def draw(title: str, colors: Mapping[str, str], groups: Sequence[DrawnGpu]) -> s
 
 
 def _legend(colors: Mapping[str, str]) -> Iterator[list[str]]:
-    """Rows of entries that fit into the smallest width."""
+    """The legend as rows of SVG elements that fit into the smallest width."""
     names: dict[str, list[str]] = {}
     for kind, color in colors.items():
         names.setdefault(color, []).append(kind)
@@ -93,7 +93,7 @@ def _text(x: int, y: int, text: str, size: int) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in few letters: `0-3 5 8-9`."""
+    """Ascending numbers as ranges: `0-3 5 8-9`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

@@ -1,1 +1,1 @@
-"""Runs of MSCCL files and MSCCL++ plans on real data, in NumPy."""
+"""Execution of MSCCL files and MSCCL++ plans on real data, in NumPy."""

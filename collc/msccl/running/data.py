@@ -1,4 +1,4 @@
-"""Data of runs: what ranks put in, what they must end with by NumPy, and where the two differ."""
+"""Data of runs: random inputs, the outputs that NumPy computes from them, and their comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maxi
 
 
 def check_choices(dtype: str, op: str | None) -> None:
-    """Raise UsageError (X0200) for a type or a reduction that there is not; op None: that of the file."""
+    """Raise UsageError (X0200) for an unknown type or reduction; op None: that of the file."""
     if dtype not in DTYPES or (op is not None and op not in OPS):
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
@@ -27,7 +27,10 @@ def check_choices(dtype: str, op: str | None) -> None:
 
 
 def op_of(redop: str, path: Path) -> str:
-    """The reduction that a file says, "sum" where it says none. Raises UsageError (X0200) for one that is not run."""
+    """The reduction that a file names, "sum" if it names none.
+
+    Raises UsageError (X0200) for one that is not supported.
+    """
     op = redop.lower() or "sum"
     if op not in OPS:
         hint = f"say with --op what to reduce with: {', '.join(OPS)}"
@@ -35,28 +38,28 @@ def op_of(redop: str, path: Path) -> str:
     return op
 
 
-def unknown_result(told: str) -> UsageError:
-    """The error for a file of a collective that has no name or that nobody knows."""
+def unknown_result(collective: str) -> UsageError:
+    """The error for a file whose collective does not determine a result."""
     hint = f"name the collective: {', '.join(KNOWN)}"
-    if canonical(told) == "custom":
+    if canonical(collective) == "custom":
         hint = "--collective names one; 'collc verify FILE --program FILE.coll --schedule NAME' checks what has no name"
-    return UsageError(Diagnostic("X0202", f"the result of collective '{told}' is not known", hint=hint))
+    return UsageError(Diagnostic("X0202", f"the result of collective '{collective}' is not known", hint=hint))
 
 
 def random_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Numbers that do not overflow, chunks by elements."""
+    """Random inputs whose sums do not overflow; shape: (chunks, elements)."""
     if dtype.kind == "f":
         return generator.uniform(0.5, 1.5, shape).astype(dtype)
     return generator.integers(0, 100, shape, dtype=dtype)
 
 
 def undefined_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """NaN, or random numbers for integers."""
+    """The contents of memory that was never written: NaN, or random numbers for integers."""
     return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
 
 
 def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> list[Array | None]:
-    """What every rank's output must be, chunks by elements; None: free. coll: one of `KNOWN`."""
+    """The output of every rank, (chunks, elements); None: it may hold anything. coll: one of `KNOWN`."""
     ranks = len(inputs)
     if coll in ("allreduce", "reducescatter", "reduce"):
         total: Array = OPS[op].reduce(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
@@ -77,7 +80,7 @@ def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> lis
 
 
 def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[BoolArray, float]:
-    """Where two arrays differ by more than rounding in another order explains, and the largest relative error."""
+    """Where two arrays differ by more than another order of additions explains, and the largest relative error."""
     if got.dtype.kind != "f" or op in ("max", "min"):
         return got != expected, 0.0
     wide, target = got.astype(np.float64), expected.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What `collc run` can't run: buffers that do not fit into memory."""
+"""The limit of `collc run`: buffers that fit into memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, UsageError
 
 MOST_BYTES: Final = 2**30
-"""Of all buffers of all gpus together; results, messages and what is compared take up to five times as much again."""
+"""Bytes of the buffers of all gpus; results, messages and the comparison take up to five times as much again."""
 
 
 def check_size(slots: int, elements: int, itemsize: int, unit: int) -> None:
-    """Raise UsageError where buffers of so many slots, with so many elements in each, are too large.
+    """Raise UsageError (X0205) if `slots` slots of `elements` elements of `itemsize` bytes are too large.
 
-    unit: what the user counts for one element in each slot.
+    unit: elements of --count for one element in each slot.
     """
     needed = slots * elements * itemsize
     if needed <= MOST_BYTES:

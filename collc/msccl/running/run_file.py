@@ -1,9 +1,9 @@
-"""A run of an MSCCL file on real data: NumPy buffers, bounded FIFOs, one actor a threadblock.
+"""Execution of an MSCCL file on real data: NumPy buffers, bounded FIFOs, one actor for each threadblock.
 
-Messages are those of the runtime at the given size (docs/msccl-contract.md, section 5): a step with cnt k moves
-ceil(k / M) of them, and a sender blocks when its connection is full. The order of events is random,
-from a seed; or the system's own, with one thread a threadblock. Results are compared with what NumPy
-computes from the same inputs. Outputs and scratch begin as NaN, or as random numbers for integers.
+Messages are those of the runtime at the given size (docs/msccl-contract.md, section 5): a step with cnt k moves ceil(k
+/ M) of them, and a sender blocks when its connection is full. The order of events is random, from a seed; or that of
+the operating system, with one thread for each threadblock. Results are compared with what NumPy computes from the same
+inputs. Outputs and scratch begin as NaN, or as random numbers for integers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class WrongChunk:
-    """An output chunk whose numbers differ: its rank and number, and the first element that is off."""
+    """An output chunk with wrong numbers: its rank and number, and the first wrong element."""
 
     rank: int
     chunk: int
@@ -60,9 +60,10 @@ class WrongChunk:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run in one placement. hung: (gpu, tb, step) that wait for ever; error: the largest relative error.
+    """One run in one placement.
 
-    op: of reductions, None where there are none. count: elements as NCCL counts them.
+    op: the reduction, None if the collective has none. count: elements as NCCL counts them. messages: messages or
+    signals sent. hung: (gpu, tb, step) of the threadblocks that wait for ever. error: the largest relative error.
     """
 
     inplace: bool
@@ -77,7 +78,7 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """It ended, and every rank's output is what NumPy says."""
+        """Whether it ended and the outputs of all ranks agree with NumPy."""
         return not self.hung and not self.wrong
 
 
@@ -94,11 +95,11 @@ def run_file(
     profile: Profile = "executor",
     threads: bool = False,
 ) -> list[RunReport]:
-    """Run a file `runs` times in each placement that it claims; run k uses seed + k for data and order.
+    """Execute a file `runs` times in each placement that it claims; run k uses seed + k for data and order.
 
     count: elements as NCCL counts them (All-Gather: of one input; Reduce-Scatter: of one output; ...);
     default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
-    one a threadblock, instead of a random order.
+    one for each threadblock, instead of a random order.
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
     where the file's structure is broken, and for collectives whose result is not known.
     """
@@ -161,7 +162,7 @@ def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
 
 
 class _FileRun:
-    """State of a run: memory of all gpus, FIFOs, and where every threadblock stands."""
+    """The state of a run: memory of all gpus, FIFOs, and the next step of every threadblock."""
 
     def __init__(
         self,
@@ -208,7 +209,7 @@ class _FileRun:
         return self.at[tb] >= self.waits.first[tb + 1]
 
     def ready(self, tb: int) -> bool:
-        """Whether a threadblock's next message (or local step) could go now."""
+        """Whether the next message, or local step, of a threadblock can proceed now."""
         step, waits = self.at[tb], self.waits
         on = waits.needs_tb[step]
         if on >= 0 and self.passed[on] < waits.needs_step[step]:
@@ -217,7 +218,7 @@ class _FileRun:
         return (into < 0 or bool(self.fifos[into])) and (out < 0 or len(self.fifos[out]) < self.capacity)
 
     def move(self, tb: int) -> Array | None:
-        """Compute one message's worth of a step; what is to be sent, if anything. Frees no FIFO yet."""
+        """Compute one message of a step; returns what is to be sent, if anything. Leaves the FIFOs as they are."""
         step = self.at[tb]
         kind, begin = self.kind[step], self.moved[tb]
         if kind == StepKind.NOP:
@@ -259,7 +260,7 @@ class _FileRun:
         self.at[tb] = step + 1
 
     def run_in_random_order(self) -> list[int]:
-        """One message after the other, each time of a random threadblock that can go. Returns who hangs."""
+        """Move one message at a time, of a random threadblock that can proceed. Returns the threadblocks that hang."""
         waiting: dict[int, set[int]] = {}
         candidates = [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
         listed = set(candidates)
@@ -284,7 +285,7 @@ class _FileRun:
         return [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
 
     def run_threads(self) -> list[int]:
-        """One thread a threadblock, with small random pauses. Returns who hangs."""
+        """Run one thread for each threadblock, with short random pauses. Returns the threadblocks that hang."""
         changed = threading.Condition()
         running = [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
         state = {"asleep": 0, "alive": len(running), "hung": 0}

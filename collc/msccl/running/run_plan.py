@@ -1,8 +1,8 @@
-"""A run of an MSCCL++ plan on real data: NumPy buffers, channels that count signals, threadblocks of any speed.
+"""Execution of an MSCCL++ plan on real data: NumPy buffers, channels that count signals, threadblocks of any speed.
 
-Every gpu launches its program twice, as runtimes do, with other data the second time: what a launch leaves in
-flight meets the next. Threads of a threadblock run the moves between two nops in any order, here each in
-two parts; what a launch puts out is looked at when it is over. Outputs and scratch begin as in `run`.
+Every gpu launches its program twice, with other data the second time, so that what a launch leaves in flight meets the
+next one. The moves of a threadblock between two nops are executed in any order, each in two parts, as threads would.
+The outputs of a launch are compared when it is over. Outputs and scratch begin as in `run_file`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def run_plan_file(
     root: int | None = None,
     threads: bool = False,
 ) -> list[RunReport]:
-    """Run a plan `runs` times, twice in a row each; run k uses seed + k for data and order.
+    """Execute a plan `runs` times, two launches each; run k uses seed + k for data and order.
 
     count: elements as NCCL counts them; default: two a chunk. op: plans say none; default: "sum". threads: refused,
-    plans have no real ones. Raises UsageError for an unknown dtype or op, a count that the plan can't be used for,
-    plans of packets and collectives whose result is not known; CheckFailed where the plan's structure is broken.
+    plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be used
+    for, plans of packets and collectives whose result is not known; CheckFailed where the plan's structure is broken.
     """
     check_choices(dtype, op)
     if threads:
@@ -124,7 +124,7 @@ class _PartialMove(NamedTuple):
 
 @dataclass(slots=True)
 class _ThreadblockProgress:
-    """Where one stands: its next operation that synchronises, and the moves since the last nop that are to be done."""
+    """A threadblock: its next operation, and the parts of moves since the last nop that are still to be done."""
 
     ops: list[Operation]
     rank: int
@@ -133,7 +133,7 @@ class _ThreadblockProgress:
 
 
 class _PlanRun:
-    """State of a run: memory of all gpus, signals, semaphores, and where every threadblock stands."""
+    """The state of a run: memory of all gpus, signals, semaphores, and the progress of every threadblock."""
 
     def __init__(
         self, plan: Plan, coll: str, root: int, dtype: np.dtype[Any], elements: int, op: str, seed: int
@@ -172,11 +172,11 @@ class _PlanRun:
         self.error: float = 0.0
 
     def _inputs(self, rank: int) -> int:
-        """Input chunks of a rank: those that the collective has, of roots and others alike."""
+        """Input chunks of a rank, at least those of the collective."""
         return max(self.plan.chunks[rank][0], self.sizes[0])
 
     def run(self) -> RunReport:
-        """Both launches, in random order."""
+        """Execute both launches, with random order of events."""
         expected = [
             expected_data(self.coll, self.root, self.op, [data[: self.sizes[0]] for data in inputs])
             for inputs in self.inputs
@@ -200,8 +200,8 @@ class _PlanRun:
         hung = [self.blocks[number] for number in self._unfinished()]
         places = tuple(_where(tb) for tb in hung)
         op = self.op if self.coll in REDUCING else None
-        told = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
-        return RunReport(*told, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
+        settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
+        return RunReport(*settings, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
 
     def _unfinished(self) -> list[int]:
         return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
@@ -210,7 +210,7 @@ class _PlanRun:
         return tb.at == len(tb.ops) and not tb.parts
 
     def _launch(self, rank: int) -> None:
-        """A caller clears the output, fills the input, and starts the program."""
+        """Overwrite the output, fill the input, and start the program, as a caller does."""
         launch, (begin_in, begin_out) = self.launched[rank], self.layout.base[rank, :2].tolist()
         outputs = max(self.plan.chunks[rank][1], self.sizes[1])
         rows = self.memory[begin_out : begin_out + outputs]
@@ -222,7 +222,7 @@ class _PlanRun:
             tb.at = 0
 
     def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
-        """Finish what is over: the caller of a program looks at its output, and launches it again."""
+        """If the program of a rank is over, compare its output and launch it again."""
         while self.finished[rank] < LAUNCHES and all(map(self._over, self.mine[rank])):
             self.finished[rank] += 1
             self._look(rank, expected[self.launched[rank] - 1][rank])
@@ -259,7 +259,7 @@ class _PlanRun:
         return True
 
     def _meet(self, op: Operation) -> bool:
-        """Whether enough threadblocks stand at a barrier; lets them all go on."""
+        """Whether enough threadblocks are at a barrier; they all continue then."""
         there = [
             tb
             for tb in self.blocks
@@ -275,7 +275,7 @@ class _PlanRun:
         return True
 
     def _synchronised(self, op: Operation) -> bool:
-        """Signal, release, wait or acquire, if it can be done now."""
+        """Signal, release, wait or acquire, if that is possible now; whether it was."""
         keys = Counter[object](op.signals if op.name in SIGNALS else op.waits)
         keys.update((op.location.gpu, number) for number in op.semaphores)
         if op.name in (*WAITS, "sem_acquire"):
