@@ -53,7 +53,7 @@ def unpacked(value: Value) -> list[Value]:
 
 
 def slice_numbers(value: Value, span: Span) -> Int64Array:
-    """int64: the integers of a uniform list, set or range that stands as an index. Raises SourceError."""
+    """int64: the integers of a uniform list, set or range that is used as an index. Raises SourceError."""
     data = value.data
     if isinstance(data, Interval):
         low, high = data.ends

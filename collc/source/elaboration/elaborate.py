@@ -45,8 +45,8 @@ def load_program(
 ) -> Program:
     """The program of a file, or of a text that is in no file (a SourceFile).
 
-    definitions: values of params, as they stand after `-D name=`. only: the name of the one schedule
-    that is wanted. catalogue: synthesizers and kinds of files besides the usual ones.
+    definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
+    others are left out. catalogue: synthesizers and kinds of files besides the usual ones.
     Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
     for a chunk (E0412).
     """

@@ -1,6 +1,6 @@
 """Frames: the iterations of a loop nest, with the names that are visible in them.
 
-Programs are elaborated with arrays, not with loops: a frame stands for all iterations of a loop nest, and the value of
+Programs are elaborated with arrays, not with loops: a frame represents all iterations of a loop nest, and the value of
 a name is one object for all of them or an array with one item for each. A `for` makes an inner frame that has each
 iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with those where it holds.
 """

@@ -150,7 +150,7 @@ class Builder:
 
     parameters = arguments = shape = block = _sequence
 
-    # Statements that stand in every body
+    # Statements of every body
 
     def for_clause(self, name: Token, _in: Token, iterable: ex.Expr) -> ex.ForClause:
         return self._nested(ex.ForClause(self._span(name, iterable), self._identifier(name), iterable), iterable)
@@ -259,7 +259,7 @@ class Builder:
         elif reducer not in REDUCTIONS:
             known = ", ".join(f"'{r}(x)'" for r in REDUCTIONS)
             self._error(
-                "E0117", f"'{reducer}' is not a reduction", reduction.span, f"{known} or 'reduce(x, op)' can stand here"
+                "E0117", f"'{reducer}' is not a reduction", reduction.span, f"{known} or 'reduce(x, op)' is allowed here"
             )
         elif operation is not None:
             self._error(
@@ -275,7 +275,7 @@ class Builder:
         statements = _items(body, s.Statement)
         return self._nested(s.Algorithm(span, self._identifier(name), known, collective, statements), body)
 
-    def move(self, kind: Token, chunk: s.ChunkReference, *rest: _Child) -> s.TransferStatement:
+    def transfer(self, kind: Token, chunk: s.ChunkReference, *rest: _Child) -> s.TransferStatement:
         _from, source, _to, target, _at, step = rest
         assert isinstance(source, ex.Expr)
         assert isinstance(target, ex.Expr)

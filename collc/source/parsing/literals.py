@@ -71,7 +71,7 @@ def unit_hint(unit: str) -> str:
     """The hint for an unknown unit."""
     bits = re.fullmatch(r"([kKMGTP]i?)b", unit)
     if bits:
-        return f"'{bits[1]}B' is bytes; bits stand only in rates, as '{bits[1]}b/s'"
+        return f"'{bits[1]}B' is bytes; bits are only used in rates, as '{bits[1]}b/s'"
     rate = re.fullmatch(r"([kKMGTP]?i?)([bB])ps", unit)
     if rate:
         return f"did you mean '{rate[1]}{rate[2]}/s'?"

@@ -204,9 +204,9 @@ class Recovery:
     def _removed_part(self, position: int) -> int:
         """Report a part of `without` that is neither an NPU nor a link; parsing resumes after it."""
         token = self._tokens[position]
-        message = f"found {found(token, self._keywords)}, but 'without' takes away NPUs and links"
+        message = f"found {found(token, self._keywords)}, but 'without' removes NPUs and links"
         if token.text == "switch":
-            hint = "a switch without links carries nothing: take away its links, as in 'link npu[0] <-> hub'"
+            hint = "to disable a switch, remove its links, as in 'link npu[0] <-> hub'"
         else:
             hint = "each part begins with 'npu' or 'link', as in 'npu 5' or 'link 0 <-> 1'"
         self._report("E0101", message, self._span(token), hint=hint)
