@@ -258,9 +258,8 @@ class Builder:
                 self._error("E0118", "'reduce' needs an operation after its chunk", call, hint)
         elif reducer not in REDUCTIONS:
             known = ", ".join(f"'{r}(x)'" for r in REDUCTIONS)
-            self._error(
-                "E0117", f"'{reducer}' is not a reduction", reduction.span, f"{known} or 'reduce(x, op)' is allowed here"
-            )
+            hint = f"{known} or 'reduce(x, op)' is allowed here"
+            self._error("E0117", f"'{reducer}' is not a reduction", reduction.span, hint)
         elif operation is not None:
             self._error(
                 "E0118", f"'{reducer}' takes one chunk and nothing else", call, "'reduce(x, op)' names an operation"
