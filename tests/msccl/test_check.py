@@ -285,14 +285,21 @@ def test_fused_reductions(tmp_path):
     assert "X0119" not in {finding.code for finding in check(tmp_path, file).findings}
 
 
-def test_nodes_of_one_rank(tmp_path):
+@pytest.mark.parametrize(("nodes", "fits"), [(4095, True), (4096, False)])
+def test_nodes_of_one_rank(tmp_path, nodes, fits):
+    """The algo, 4 gpus, and the threadblocks and steps of the rank; those of other ranks do not count."""
     file = all_to_all(4)
-    for _ in range(65):
-        block = Block()
-        for _ in range(64):
-            block.add("cpy", ("i", 0), ("o", 0))
-        file.gpus[0].tbs.append(block)
-    assert "X0117" in {finding.code for finding in check(tmp_path, file).findings}
+    missing = nodes - 5 - len(file.gpus[0].tbs) - sum(len(tb.steps) for tb in file.gpus[0].tbs)
+    while missing:
+        steps = min(64, missing - 1)
+        missing -= 1 + steps
+        file.gpus[0].tbs.append(Block())
+        for _ in range(steps):
+            file.gpus[0].tbs[-1].add("cpy", ("i", 0), ("o", 0))
+    file.gpus[1].tbs += [Block().add("cpy", ("i", 1), ("o", 1)) for _ in range(40)]
+    named = [finding for finding in check(tmp_path, file).findings if finding.code == "X0117"]
+    assert (not named) is fits
+    assert fits or named[0].message == f"{nodes} nodes when this rank loads the file"
 
 
 def test_depending_on_a_threadblock_above_127(tmp_path):

@@ -163,3 +163,46 @@ def test_channels_of_a_threadblock_are_limited_by_type(tmp_path):
     assert not errors(check(tmp_path, found))
     block["channels"][1]["channel_ids"].append(0)
     assert errors(check(tmp_path, found)) == [("contract", "X0406")]
+
+
+def test_two_scratch_buffers_are_for_packets(tmp_path):
+    """The runtime (2025) adds the offset of the second one to local scratch, and to remote scratch of packets only."""
+    found = all_reduce()
+    found["use_double_scratch_buffer"] = True
+    assert "use_double_scratch_buffer" in check(tmp_path, found).findings[0].message
+    found = all_gather()
+    found["use_double_scratch_buffer"] = True
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
+
+
+def by_get(shift=0):
+    """Out of place All-to-All of 2 GPUs by reads: rank r gets chunk r of its peer, which belongs into slot `peer`."""
+    gpus = []
+    for rank in range(2):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        both = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+        get = {
+            "name": "get",
+            "src_buff": [far(0, rank)],
+            "dst_buff": [buff("s", rank + shift)],
+            "channel_type": "memory",
+        }
+        copies = [
+            {"name": "copy", "src_buff": [buff("s", rank + shift)], "dst_buff": [buff("o", 1 - rank)]},
+            {"name": "copy", "src_buff": [buff("i", rank)], "dst_buff": [buff("o", rank)]},
+        ]
+        gpus.append(gpu(rank, 2, (2, 2, 3), [[*both, get, {"name": "nop"}, *copies, *both]], ["i"]))
+    return plan("alltoall", gpus)
+
+
+def test_a_get_with_different_indices_is_a_trap(tmp_path):
+    assert set(check(tmp_path, by_get()).checks.values()) == {"ok"}
+    verdict = check(tmp_path, by_get(1))
+    assert [finding.code for finding in verdict.findings] == ["X0404"]
+    assert "get with different indices" in verdict.findings[0].message
+
+
+def test_a_put_from_two_kinds_of_buffers_is_a_trap(tmp_path):
+    found = all_gather()
+    ops(found)[4]["src_buff"][1] = buff("o", 0)
+    assert "put from buffers of several types" in check(tmp_path, found).findings[0].message

@@ -10,8 +10,21 @@ ROOT = Path(__file__).parents[2]
 CHECKS = ("tests/verification/test_switch_rules.py", "tests/verification/test_schedule_check.py")
 PROOF = ("tests/verification/test_switch_rules.py", "tests/verification/test_prove.py", "tests/command/test_prove.py")
 OPTIMAL = ("tests/smt", "tests/verification/test_optimal.py", "tests/command/test_prove.py")
-MSCCL = ("tests/msccl/test_check.py", "tests/msccl/test_check_sizes.py", "tests/msccl/test_check_mutations.py")
-PLAN = ("tests/msccl/test_check_plan.py", "tests/msccl/test_plan_mutations.py")
+MSCCL = (
+    "tests/msccl/test_check.py",
+    "tests/msccl/test_check_runtimes.py",
+    "tests/msccl/test_check_sizes.py",
+    "tests/msccl/test_scanner.py",
+    "tests/msccl/test_check_mutations.py",
+)
+PLAN = (
+    "tests/msccl/test_check_plan.py",
+    "tests/msccl/test_plan_runtime.py",
+    "tests/msccl/test_plan_buffers.py",
+    "tests/msccl/test_plan_text.py",
+    "tests/msccl/test_plan_races.py",
+    "tests/msccl/test_plan_mutations.py",
+)
 BOUNDS = (
     "tests/synthesis/test_bounds.py",
     "tests/synthesis/test_bounds_parts.py",

@@ -1,0 +1,75 @@
+"""The check of MSCCL++ plans: reuse of scratch, semaphores as a mutex, and large numbers of both."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+from collc.msccl.check_plan import check_plan
+
+from .hand_plans import all_gather, buff, far, gpu, ops, plan
+
+
+def check(tmp_path, found):
+    path = tmp_path / "plan.json"
+    path.write_text(found if isinstance(found, str) else json.dumps(found))
+    return check_plan(path)
+
+
+def exchange():
+    """Out of place All-Reduce of two GPUs by scratch, with no credits but the data."""
+    gpus = []
+    for rank in range(2):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        block = [
+            {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, 0)], **channels},
+            {"name": "nop"},
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+            {"name": "nop"},
+            {"name": "re", "src_buff": [buff("i", 0), buff("s", 0)], "dst_buff": [buff("o", 0)]},
+        ]
+        gpus.append(gpu(rank, 2, (1, 1, 1), [block], ["s"]))
+    return plan("allreduce", gpus)
+
+
+def test_scratch_of_the_run_before_needs_a_credit(tmp_path):
+    """A GPU that is ahead puts its second chunk where the first one has not been read yet."""
+    found = exchange()
+    finding, other = (finding for finding in check(tmp_path, found).findings if not finding.warning)
+    assert finding.code == other.code == "X0414"
+    assert finding.message == "put may touch scratch memory that re of the run before still needs"
+    for rank in (0, 1):
+        channels = {"channel_type": "memory", "channel_ids": [0]}
+        ops(found, rank)[:0] = [{"name": "rlxsignal", **channels}, {"name": "rlxwait", **channels}, {"name": "nop"}]
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
+
+
+def test_a_mutex_is_no_contest(tmp_path):
+    """Whoever acquires first gives back before waiting for anything."""
+    found = all_gather()
+    guard = [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "sem_release", "semaphore_ids": [0]}]
+    for one in found["gpus"]:
+        one["semaphores"] = [{"init_value": 1}]
+        one["threadblocks"] += [{"id": k, "channels": [], "ops": copy.deepcopy(guard)} for k in (1, 2)]
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
+
+
+def test_thousands_of_names_channels_and_semaphores_take_no_thousands_of_looks_each(tmp_path):
+    """Each of these took a minute and more when work grew with the square of a count."""
+    taking = [[{"name": name, "semaphore_ids": [0]}] * 64 for name in ("sem_release", "sem_acquire") for _ in range(60)]
+    one = gpu(0, 1, (1, 1, 0), taking, [])
+    one["semaphores"] = [{"init_value": 0}]
+    verdict = check(tmp_path, plan("allreduce", [one], inplace=True))
+    assert verdict.checks["deadlock"] == "ok"
+    pair = [gpu(rank, 2, (1, 1, 0), [], []) for rank in range(2)]
+    for rank, one in enumerate(pair):
+        one["channels"] = [{"channel_type": "memory", "connected_to": [1 - rank] * 40_000}]
+    assert check(tmp_path, plan("broadcast", pair)).checks["contract"] == "ok"
+    size = 2**18
+    copy = {"name": "copy", "src_buff": [buff("i", 0, size)], "dst_buff": [buff("s", 0, size)]}
+    long = gpu(0, 1, (size, size, size), [[copy, {"name": "nop"}] * 32], [])
+    assert check(tmp_path, plan("allreduce", [long], inplace=True)).ok
+    path = tmp_path / "names.json"
+    path.write_text("{" + ",".join(f'"k{k // 2}": 0' for k in range(80_000)) + "}")
+    assert check_plan(path).checks["contract"] == "failed"
