@@ -187,7 +187,7 @@ def test_an_error_of_the_program_is_raised_with_its_text() -> None:
     with pytest.raises(collc.SourceError) as caught:
         collc.compile(PROGRAM.replace("all_gather", "all_gathr"))
     assert str(caught.value) == (
-        "error[E0203]: no collective is called 'all_gathr'\n"
+        "error[E0203]: unknown collective 'all_gathr'\n"
         " --> <text>:4:32\n"
         "  |\n"
         "4 | schedule gather on ring4 { run all_gathr(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
