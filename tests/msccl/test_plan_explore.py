@@ -12,7 +12,7 @@ from collc.msccl.check_plan import check_plan
 from collc.msccl.plans.plan import plan_of
 from tests import support
 
-from . import test_check_plan as by_hand
+from . import hand_plans as by_hand
 from .explore import Plan, TooMany
 from .lowering import scheduled
 

@@ -15,8 +15,9 @@ from collc.msccl.running.data import DTYPES, OPS
 from collc.msccl.running.run_plan import run_plan_file
 from tests import support
 
-from . import test_check_plan as by_hand
+from . import hand_plans as by_hand
 from .lowering import COLLECTIVES, ring_all_reduce, scheduled
+from .test_plan_buffers import COUNTS
 from .test_plan_kinds import KINDS, PLANS, Broken, text_of
 
 
@@ -142,8 +143,8 @@ def test_the_command_runs_plans(tmp_path, capsys):
     assert "wrong: rank" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", by_hand.COUNTS)
+@pytest.mark.parametrize("name", COUNTS)
 def test_counts_of_other_buffers_are_refused(tmp_path, name):
     with pytest.raises(CheckFailed) as error:
-        run_plan_file(written(tmp_path, by_hand.COUNTS[name]))
+        run_plan_file(written(tmp_path, COUNTS[name]))
     assert {one.code for one in error.value.diagnostics} == {"X0402"}
