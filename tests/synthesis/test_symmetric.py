@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
-from collc.synthesis.symmetric import exchange as symmetric_exchange
+from collc.synthesis.symmetric import all_gather as gather_module
+from collc.synthesis.symmetric import all_to_all as exchange_module
 from collc.synthesis.symmetric import find_group, representative, symmetric
-from collc.synthesis.symmetric import gather as symmetric_gather
-from collc.synthesis.symmetric import group as symmetric_group
-from collc.synthesis.symmetric import paced as symmetric_paced
-from collc.synthesis.symmetric.words import balanced_words
+from collc.synthesis.symmetric import timed as timed_module
+from collc.synthesis.symmetric.ring_messages import balanced_sequences
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Standard
@@ -116,7 +115,7 @@ def test_all_gather_meets_the_bound(family, chunks):
 @pytest.mark.parametrize("chunks", [1, 2])
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_all_to_all_meets_the_bound(family, chunks):
-    """On unwound switches of degree 4, ways are not always balanced at best: up to one step more."""
+    """On unwound switches of degree 4, paths are not always balanced at best: up to one step more."""
     for net in FAMILIES[family]:
         round_ = way_round(net, chunks) if "switch" in net.name else 0
         one_way = chunks * net.npu_count * (net.npu_count - 1) // 2 if family == "one-way rings" else 0
@@ -135,8 +134,8 @@ def test_ranks_in_any_order(net, make):
 
 
 def test_parallel_links_are_used():
-    lanes = [(i, (i + d) % 5) for i in range(5) for d in (1, 4) for _ in range(2)]
-    net = network(5, lanes)
+    links = [(i, (i + d) % 5) for i in range(5) for d in (1, 4) for _ in range(2)]
+    net = network(5, links)
     assert steps_of(net, all_gather([0, 1, 2, 3, 4], chunks=2), 0) == (2, 2)
     assert steps_of(net, all_to_all([0, 1, 2, 3, 4], chunks=2), 0) == (3, 3)
 
@@ -149,19 +148,19 @@ def test_odd_tori_with_an_even_side_halve_what_goes_round():
         assert steps == bound, sizes
 
 
-def test_words_hold_each_distance_once_from_either_side():
+def test_sequences_hold_each_distance_once_from_either_side():
     for size in range(2, 200, 2):
-        words = balanced_words(size)
-        assert words is not None
+        sequences = balanced_sequences(size)
+        assert sequences is not None
         seen = []
-        for begin, word in enumerate(words):
+        for begin, sequence in enumerate(sequences):
             place = begin
-            for distance in word:
+            for distance in sequence:
                 seen.append((place % 2, distance))
                 place += distance
         half = size // 2
         assert sorted(seen) == sorted([(c, d) for c in range(2) for d in range(1, half)] + [(0, half)])
-        assert max(map(sum, words)) == ceil(size * size / 8)
+        assert max(map(sum, sequences)) == ceil(size * size / 8)
 
 
 @pytest.mark.parametrize(
@@ -221,19 +220,19 @@ def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
 def test_no_worse_than_search_and_matching(net, model):
     demand = all_gather(net.npus.tolist())
     task = task_of(net, demand, model)
-    times_ = [way(task, Effort()).collective_time(net, demand) for way in (symmetric, tacos)]
+    times_ = [synthesizer(task, Effort()).collective_time(net, demand) for synthesizer in (symmetric, tacos)]
     assert times_[0] <= times_[1]
     if net.npu_count < 20:
         demand = all_to_all(net.npus.tolist())
         task = task_of(net, demand, model)
-        times_ = [way(task, Effort()).collective_time(net, demand) for way in (symmetric, pccl)]
+        times_ = [synthesizer(task, Effort()).collective_time(net, demand) for synthesizer in (symmetric, pccl)]
         assert times_[0] <= times_[1]
 
 
 @pytest.mark.parametrize("model", LinkModel)
 def test_compiled_searches_are_right(model, monkeypatch):
     """Other searches than in plain Python: up to 12 % above the bound on small networks."""
-    for module in (symmetric_gather, symmetric_exchange, symmetric_paced):
+    for module in (gather_module, exchange_module, timed_module):
         monkeypatch.setattr(module, "COMPILED", 1)
     for name in ("torus 4x4", "hypercube 3 x fc 3", "alike"):
         net = UNLIKE[name]
@@ -243,18 +242,17 @@ def test_compiled_searches_are_right(model, monkeypatch):
             assert time <= 1.12 * lower_bound(net, demand, model).time, name
 
 
-def test_links_are_found_by_compiled_code_too(monkeypatch):
+def test_each_generator_is_a_link_at_each_npu():
     for net in (grid(4, 4, wrap=True), UNLIKE["torus 8x8"], network(3, [(i, (i + 1) % 3) for i in range(3)] * 2)):
-        plain = find_group(net)
-        with monkeypatch.context() as patch:
-            patch.setattr(symmetric_group, "COMPILED", 1)
-            compiled = find_group(net)
-            assert plain is not None
-            assert compiled is not None
-            assert np.array_equal(plain.link, compiled.link)
-            target = net.target.copy()
-            target[[4, 5]] = target[[5, 4]]
-            assert find_group(replace(net, target=target)) is None
+        group = find_group(net)
+        assert group is not None
+        assert sorted(group.link.reshape(-1).tolist()) == list(range(net.link_count))
+        assert (net.source[group.link] == net.npus).all()
+        assert np.array_equal(net.target[group.link], group.successors)
+        assert (net.kind[group.link] == group.kind[:, None]).all()
+        target = net.target.copy()
+        target[[4, 5]] = target[[5, 4]]
+        assert find_group(replace(net, target=target)) is None
 
 
 def test_unlike_links_in_one_dimension_are_no_symmetry():

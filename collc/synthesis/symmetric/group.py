@@ -1,7 +1,7 @@
-"""The symmetry of a network: translations of an abelian group that move links onto links.
+"""The symmetry of a network: the translations of an abelian group that map links to links.
 
-The NPUs form a product of cyclic groups and groups of bits (exclusive or), and every NPU has the same
-generators as links: the network is a Cayley graph. Whether it is so is checked, link by link.
+The NPUs form a product of cyclic groups and groups of bits (exclusive or), and the links of every NPU are the same
+generators: the network is a Cayley graph. This is checked link by link.
 """
 
 from __future__ import annotations
@@ -13,35 +13,32 @@ from itertools import product
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array
 from collc.ten.network import Network
-
-COMPILED = 100_000
-"""Links from which they are looked at by a compiled kernel."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The symmetry of a network of n NPUs.
+    """The symmetry of a network of n NPUs with g generators.
 
-    sizes, bits, strides: the axes of the array that the NPUs form; those with bits add by exclusive or.
-    generators: int32[g], the NPU that each leads to from NPU 0 (parallel links give equal ones).
-    ahead: int32[g, n], the NPU that each leads to from each. link: int32[g, n], the link that each is at each NPU.
-    kind: int32[g], the kind of each one's links.
+    sizes, bits, strides: of the axes of the array that the NPUs form; axes with bits add by exclusive or.
+    generators: int32[g], the NPU that each generator leads to from NPU 0; parallel links are equal generators.
+    successors: int32[g, n], the NPU that each generator leads to from each NPU. link: int32[g, n], the link of each
+    generator at each NPU. kind: int32[g], the kind of the links of each generator.
     """
 
     sizes: tuple[int, ...]
     bits: tuple[bool, ...]
     strides: tuple[int, ...]
     generators: Int32Array
-    ahead: Int32Array
+    successors: Int32Array
     link: Int32Array
     kind: Int32Array
 
     @property
     def count(self) -> int:
         """NPUs."""
-        return self.ahead.shape[1]
+        return self.successors.shape[1]
 
     def coordinate(self, npu: int, axis: int) -> int:
         """The index of an NPU along an axis."""
@@ -56,7 +53,7 @@ class Group:
         return _translation(self.sizes, self.bits, self.strides, by)
 
     def inverse(self, npu: int) -> int:
-        """What added to an NPU gives NPU 0."""
+        """The element that an NPU is to be added to for NPU 0."""
         total = 0
         for axis, size in enumerate(self.sizes):
             index = self.coordinate(npu, axis)
@@ -64,12 +61,12 @@ class Group:
         return total
 
     @cached_property
-    def behind(self) -> Int32Array:
-        """int32[g, n]: the NPU from which each generator leads to each."""
-        found = np.empty_like(self.ahead)
+    def predecessors(self) -> Int32Array:
+        """int32[g, n]: the NPU from which each generator leads to each NPU."""
+        found = np.empty_like(self.successors)
         npus = np.arange(self.count, dtype=np.int32)
-        for row, ahead in zip(found, self.ahead, strict=True):
-            row[ahead] = npus
+        for row, successors in zip(found, self.successors, strict=True):
+            row[successors] = npus
         return found
 
 
@@ -129,11 +126,11 @@ def _group(
         here = (_sum(shape, bits, strides, npu, by) for by in generators.tolist())
         if sorted(zip(here, kind.tolist(), strict=True)) != sorted(zip(targets.tolist(), kinds.tolist(), strict=True)):
             return None
-    ahead = np.empty((len(generators), network.npu_count), np.int32)
-    for row, by in zip(ahead, generators.tolist(), strict=True):
+    successors = np.empty((len(generators), network.npu_count), np.int32)
+    for row, by in zip(successors, generators.tolist(), strict=True):
         row[:] = _translation(shape, bits, strides, by)
-    link = _links(network, ahead, kind)
-    return None if link is None else Group(shape, bits, strides, generators, ahead, link, kind)
+    link = _links(network, successors, kind)
+    return None if link is None else Group(shape, bits, strides, generators, successors, link, kind)
 
 
 def _sum(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[int, ...], npu: int, by: int) -> int:
@@ -158,29 +155,19 @@ def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[
     return total.reshape(-1)
 
 
-def _links(network: Network, ahead: Int32Array, kind: Int32Array) -> Int32Array | None:
-    """int32[g, n]: the link that each generator is at each NPU; None where some NPU has others."""
-    if network.link_count >= COMPILED:
-        from collc.kernels.symmetric_links import generator_links
+def _links(network: Network, successors: Int32Array, kind: Int32Array) -> Int32Array | None:
+    """int32[g, n]: the link that each generator is at each NPU; None where some NPU has other links.
 
-        link = np.full(ahead.shape, -1, np.int32)
-        fits = generator_links(network.source, network.target, network.kind, ahead, kind, link)
-        return link if fits else None
-    link = np.empty(ahead.shape, np.int32)
-    for columns in _alike(ahead[:, 0], kind):
-        one = columns[0]
-        found = np.flatnonzero((ahead[one][network.source] == network.target) & (kind[one] == network.kind))
-        found = found[np.argsort(network.source[found], kind="stable")]
-        owner: Int64Array = np.arange(ahead.shape[1] * len(columns), dtype=np.int64) // len(columns)
-        if not np.array_equal(network.source[found], owner):
-            return None
-        link[columns] = found.reshape(-1, len(columns)).T
-    return link
-
-
-def _alike(first: Int32Array, kind: Int32Array) -> list[list[int]]:
-    """Generators that lead to the same NPU over links of the same kind."""
-    columns: dict[tuple[int, int], list[int]] = {}
-    for number, key in enumerate(zip(first.tolist(), kind.tolist(), strict=True)):
-        columns.setdefault(key, []).append(number)
-    return list(columns.values())
+    Parallel links of one kind go to generators in order of number.
+    """
+    kinds = np.int64(len(network.kinds))
+    npus = np.arange(network.npu_count, dtype=np.int64)
+    wanted = ((npus * network.npu_count + successors) * kinds + kind[:, None]).reshape(-1)
+    source, target = network.source.astype(np.int64), network.target.astype(np.int64)
+    given = (source * network.npu_count + target) * kinds + network.kind
+    places, links = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
+    if not np.array_equal(wanted[places], given[links]):
+        return None
+    link = np.empty(successors.size, np.int32)
+    link[places] = links
+    return link.reshape(successors.shape)

@@ -1,7 +1,6 @@
-"""Synthesis on Cayley graphs: a plan for what one NPU sends, moved by all translations.
+"""Synthesis on Cayley graphs: a plan for what one NPU sends, and its translations to all others.
 
-If each generator is used at most once in a step by what one NPU sends, the translations of that plan to
-all NPUs never meet on a link.
+If the plan uses each generator at most once in a step, its translations never meet on a link.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.symmetric.exchange import exchange
+from collc.synthesis.symmetric.all_gather import plan_all_gather
+from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.expand import expanded
-from collc.synthesis.symmetric.gather import gather
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.paced import Pace, paced
-from collc.synthesis.symmetric.plan import Plan
+from collc.synthesis.symmetric.representative_plan import RepresentativePlan
+from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.schedule import LinkModel, Schedule
@@ -26,7 +25,7 @@ __all__ = ["find_group", "representative", "symmetric"]
 def symmetric(task: Task, effort: Effort) -> Schedule:
     """A schedule of one All-Gather or All-to-All over all NPUs of a Cayley graph.
 
-    Raises SourceError where the network, the demand or what is planned already has no such symmetry.
+    Raises SourceError where the network, the demand or what is planned before has no such symmetry.
     """
     group = find_group(task.network)
     standard = _standard(task)
@@ -35,39 +34,38 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
             Diagnostic(
                 "S0303",
                 f"{task.network.name} or its demand is not symmetric",
-                hint="'synthesize auto' takes another way; symmetric serves one All-Gather, Reduce-Scatter, "
+                hint="'synthesize auto' chooses another synthesizer; symmetric serves one All-Gather, Reduce-Scatter, "
                 "All-Reduce or All-to-All over a whole ring, torus, hypercube, fully connected network or unwound "
                 "switch, or a product of them",
             )
         )
     size = standard.size // (group.count * standard.chunks)
-    pace = _pace(task, group, size)
-    run = task.demand.runs[0]
-    if pace.step is not None:
+    times = _times(task, group, size)
+    if times.step is not None:
         plan = representative(group, standard, effort)
     else:
-        plan = paced(group, standard.kind, standard.chunks, pace, task_bound(task).time, effort)
-    return expanded(group, run, standard, plan, task.model, pace.step)
+        plan = plan_timed(group, standard.kind, standard.chunks, times, task_bound(task).time, effort)
+    return expanded(group, task.demand.runs[0], standard, plan, task.model, times.step)
 
 
-def _pace(task: Task, group: Group, size: int) -> Pace:
+def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
     """How long chunks of a size take on each generator. Raises SourceError where links have no bandwidth."""
     try:
         busy = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
         total = busy + task.network.latencies[group.kind]
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    return Pace(total if task.model is LinkModel.STORE else busy, total)
+    return GeneratorTimes(total if task.model is LinkModel.STORE else busy, total)
 
 
-def representative(group: Group, standard: Standard, effort: Effort) -> Plan:
-    """The plan, in steps, for what NPU 0 sends in an All-Gather or All-to-All where all transfers take equal time."""
-    way = gather if standard.kind == "all_gather" else exchange
-    return way(group, standard.chunks, effort)
+def representative(group: Group, standard: Standard, effort: Effort) -> RepresentativePlan:
+    """The plan in steps for what NPU 0 sends in an All-Gather or All-to-All, where all transfers take equal time."""
+    plan = plan_all_gather if standard.kind == "all_gather" else plan_all_to_all
+    return plan(group, standard.chunks, effort)
 
 
 def _standard(task: Task) -> Standard | None:
-    """What the only run is, if it is symmetric and nothing stands in its way."""
+    """The collective of the only run, if it is symmetric and begins at time 0 with nothing reserved."""
     runs = task.demand.runs
     if len(runs) != 1 or task.reserved is not None or (task.release is not None and bool(task.release.any())):
         return None

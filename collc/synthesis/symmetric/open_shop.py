@@ -1,8 +1,8 @@
 """Open shops of unit tasks: when each message is on each generator, one at a time on both sides.
 
-The hops of a message may come in any order, since the group is abelian. The least time is the largest load
-of a generator or the longest way, and it is always reached: a bipartite multigraph has as many edge
-colours as its largest degree (König).
+The hops of a message may come in any order, since the group is abelian. The least time is the largest load of a
+generator or the most hops of a message, and it is always reached: a bipartite multigraph has as many edge colours as
+its largest degree (König).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from collc.ten.arrays import Int64Array
 
 ORDERS = 8
-"""Orders of the messages that are tried in turns."""
+"""Orders of the messages for which rotation is tried."""
 
 COLOURED = 1_000
-"""Hops up to which turns are not tried."""
+"""Hops up to which rotation is not tried."""
 
 
-class Blocks(NamedTuple):
-    """int64[blocks], in order of message and step: from `step` on, so many hops of a message over one generator."""
+class HopBlocks(NamedTuple):
+    """int64[blocks], by message and step: from `step` on, a message makes so many hops over one generator."""
 
     message: Int64Array
     step: Int64Array
@@ -34,28 +34,28 @@ def least_steps(counts: Int64Array) -> int:
     return max(int(counts.sum(axis=0).max(initial=0)), int(counts.sum(axis=1).max(initial=0)))
 
 
-def open_shop(counts: Int64Array, seed: int) -> Blocks:
-    """A plan of least_steps(counts) steps."""
+def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
+    """A plan of least_steps(counts) steps for int64[messages, generators] hops."""
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
     for _ in range(ORDERS if int(counts.sum()) > COLOURED else 0):
-        starts = _turns(counts, rng.permutation(len(counts)), steps)
+        starts = _rotated(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
-            return _cut(counts, starts, steps)
-    return _coloured(counts, steps)
+            return _unrolled(counts, starts, steps)
+    return _edge_coloured(counts, steps)
 
 
-def _turns(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
-    """int64[messages, generators]: when each message begins on each generator, if in this order none is on two at once.
+def _rotated(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
+    """int64[messages, generators]: when each message begins on each generator; None if some message is on two at once.
 
-    Every generator serves the messages in the same order, round and round, each generator a share of the
-    time ahead of the one before it.
+    Every generator serves the messages in the same cyclic order, and each begins an equal share of the time later in
+    that order than the generator before it.
     """
     generators = counts.shape[1]
     before: Int64Array = np.zeros_like(counts)
     before[order[1:]] = np.cumsum(counts[order], axis=0)[:-1]
-    ahead: Int64Array = np.arange(generators, dtype=np.int64) * steps // generators
-    starts: Int64Array = np.remainder(before + ahead, steps)
+    shift: Int64Array = np.arange(generators, dtype=np.int64) * steps // generators
+    starts: Int64Array = np.remainder(before + shift, steps)
     for a in range(generators):
         for b in range(a):
             used = (counts[:, a] > 0) & (counts[:, b] > 0)
@@ -65,8 +65,8 @@ def _turns(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | No
     return starts
 
 
-def _cut(counts: Int64Array, starts: Int64Array, steps: int) -> Blocks:
-    """The blocks of turns; those that pass the end go on from the beginning."""
+def _unrolled(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
+    """The blocks of a rotation; those that pass the end are cut there, and the rest begins at step 0."""
     message, generator = np.nonzero(counts)
     hops, step = counts[message, generator], starts[message, generator]
     over = np.flatnonzero(step + hops > steps)
@@ -75,11 +75,11 @@ def _cut(counts: Int64Array, starts: Int64Array, steps: int) -> Blocks:
     message, generator = np.append(message, message[over]), np.append(generator, generator[over])
     step, hops = np.append(step, np.zeros_like(rest)), np.append(hops, rest)
     order = np.argsort(message * steps + step)
-    return Blocks(message[order], step[order], generator[order], hops[order])
+    return HopBlocks(message[order], step[order], generator[order], hops[order])
 
 
-def _coloured(counts: Int64Array, steps: int) -> Blocks:
-    """By colouring hop after hop; where no step is free on both sides, two steps change places along a path."""
+def _edge_coloured(counts: Int64Array, steps: int) -> HopBlocks:
+    """A step (colour) for one hop after another; if none is free on both sides, two are swapped along a path."""
     generators = counts.shape[1]
     at_message: list[dict[int, int]] = [{} for _ in counts]
     at_generator: list[dict[int, int]] = [{} for _ in range(generators)]
@@ -88,8 +88,7 @@ def _coloured(counts: Int64Array, steps: int) -> Blocks:
         for _ in range(int(counts[message, generator])):
             here, there = free[message], free[len(counts) + generator]
             if not here & there:
-                first, second = _lowest(here), _lowest(there)
-                _swap(at_message, at_generator, free, (generator, first, second))
+                _swap(at_message, at_generator, free, (generator, _lowest(here), _lowest(there)))
                 there = free[len(counts) + generator]
             step = _lowest(here & there)
             at_message[message][step], at_generator[generator][step] = generator, message
@@ -97,14 +96,17 @@ def _coloured(counts: Int64Array, steps: int) -> Blocks:
             free[len(counts) + generator] ^= 1 << step
     rows = [(m, step, g) for m, row in enumerate(at_message) for step, g in sorted(row.items())]
     table = np.array(rows, np.int64).reshape(-1, 3)
-    return Blocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
+    return HopBlocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
 
 
 def _swap(
-    at_message: list[dict[int, int]], at_generator: list[dict[int, int]], free: list[int], way: tuple[int, int, int]
+    at_message: list[dict[int, int]], at_generator: list[dict[int, int]], free: list[int], start: tuple[int, int, int]
 ) -> None:
-    """Frees the step `first` of a generator, whose step `second` is free: both change places along the path from it."""
-    generator, first, second = way
+    """Frees a step of a generator: it and another, which is free, are swapped along the alternating path from there.
+
+    start: the generator, the step to free, and the step that is free.
+    """
+    generator, first, second = start
     path: list[tuple[int, int, int]] = []
     while first in at_generator[generator]:
         message = at_generator[generator][first]

@@ -1,0 +1,111 @@
+"""All-to-All on a Cayley graph: what NPU 0 sends to each other NPU takes short paths that load all generators alike.
+
+When each hop is made is an open shop. On a ring of even length a message to the opposite NPU cannot be halved; there
+every second NPU sends it in one direction, and the others send it in the other direction (ring_messages).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.kernels.compiled import compiled
+from collc.kernels.symmetric_paths import balanced_shortest_paths, spanning_order, trace_hops
+from collc.synthesis.symmetric.all_gather import unreachable
+from collc.synthesis.symmetric.group import Group
+from collc.synthesis.symmetric.open_shop import open_shop
+from collc.synthesis.symmetric.representative_plan import RepresentativePlan
+from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_messages
+from collc.synthesis.task import Effort
+from collc.ten.arrays import Int32Array, Int64Array
+
+COMPILED = 500
+"""Messages from which paths are found by compiled code."""
+
+SWEEPS = 2
+"""How often the shortest paths are chosen, one by one."""
+
+EXCHANGES = 64
+"""Exchanges of hops for others that are tried to balance the loads."""
+
+
+def plan_all_to_all(group: Group, chunks: int, effort: Effort) -> RepresentativePlan:
+    """A plan of as many steps as the largest load of a generator, or as the longest path if that is longer.
+
+    Raises SourceError where the generators do not lead to all NPUs.
+    """
+    trace = compiled(trace_hops) if group.count * chunks >= COMPILED else trace_hops
+    hops = short_paths(group, chunks, effort)
+    ring = find_ring_messages(group, hops)
+    blocks = open_shop(hops[1:].reshape(-1, len(group.successors)) if ring is None else ring.hops, effort.seed)
+    rows = np.empty((4, int(blocks.hops.sum())), np.int32)
+    trace(group.successors, *blocks, rows)
+    end = int(rows[0].max(initial=-1)) + 1
+    if ring is None:
+        return RepresentativePlan(end, rows[0], rows[1], rows[2], rows[3] + np.int32(chunks))
+    return _with_ring_messages(group, ring, rows, end, chunks)
+
+
+def _with_ring_messages(
+    group: Group, ring: RingMessages, rows: Int32Array, end: int, chunks: int
+) -> RepresentativePlan:
+    """The plan with the messages of a ring in the place of the hops that its two directions stand for."""
+    first = len(ring.hops) - 2
+    messages = rows[:, rows[3] < first]
+    messages[3] += chunks
+    parts = [np.concatenate([messages, np.full((1, messages.shape[1]), -1, np.int32)])]
+    for direction in range(2):
+        steps: list[int] = rows[0, rows[3] == first + direction].tolist()
+        part = np.array(list(ring.transfers(group, direction, steps)), np.int32).T
+        part[3] = part[3] * chunks + ring.copy
+        parts.append(part)
+    step, generator, sender, chunk, half = np.concatenate(parts, axis=1)
+    return RepresentativePlan(end, step, generator, sender, chunk, half, ring.axis)
+
+
+def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
+    """int64[npus, copies, generators]: the hops of each message over each generator.
+
+    Raises SourceError where the generators do not lead to all NPUs.
+    """
+    order_npus, choose_paths = spanning_order, balanced_shortest_paths
+    if group.count * chunks >= COMPILED:
+        order_npus, choose_paths = compiled(spanning_order), compiled(balanced_shortest_paths)
+    order, depth = np.empty((2, group.count), np.int64)
+    if not order_npus(group.successors, order, depth):
+        raise unreachable()
+    hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
+    load = np.zeros(len(group.successors), np.int64)
+    choose_paths(group.predecessors, order, depth, SWEEPS, hops, load)
+    if int(load.max()) > max(-(-int(load.sum()) // len(load)), int(depth.max())):
+        _balance(hops[1:].reshape(-1, len(load)), load, _exchanges(group, hops[:, 0]), effort)
+    return hops
+
+
+def _exchanges(group: Group, hops: Int64Array) -> Int64Array:
+    """int64[exchanges, generators]: changes of hops that lead to the same NPU, those of the fewest hops first."""
+    units = np.eye(len(group.successors), dtype=np.int64)
+    changes = np.concatenate(
+        [hops[before] + unit - hops for before, unit in zip(group.predecessors, units, strict=True)]
+    )
+    changes = np.unique(np.concatenate([changes, -changes]), axis=0)
+    changes = changes[(changes < 0).any(axis=1)]
+    return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:EXCHANGES]]
+
+
+def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effort: Effort) -> None:
+    """Exchanges hops of int64[messages, generators], also for more others, while that lowers the largest loads."""
+    while not effort.stop():
+        after = np.sort(load + exchanges, axis=1)[:, ::-1]
+        for number in np.lexsort(after.T[::-1]).tolist():
+            change = exchanges[number]
+            able = np.flatnonzero((messages >= -change).all(axis=1))
+            many = min(len(able), max(1, int(load.max() - load.min()) // (4 * int(np.abs(change).sum()))))
+            while many and np.sort(load + change * many)[::-1].tolist() >= np.sort(load)[::-1].tolist():
+                many //= 2
+            if many:
+                able = able[np.argsort(messages[able].sum(axis=1), kind="stable")][:many]
+                messages[able] += change
+                load += change * many
+                break
+        else:
+            return
