@@ -20,14 +20,14 @@ LETTERS = "CEMSTUVX"
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """Texts that stand alone as statements."""
+    """Strings that are statements by themselves."""
     return {
         node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
 def texts(tree: ast.Module) -> Iterator[ast.Constant]:
-    """All texts of a module that are no docstrings."""
+    """All strings of a module that are no docstrings."""
     skipped = docstrings(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skipped:
@@ -49,14 +49,14 @@ def test_no_code_is_explained_that_nothing_raises() -> None:
     assert catalogue().keys() - RAISED.keys() == set()
 
 
-def test_a_code_of_no_room_is_seen() -> None:
+def test_codes_with_unknown_letters_are_found() -> None:
     assert {code[0] for code in catalogue()} == set(LETTERS)
     assert raised(ast.parse('"""X9999"""\ndef f():\n    "X9998"\n    return fail("Z0001", "E0101 in a text")')) == {
         "Z0001"
     }
 
 
-def test_each_title_is_of_one_code() -> None:
+def test_titles_are_unique() -> None:
     titles = [entry.title for entry in catalogue().values()]
     assert [title for title in titles if titles.count(title) > 1] == []
 
@@ -72,7 +72,7 @@ def test_entries_are_complete_and_in_one_style(code: str) -> None:
     assert explain(code.lower()).startswith(f"{code}: {entry.title}\n\n")
 
 
-def test_codes_of_a_letter_stand_in_its_file_in_order() -> None:
+def test_each_file_has_the_codes_of_its_letter() -> None:
     for path in sorted((PACKAGE / "codes").glob("*.toml")):
         found = re.findall(r"^\[([A-Z]\d{4})\]$", path.read_text(), re.MULTILINE)
         assert found, path

@@ -12,7 +12,7 @@ import pytest
 from tests.codes.test_catalogue import CODE, PACKAGE, TREES, texts
 
 NAMES = re.compile(r"(MSCCL|XML|CDATA|NPU|GPU|Z3|UTF|JSON|TACOS|PCCL|EOF|Z3|All-)")
-"""What begins with a capital wherever it stands."""
+"""Words that are always capitalized."""
 
 
 def first_and_last(node: ast.expr) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
 
 
 def messages(tree: ast.Module) -> Iterator[ast.expr]:
-    """What stands after a code in a call: the message, or the texts that it may be."""
+    """The arguments after a code in calls: the message, or the texts assigned to it."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         known = assigned(function)
@@ -63,7 +63,7 @@ def test_names_and_code_stand_in_single_quotes(path: Path) -> None:
     assert [node.value for node in texts(TREES[path]) if "`" in node.value] == []
 
 
-def test_the_readers_see_what_they_should() -> None:
+def test_wrong_messages_are_found() -> None:
     tree = ast.parse(
         "def f():\n    m = 'Wrong case'\n    fail('E0101', m)\n"
         "    fail('E0102', 'ends.')\n    fail('E0103', f'{m} is fine')"

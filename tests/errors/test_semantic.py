@@ -1,4 +1,4 @@
-"""Programs that parse and are wrong all the same: golden messages, as in test_messages.py."""
+"""Programs that parse but have errors: golden messages, as in test_messages.py."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_semantic(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {d.code for d in error.diagnostics} <= set(catalogue())
 
 
-def test_there_are_many() -> None:
+def test_there_are_at_least_80_programs() -> None:
     assert len(PROGRAMS) >= 80

@@ -1,4 +1,4 @@
-"""What the elaborator made of a schedule, next to what the naive evaluator made of it, in the same plain form."""
+"""Compares a schedule of the elaborator with that of the naive evaluator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from collc.source.program import ScheduleRequest
 from collc.ten.demand import Op
 from collc.ten.network import Network
-from tests.reference.evaluator import Move, Schedule, Topology
+from tests.reference.evaluator import AlgorithmSend, Schedule, Topology
 
 LinkRow = tuple[str, str, int | None, Fraction | None]
 
@@ -85,7 +85,7 @@ def assert_same_demand(request: ScheduleRequest, schedule: Schedule) -> None:
 
 
 def assert_same_moves(request: ScheduleRequest, schedule: Schedule) -> None:
-    """Algorithms by hand: the moves of each run, numbered by the chunks of the whole demand."""
+    """Algorithms by hand: the sends of each run, with the chunk numbers of the whole demand."""
     for number, (run, wanted) in enumerate(zip(request.runs, schedule.runs, strict=True)):
         if wanted.moves is None:
             assert run.moves is None
@@ -96,7 +96,7 @@ def assert_same_moves(request: ScheduleRequest, schedule: Schedule) -> None:
         rows = zip(
             m.chunk.tolist(), m.source.tolist(), m.target.tolist(), m.step.tolist(), m.reduce.tolist(), strict=True
         )
-        assert [Move(chunk - base, a, b, step, reduce) for chunk, a, b, step, reduce in rows] == wanted.moves
+        assert [AlgorithmSend(chunk - base, a, b, step, reduce) for chunk, a, b, step, reduce in rows] == wanted.moves
 
 
 def assert_same(request: ScheduleRequest, schedule: Schedule, ordered: bool = True) -> None:

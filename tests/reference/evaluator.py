@@ -52,7 +52,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Move:
+class AlgorithmSend:
     chunk: int
     source: int
     target: int
@@ -65,7 +65,7 @@ class Run:
     collective: str
     group: list[int]
     chunks: list[Chunk]
-    moves: list[Move] | None
+    moves: list[AlgorithmSend] | None
 
 
 @dataclass
@@ -100,11 +100,11 @@ class Part:
 
 
 class Several(list[Any]):
-    """What a slice of copies gives: topologies, or the same part of each."""
+    """The value of a slice of copies: topologies, or the same part of each."""
 
 
 class Evaluator:
-    """One file with everything that it imports; `params` are values given from outside."""
+    """One file with everything that it imports; params: values that are set with definitions."""
 
     def __init__(self, source: SourceFile, folder: Path | None = None, params: dict[str, Any] | None = None) -> None:
         self.params = params or {}
@@ -312,7 +312,7 @@ class Evaluator:
         return inner
 
     def statements(self, body: Any, scope: Scope, do: Callable[[Any, Scope], None]) -> None:
-        """Run a body; `do` gets what is neither a let, a loop nor a condition."""
+        """Execute a body; do: executes all statements but lets, loops and conditions."""
         for x in body:
             match x:
                 case s.Let():
@@ -417,16 +417,16 @@ class Evaluator:
         self.statements(x.body, scope, do)
         return list(found.values())
 
-    def moves(self, x: s.Algorithm, scope: Scope, chunks: list[Chunk]) -> list[Move]:
-        """The moves of an algorithm; scope has its parameters."""
+    def moves(self, x: s.Algorithm, scope: Scope, chunks: list[Chunk]) -> list[AlgorithmSend]:
+        """The sends of an algorithm; scope has its parameters."""
         numbers = {(c.name, c.indices): i for i, c in enumerate(chunks)}
-        found: list[Move] = []
+        found: list[AlgorithmSend] = []
 
         def do(x: Any, here: Scope) -> None:
             chunk = numbers[x.chunk.name.name, tuple(self.value(i, here) for i in x.chunk.indices)]
             a, b = self.value(x.source, here), self.value(x.target, here)
             step = self.value(x.step, here) if x.step is not None else -1
-            found.append(Move(chunk, a.number, b.number, step, x.kind == "reduce"))
+            found.append(AlgorithmSend(chunk, a.number, b.number, step, x.kind == "reduce"))
 
         self.statements(x.body, scope, do)
         return found
@@ -464,7 +464,7 @@ class Evaluator:
         return Run(name, [d.number for d in given[first]], chunks, moves)
 
     def schedules(self) -> list[Schedule]:
-        """Everything that the file itself wants built."""
+        """The schedules of the file itself."""
         found = []
         for x in self.files[0].statements:
             if isinstance(x, s.ScheduleDeclaration):
@@ -557,7 +557,7 @@ def factor(topology: Topology) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
 
 
 def multiply(a: Topology, b: Topology) -> Topology:
-    """The Cartesian product: the indices of a first and counting fastest."""
+    """The Cartesian product: the indices of a first and varying fastest."""
     (shape_a, order_a), (shape_b, order_b) = factor(a), factor(b)
     result = Topology(f"{a.name} * {b.name}")
     family = Family(shape_a + shape_b)
@@ -608,7 +608,7 @@ def unwind(base: Topology, degree: int) -> Topology:
 
 
 def turn_round(base: Topology) -> Topology:
-    """Every link turned round."""
+    """The topology with the direction of every link reversed."""
     new = copy_of(base)
     new.links = [Link(k.target, k.source, k.latency, k.bandwidth) for k in new.links]
     return new

@@ -1,14 +1,14 @@
-"""A naive executor of algorithms written by hand: step by step, each member a set of contributions a chunk."""
+"""A naive executor of algorithms by hand: step by step, with a set of contributions for each member and chunk."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from tests.reference.evaluator import Chunk, Move, Run
+from tests.reference.evaluator import AlgorithmSend, Chunk, Run
 
 
-def steps_of(moves: list[Move]) -> int:
-    """Number of logical steps; they must be 0, 1, 2, ... with none left out."""
+def steps_of(moves: list[AlgorithmSend]) -> int:
+    """Number of logical steps, which must be consecutive from 0."""
     used = {m.step for m in moves}
     assert used == set(range(len(used))), "steps are left out"
     return len(used)
@@ -38,12 +38,12 @@ def execute(run: Run) -> dict[tuple[int, int], Counter[int]]:
 
 
 def complete(chunk: Chunk) -> Counter[int]:
-    """What a holder of the postcondition must have."""
+    """The contributions that an NPU of the postcondition must have."""
     return Counter([-1]) if chunk.op == "copy" else Counter(chunk.pre)
 
 
 def unmet(run: Run) -> list[tuple[str, tuple[int, ...], int]]:
-    """Postconditions that do not come true: chunk and NPU."""
+    """Postconditions that are not met: chunk and NPU."""
     held = execute(run)
     return [
         (chunk.name, chunk.indices, npu)
@@ -54,13 +54,13 @@ def unmet(run: Run) -> list[tuple[str, tuple[int, ...], int]]:
 
 
 def busiest(run: Run) -> int:
-    """The most moves from one NPU to one other in a step."""
+    """The largest number of sends from one NPU to another in a step."""
     pairs = Counter((m.step, m.source, m.target) for m in run.moves or [])
     return max(pairs.values(), default=0)
 
 
 def most_ports(run: Run) -> int:
-    """The most moves that leave one NPU, or arrive at one, in a step."""
+    """The largest number of sends that leave, or arrive at, one NPU in a step."""
     out = Counter((m.step, m.source) for m in run.moves or [])
     into = Counter((m.step, m.target) for m in run.moves or [])
     return max([*out.values(), *into.values()], default=0)

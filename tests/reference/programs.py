@@ -93,7 +93,7 @@ class Writer:
         return f"for {', '.join(clauses)}{condition}"
 
     def statements(self, names: list[str], leaf: Callable[[list[str]], None], depth: int = 2) -> None:
-        """Some nested loops and conditions round single statements."""
+        """Some nested loops and conditions around single statements."""
         for _ in range(self.number(1, 2)):
             kind = self.pick(["leaf", "for", "if", "let"]) if depth else "leaf"
             inner = list(names)
@@ -131,7 +131,7 @@ class Array:
 
 
 def write_template(w: Writer, name: str) -> tuple[int, list[Array]]:
-    """A template with a random body; all NPUs are on a ring, so that everything reaches everything.
+    """A template with a random body; all NPUs are on a ring, so that every NPU reaches every other.
 
     Returns the number of its NPUs and their arrays.
     """
@@ -169,7 +169,7 @@ def write_template(w: Writer, name: str) -> tuple[int, list[Array]]:
 
 
 def write_topology(w: Writer) -> tuple[int, str, bool]:
-    """An instance `t`; its number of NPUs, the name of an array of them or "", and whether all are there."""
+    """An instance `t`; its number of NPUs, the name of an array of them or "", and whether all are present."""
     kind = w.pick(["plain", "plain", "without", "use", "product", "reversed", "unwound"])
     if kind == "product":
         return write_product(w)
@@ -248,7 +248,7 @@ def write_collective(w: Writer) -> str:
 
 
 def write_algorithm(w: Writer, guard: str) -> None:
-    """An algorithm `moved` for `mine`, of any moves."""
+    """An algorithm `moved` for `mine`, with random sends."""
     w.write("algorithm moved(k: group, amount: bytes, parts: int) implements mine(k, amount, parts: parts) {")
     w.write("let n = len(k)")
     hop = w.pick(["(i + 1) % n", "(i + n - 1) % n"])

@@ -17,11 +17,11 @@ from tests.stdlib import test_algorithms, test_collectives, test_topologies
 HEAD = "import std.topologies import std.collectives import std.algorithms import std.clusters "
 
 MADE_OF_FACTORS = re.compile(r"topology t = (\(*\w+\([^)]*\) \*|unwound|reversed\(\w+\([^)]*\) \*)")
-"""Programs in which the order of links, and names of switches, are not for the language to say."""
+"""Programs in which the language does not define the order of links and the names of switches."""
 
 
 def compare(text: str, folder: Path) -> None:
-    """Elaborate a program both ways."""
+    """Elaborate a program with both."""
     path = folder / "program.coll"
     path.write_text(text, encoding="utf-8")
     found, wanted = load_program(path).schedules, evaluate(text, folder).schedules()
@@ -71,7 +71,7 @@ def test_topologies_of_the_library(expression: str, tmp_path: Path) -> None:
     ],
 )
 def test_collectives_of_the_library(call: str, tmp_path: Path) -> None:
-    """Also that the patterns of the standard collectives are what their text says."""
+    """Also compares the patterns of the standard collectives with their text."""
     start = "topology t = ring(5, bandwidth: 1GB/s, latency: 1us) group g = [t[2], t[0], t[3]] "
     compare(HEAD + start + f"schedule s on t {{ run {call} }}", tmp_path)
 
@@ -163,7 +163,7 @@ CASES = {
         "t.npus) }"
     ),
 }
-"""Programs that once told the two apart, or that the generator does not write; @ is a kind of link."""
+"""Programs for which the two once differed, or that the generator does not produce; @ is a kind of link."""
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,4 @@
-"""The naive evaluator against results worked out by hand from the text of the language."""
+"""The naive evaluator against results derived by hand from the rules of the language."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_groups(group: str, members: list[int]) -> None:
     assert [d.number for d in found] == members
 
 
-def test_a_collective_of_ones_own() -> None:
+def test_a_user_defined_collective() -> None:
     text = (
         "import std.topologies collective c(g: group, size: bytes) {"
         " for i in 0..2 { chunk x[i]: size / 2 pre x[i] at g[i] if i == 0 { pre x[i] at g[2] }"
@@ -147,5 +147,5 @@ def test_a_collective_of_ones_own() -> None:
     ]
 
 
-def test_params_can_be_given_from_outside() -> None:
+def test_params_can_be_set_with_definitions() -> None:
     assert evaluate("param n: int = 2 let v = n * 3", n=5).globals["v"] == 15

@@ -1,4 +1,4 @@
-"""Random programs mean something to the naive evaluator (which is compared with the elaborator elsewhere)."""
+"""The naive evaluator accepts all random programs (another module compares it with the elaborator)."""
 
 from __future__ import annotations
 

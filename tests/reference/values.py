@@ -12,7 +12,7 @@ PICOSECONDS = 10**12
 
 
 class BadProgramError(Exception):
-    """The reference finds a program wrong (it says little about why)."""
+    """Raised by the naive evaluator for a wrong program, with a short reason."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def binary(operator: str, a: Any, b: Any) -> Any:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """The items of a set: each once, going upwards."""
+    """The items of a set, in ascending order without duplicates."""
     different = [x for i, x in enumerate(items) if x not in items[:i]]
     if any(isinstance(x, tuple) for x in different):
         return different

@@ -42,7 +42,7 @@ def samples() -> dict[str, str]:
 
 
 def plain(node: object) -> object:
-    """A tree without its places, to be compared."""
+    """A tree as tuples, without spans, for comparisons."""
     if isinstance(node, tuple):
         return tuple(plain(part) for part in node)
     if isinstance(node, ex.Node):

@@ -14,7 +14,7 @@ SYNTAX = [code for code in catalogue() if code.startswith("E01")]
 
 
 @pytest.mark.parametrize("code", SYNTAX)
-def test_wrong_programs_are_wrong_and_right_ones_right(code: str) -> None:
+def test_wrong_programs_yield_the_code_and_right_ones_parse(code: str) -> None:
     entry = catalogue()[code]
     with pytest.raises(CollcError) as caught:
         parse(SourceFile("wrong.coll", entry.wrong))

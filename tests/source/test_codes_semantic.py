@@ -1,4 +1,4 @@
-"""The examples of the catalogue of messages, as far as they parse: the wrong ones are wrong, the right ones right."""
+"""The examples of the catalogue beyond syntax: the wrong programs yield the code, the right ones are elaborated."""
 
 from __future__ import annotations
 

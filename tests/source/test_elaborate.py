@@ -1,4 +1,4 @@
-"""Elaboration: from text to networks, demands, moves and requests."""
+"""Elaboration: from text to networks, demands, sends and requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load(folder: Path, text: str, **definitions: str) -> Program:
 
 
 def value(folder: Path, expression: str) -> int:
-    """The value of an int expression, read off the size of an array."""
+    """The value of an int expression, obtained as the size of an array of NPUs."""
     (schedule,) = load(
         folder,
         f"import std.collectives topology t {{ npu n[{expression}] "
@@ -125,7 +125,7 @@ def test_values(expression: str, expected: int, tmp_path: Path) -> None:
 
 
 def test_large_numbers_do_not_overflow(tmp_path: Path) -> None:
-    """i * 2^62 leaves 64 bits inside a vectorised loop."""
+    """i * 2^62 needs more than 64 bits inside a vectorised loop."""
     text = f"""import std.collectives
         topology t {{
             npu n[9]
@@ -138,7 +138,7 @@ def test_large_numbers_do_not_overflow(tmp_path: Path) -> None:
     assert request.network.link_count == 16
 
 
-def test_guards_protect_what_they_guard(tmp_path: Path) -> None:
+def test_iterations_that_a_condition_excludes_are_not_evaluated(tmp_path: Path) -> None:
     text = f"""import std.collectives
         topology t {{
             npu n[6]
@@ -150,7 +150,7 @@ def test_guards_protect_what_they_guard(tmp_path: Path) -> None:
     assert load(tmp_path, text).schedules[0].network.link_count == 2 * (5 + 5 + 2 + 1 + 1 + 1) + 2
 
 
-def test_params_are_given_from_outside(tmp_path: Path) -> None:
+def test_params_are_set_with_definitions(tmp_path: Path) -> None:
     text = """import std.topologies import std.collectives
         param n: int = 4
         param rate: rate = 50GB/s
@@ -210,7 +210,7 @@ def test_a_range_beyond_64_bits_may_be_empty(ends: str, tmp_path: Path) -> None:
     assert value(tmp_path, f"1 + len([j for i in 0..2, j in {ends}])") == 1
 
 
-def test_all_mistakes_are_told_and_none_twice(tmp_path: Path) -> None:
+def test_all_errors_are_reported_once(tmp_path: Path) -> None:
     text = """import std.topologies import std.collectives
         let a = 1MiB + 1us
         let b = a * 2
@@ -266,7 +266,7 @@ def test_a_network_in_two_parts_leaves_no_schedule(tmp_path: Path) -> None:
     assert main(["check", str(path)]) == main(["compile", str(path), "-o", str(tmp_path)]) == 3
 
 
-def test_other_mistakes_beside_it_are_errors_of_the_program(tmp_path: Path) -> None:
+def test_with_other_errors_it_is_a_source_error(tmp_path: Path) -> None:
     path = tmp_path / "program.coll"
     path.write_text(PARTED + "let a = 1 // 0")
     with pytest.raises(SourceError) as caught:
@@ -275,12 +275,12 @@ def test_other_mistakes_beside_it_are_errors_of_the_program(tmp_path: Path) -> N
     assert main(["check", str(path)]) == 1
 
 
-def test_relays_outside_of_the_group_count() -> None:
+def test_paths_may_lead_through_devices_outside_the_group() -> None:
     assert unreachable(switched(3), all_gather([0, 2])) is None
 
 
 def random_body(chance: random.Random, names: list[str], depth: int) -> str:
-    """Statements of a topology over `npu n[7]` and `switch s[3]`, with the loop variables that are there."""
+    """Statements of a topology over `npu n[7]` and `switch s[3]`, with the loop variables in scope."""
     lines = []
     for _ in range(chance.randint(1, 3)):
         kind = chance.random()

@@ -1,4 +1,4 @@
-"""The elaborator against the naive evaluator of tests/reference, which reads the language loop by loop."""
+"""The elaborator against the naive evaluator of tests/reference, which executes loops one iteration at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 
 
 def assert_same(text: str, folder: Path) -> None:
-    """Networks, demands and moves of all schedules are equal."""
+    """Networks, demands and sends of all schedules are equal."""
     path = folder / "program.coll"
     path.write_text(HEAD + text)
     ours = load_program(path).schedules

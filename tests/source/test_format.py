@@ -1,4 +1,4 @@
-"""The canonical layout: the same tree, every comment, and nothing left to change."""
+"""The formatter keeps the syntax tree and all comments, and formatting its result changes nothing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def check(text: str) -> str:
 
 
 def comments(text: str) -> Counter[str]:
-    """How often each comment stands in a text; several may have come to stand on one line."""
+    """How often each comment occurs in a text; the formatter may have joined several on one line."""
     found = [t.text for t in load_table().scanner.scan(text, comments=True) if t.kind == "<comment>"]
     return Counter(" ".join(found).split())
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_real_programs(name: str) -> None:
+def test_programs_keep_their_tree_and_their_comments(name: str) -> None:
     out = check(SAMPLES[name])
     assert comments(out) == comments(SAMPLES[name])
     assert not any(line != line.rstrip() for line in out.splitlines())
@@ -45,7 +45,7 @@ def test_real_programs(name: str) -> None:
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_any_spacing_and_any_comments(chance: random.Random) -> None:
-    """Lines, blanks and comments put between any two tokens change nothing but themselves."""
+    """Line breaks, blanks and comments between any two tokens do not change the tree."""
     tokens = load_table().scanner.scan(chance.choice(list(SAMPLES.values())))[:-1]
     start = chance.randrange(0, max(1, len(tokens) - 400))
     text = "".join(t.text + _gap(chance) for t in (tokens if len(tokens) < 400 else tokens[start : start + 400]))
@@ -89,7 +89,7 @@ def test_matrices_are_aligned() -> None:
     )
 
 
-def test_comments_stay_where_they_are() -> None:
+def test_comments_keep_their_places() -> None:
     text = (
         "# head\n\nlet a = 1  # why\n# before\nif a {  # open\n    # inside\n}  # after\n\n"
         "let b = [\n    1,  # one\n    # own\n    2\n]\n# end\n"
@@ -104,7 +104,7 @@ def test_blank_lines_and_spaces() -> None:
     )
 
 
-def test_nothing_is_laid_out_as_nothing() -> None:
+def test_an_empty_program_stays_empty() -> None:
     assert laid_out(" \n\n") == ""
     assert laid_out("# only this") == "# only this\n"
 

@@ -1,4 +1,4 @@
-"""Whatever is in a file, it is elaborated or explained: no other exception leaves the compiler."""
+"""Any file is elaborated or rejected with messages: no other exception leaves the compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERY_MANY = settings(MANY, max_examples=600)
 
 
 def told(path: Path) -> tuple[Diagnostic, ...]:
-    """What is wrong with a file."""
+    """The messages about a file."""
     try:
         load_program(path)
     except SourceError as error:
@@ -34,7 +34,7 @@ def told(path: Path) -> tuple[Diagnostic, ...]:
 
 
 def survive(folder: Path, data: bytes) -> None:
-    """Elaborate a file; what goes wrong has a code and words, and can be shown."""
+    """Elaborate a file; all messages have a code and a text, and can be rendered."""
     path = folder / "fuzz.coll"
     path.write_bytes(data)
     messages = told(path)

@@ -1,4 +1,4 @@
-"""Limits of nesting, and indices that count from the end in other languages: both are errors with a place."""
+"""The limit of nested loops, and negative indices: both are errors with a place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_loop_nest_has_at_most_256_loop_variables(text: str, tmp_path: Path) -
     assert found.span.text == f"i{depth} in 0..1"
 
 
-def test_loops_inside_one_another_count_together(tmp_path: Path) -> None:
+def test_nested_loops_are_counted_together(tmp_path: Path) -> None:
     names = ["a", "b", "c", "d", "e", "f"]
     head = " ".join(f"for {', '.join(f'{n}{k} in 0..1' for k in range(50))} {{" for n in names)
     text = f"topology u {{ npu n[2] {head} link n[0] <-> n[1] {'}' * len(names)} }}"
@@ -92,7 +92,7 @@ def test_negative_indices_in_a_loop_say_in_which_iteration(value: str, code: str
     assert notes == ([f"where i = {int('i][1' in value)}"] if "npu" not in value else [])
 
 
-def test_a_negative_root_is_no_rank_counted_from_the_end(tmp_path: Path) -> None:
+def test_a_negative_root_is_out_of_range(tmp_path: Path) -> None:
     text = HEAD + "import std.collectives\nschedule s on t { run broadcast(g, size: 16B, root: -1) }"
     found = error(tmp_path, text)
     assert (found.code, found.message) == ("E0219", "'root' is -1, but the ranks of the group are 0 .. 1")

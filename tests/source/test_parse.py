@@ -1,4 +1,4 @@
-"""The parser against Lark's own, and against what the language says."""
+"""The parser against that of Lark, and against the rules of the language."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def shape(node: ex.Expr) -> str:
 
 
 def accepts(text: str) -> bool:
-    """Whether the grammar takes a text; mistakes that are beyond a grammar do not count."""
+    """Whether the grammar accepts a text, apart from errors that a grammar cannot express."""
     try:
         tree(text)
     except SourceError as error:
@@ -67,7 +67,7 @@ def accepts(text: str) -> bool:
 
 
 def messages(text: str) -> tuple[Diagnostic, ...]:
-    """What is told about a text; nothing where it is a program."""
+    """The messages about a text, none where it is a program."""
     try:
         tree(text)
     except SourceError as error:
@@ -98,7 +98,7 @@ def test_every_program_parses_here_and_in_lark(name: str) -> None:
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
-def test_a_program_is_right_where_lark_says_so(chance: random.Random) -> None:
+def test_programs_are_accepted_exactly_where_lark_accepts_them(chance: random.Random) -> None:
     words = [token.text for token in load_table().scanner.scan(EVERYTHING)]
     start = chance.randrange(len(words) - 30)
     words = words[start : start + 30] if chance.random() < 0.3 else words
@@ -117,7 +117,7 @@ def test_any_text_is_a_program_or_has_messages(text: str) -> None:
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None)
-def test_a_damaged_program_is_read_to_its_end(chance: random.Random) -> None:
+def test_recovery_reads_damaged_programs_to_the_end(chance: random.Random) -> None:
     text = chance.choice(list(SAMPLES.values()))
     start = chance.randrange(len(text))
     text = text[start : start + 800]
@@ -146,12 +146,12 @@ def test_a_damaged_program_is_read_to_its_end(chance: random.Random) -> None:
         ("t.npu.link", "t.npu.link"),
     ],
 )
-def test_ranks_of_operators(text: str, expected: str) -> None:
+def test_precedence_of_operators(text: str, expected: str) -> None:
     assert shape(value(text)) == expected
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_every_unit_reads(unit: str) -> None:
+def test_every_unit_is_read(unit: str) -> None:
     dimension, scale = UNITS[unit]
     assert quantity(f"2.5{unit}") == (dimension, scale * Fraction(5, 2))
     node = value(f"2.5{unit}")
@@ -178,7 +178,7 @@ def test_an_exponent_may_have_a_sign(text: str, value: Fraction) -> None:
     assert statement.value.value == value
 
 
-def test_places() -> None:
+def test_spans() -> None:
     text = "let a = (b + c) * f(1, x: 2)"
     node = value(text.removeprefix("let a = "))
     assert isinstance(node, ex.Binary)
@@ -193,7 +193,7 @@ def test_places() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_node_stands_inside_its_parent(name: str) -> None:
+def test_every_node_is_inside_its_parent(name: str) -> None:
     def check(node: object, outer: Span | None) -> None:
         if isinstance(node, tuple):
             for part in node:
@@ -228,14 +228,14 @@ def test_long_chains_are_errors_not_crashes() -> None:
             tree(text)
 
 
-def test_a_file_of_more_than_16_mib_is_refused() -> None:
+def test_a_file_of_more_than_16_mib_is_an_error() -> None:
     for text in ("#" * (MAX_BYTES + 1), "#" + "é" * (MAX_BYTES // 2)):
         with pytest.raises(SourceError) as caught:
             tree(text)
         assert caught.value.diagnostics[0].code == "E0801"
 
 
-def test_several_errors_are_told_at_once() -> None:
+def test_several_errors_are_reported_at_once() -> None:
     text = "lett a = 1\ntopology t {\n    npu n[\n    link a b\n    run x()\n}\nlet b = 5Mib;\n"
     with pytest.raises(SourceError) as caught:
         tree(text)

@@ -16,7 +16,7 @@ def lines(diagnostic: Diagnostic) -> list[str]:
     return render([diagnostic]).split("\n")
 
 
-def test_the_place_is_underlined() -> None:
+def test_the_span_is_underlined() -> None:
     assert lines(message("let a\nlet b = c\n", 14, 15, hint="try d")) == [
         "error[E0101]: wrong",
         " --> a.coll:2:9",
@@ -46,13 +46,13 @@ def test_the_end_of_a_file_and_an_empty_file() -> None:
     assert lines(message("", 0, 0))[3:] == ["1 |", "  | ^"]
 
 
-def test_long_lines_are_clipped_round_the_place() -> None:
+def test_long_lines_are_clipped_around_the_span() -> None:
     out = lines(message("x" * 500 + "y" + "x" * 500, 500, 501))
     assert len(out[3]) < 180
     assert out[3][out[4].index("^")] == "y"
 
 
-def test_nothing_that_a_terminal_would_obey_is_shown() -> None:
+def test_control_characters_are_not_printed() -> None:
     text = "let a = \x1b[31m\r\x00 \u202e b"
     out = render([message(text, 8, 9), Diagnostic("E0101", f"found {text}")])
     assert all(c.isprintable() or c == "\n" for c in out)

@@ -23,7 +23,7 @@ UNITS = {INT: (0, 0), FLOAT: (0, 0), BYTES: (1, 0), TIME: (0, 1), RATE: (1, -1)}
 
 @pytest.mark.parametrize(("left", "right"), product(QUANTITIES, QUANTITIES))
 def test_units_of_products_and_quotients(left: object, right: object) -> None:
-    """What the rules allow has the units that physics gives it."""
+    """The type of each allowed product and quotient has the units of physics."""
     for name, sign in (("*", 1), ("/", -1)):
         result = binary_type(name, left, right)  # type: ignore[arg-type]
         expected = tuple(a + sign * b for a, b in zip(UNITS[left], UNITS[right], strict=True))  # type: ignore[index]

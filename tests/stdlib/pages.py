@@ -12,7 +12,7 @@ BLOCK = re.compile(r"^```coll(?: fails (E\d{4}))?\n(.*?)^```$", re.MULTILINE | r
 
 @dataclass(frozen=True)
 class Example:
-    """A program, its first line in the page, and the code that it must fail with, if it must."""
+    """A program, its first line in the page, and the code of its error, if it must fail."""
 
     line: int
     text: str

@@ -1,4 +1,4 @@
-"""Every algorithm of the standard library, run by the naive executor on 1 to 9 members."""
+"""Every algorithm of the standard library, executed by the naive executor for 1 to 9 members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def depth(n: int) -> int:
 
 
 def bidirectional(n: int, k: int) -> int:
-    """Steps of the All-Gather both ways round; see the comment in the library."""
+    """Steps of the bidirectional All-Gather; see the comment in the library."""
     if n == 2:
         return k
     return (n - 1) // 2 * k + (ceil(k / 2) if n % 2 == 0 else 0)
@@ -91,7 +91,7 @@ ONE_PORT = ("ring", "pairwise", "recursive_halving_doubling", "hierarchical")
 
 
 def run_of(collective: str, n: int, using: str, arguments: str = "") -> Run:
-    """One run on n NPUs that are all linked to one another, of 5040 bytes a block."""
+    """One run on n fully connected NPUs, with 5040 bytes a block."""
     what = f"run {collective}(t.npus, {arguments}) using {using}"
     return evaluate(HEAD + f"topology t = fully_connected({n}) schedule s on t {{ {what} }}").schedules()[0].runs[0]
 
@@ -114,7 +114,7 @@ def test_result_and_steps(name: str, collective: str, n: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "collective"), STEPS)
-def test_one_member_has_nothing_to_do(name: str, collective: str) -> None:
+def test_one_member_sends_nothing(name: str, collective: str) -> None:
     run = textbook(name, collective, 1, 2)
     assert (run.moves, unmet(run)) == ([], [])
 
@@ -139,7 +139,7 @@ def test_recursive_doubling_has_log2_exchanges(n: int, exchanges: int) -> None:
 
 @pytest.mark.parametrize("shape", [[2, 4], [4, 2], [3, 3], [2, 2, 2], [3, 2, 2], [2, 2, 1, 3], [5]])
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
-def test_hierarchical_walks_the_dimensions(collective: str, shape: list[int]) -> None:
+def test_hierarchical_sends_along_one_dimension_after_another(collective: str, shape: list[int]) -> None:
     n = 1
     for size in shape:
         n *= size
@@ -184,7 +184,7 @@ def test_both_trees_share_the_work(n: int) -> None:
     assert steps_of(run.moves or []) == depth(n)
 
 
-def test_all_to_allv_has_no_chunk_of_nothing() -> None:
+def test_all_to_allv_has_no_empty_chunks() -> None:
     sizes = "[[0B, 5B, 2B], [1B, 0B, 0B], [4B, 4B, 3B]]"
     run = run_of("all_to_allv", 3, "direct", f"sizes: {sizes}, chunk: 2B")
     assert [c.size for c in run.chunks if c.indices[:2] == (0, 1)] == [2, 2, 1]
@@ -194,7 +194,7 @@ def test_all_to_allv_has_no_chunk_of_nothing() -> None:
     assert steps_of(run.moves or []) == 3
 
 
-def test_the_executor_sees_what_is_wrong() -> None:
+def test_the_executor_finds_errors() -> None:
     run = textbook("ring", "all_reduce", 4, 1)
     moves = run.moves or []
     assert unmet(Run(run.collective, run.group, run.chunks, moves[:-1]))

@@ -1,4 +1,4 @@
-"""What `collc std` shows."""
+"""The output of `collc std`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_sources_parse() -> None:
         assert len(parse(SourceFile("shown.coll", entry.source)).statements) == 1
 
 
-def test_a_name_may_be_several_things() -> None:
+def test_a_name_can_denote_several_declarations() -> None:
     text = std_source("ring")
     assert text.count("\nalgorithm ring(") == 8
     assert text.count("\ntopology ring(") == 1

@@ -33,7 +33,7 @@ def test_examples_of_the_reference_have_values(example: Example) -> None:
 
 @pytest.mark.parametrize("example", examples(), ids=str)
 def test_examples_of_the_reference(example: Example, tmp_path: Path) -> None:
-    """All compile, but for those that are marked with the code of their error."""
+    """All compile, except those that are marked with the code of their error."""
     path = tmp_path / "example.coll"
     path.write_text(example.text, encoding="utf-8")
     if example.code is None:
@@ -45,7 +45,7 @@ def test_examples_of_the_reference(example: Example, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", [e for e in examples() if e.code in ("E0210", "E0218")], ids=str)
-def test_the_reference_finds_the_same_units_wrong(example: Example) -> None:
+def test_the_naive_evaluator_rejects_the_same_units(example: Example) -> None:
     with pytest.raises(BadProgramError):
         everything(evaluate(example.text))
 

@@ -1,4 +1,4 @@
-"""Algorithms of the library laid out on links: collective times as worked out, and as ASTRA-sim measured them."""
+"""Collective times of the algorithms of the library, against formulas and against measurements with ASTRA-sim."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def laid_out(topology: str, run: str) -> tuple[int, int]:
         (f"fully_connected(9, {LINK})", "broadcast(t.npus, size: 1MiB) using binomial_tree", 4),
     ],
 )
-def test_steps_on_the_network_that_suits(topology: str, run: str, steps: int) -> None:
+def test_steps_on_networks_with_the_links_of_the_algorithm(topology: str, run: str, steps: int) -> None:
     assert laid_out(topology, run) == (steps * STEP, 0)
 
 
@@ -72,14 +72,14 @@ def test_steps_on_the_network_that_suits(topology: str, run: str, steps: int) ->
         (f"fully_connected(8, {LINK})", "all_gather(t.npus, size: 8MiB) using direct", 20_031, 1),
     ],
 )
-def test_as_long_as_astra_sim_says(topology: str, run: str, cycles: int, steps: int) -> None:
-    """Its congestion-aware backend cuts the time of each step to whole nanoseconds."""
+def test_times_agree_with_astra_sim(topology: str, run: str, cycles: int, steps: int) -> None:
+    """The congestion-aware backend of ASTRA-sim truncates the time of each step to whole nanoseconds."""
     time, met = laid_out(topology, run)
     assert met == 0
     assert cycles <= time / 1000 < cycles + steps
 
 
-def test_multi_rail_takes_each_dimension_in_turn() -> None:
+def test_multi_rail_time_is_the_sum_over_dimensions() -> None:
     """Per phase 9 blocks of 1 MiB over two links of 300 GB/s each, then 2 over two links of 25 GB/s."""
     block = 2**20
     inside = 2 * (350_000 + -(-block * 10**12 // (300 * 10**9)))
@@ -89,5 +89,5 @@ def test_multi_rail_takes_each_dimension_in_turn() -> None:
 
 
 def test_two_trees_congest_on_one_switch() -> None:
-    """As the library says."""
+    """The comment in the library states this."""
     assert laid_out(f"switched(8, {LINK})", "all_reduce(t.npus, size: 8MiB) using double_binary_tree")[1] > 0

@@ -18,7 +18,7 @@ ALL_ALIKE = "bandwidth: 50GB/s, latency: 0.5us"
 
 
 def made(expression: str) -> Topology:
-    """A topology of the library as the naive evaluator sees it."""
+    """A topology of the library as the naive evaluator builds it."""
     text = f"import std.topologies import std.clusters topology t = {expression} schedule s on t {{ }}"
     return evaluate(text).schedules()[0].topology
 
@@ -93,7 +93,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("expression", COUNTS)
-def test_numbers_of_parts(expression: str) -> None:
+def test_numbers_of_devices_and_links(expression: str) -> None:
     topology = made(expression)
     assert (len(topology.npus), len(topology.switches), len(topology.links)) == COUNTS[expression]
 
@@ -118,7 +118,7 @@ def test_the_large_mesh_of_the_reference() -> None:
     ],
 )
 def test_bandwidth_of_a_machine(expression: str, each_way: int) -> None:
-    """What one NPU can send, and receive, per second is what the vendor says."""
+    """The bytes that one NPU can send, or receive, per second are those of the vendor."""
     topology = made(expression)
     for npu in topology.npus:
         out = sum((k.bandwidth or 0 for k in topology.links if k.source is npu), Fraction(0))
@@ -134,7 +134,7 @@ def test_fat_tree_switches_use_their_ports(expression: str) -> None:
         assert sum(k.source is switch for k in topology.links) == radix
 
 
-def test_dragonfly_spreads_its_global_links() -> None:
+def test_dragonfly_distributes_its_global_links() -> None:
     """Groups (a, b), a < b, in order, each taking the next member of both, counted with a counter for each group."""
     topology = made("dragonfly(7, 4)")
     taken = [0] * 7

@@ -1,4 +1,4 @@
-"""Algorithms of the library, compiled and verified from the text on."""
+"""Programs with algorithms of the library, compiled and verified."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINK = "bandwidth: 50GiB/s, latency: 0.5us"
     ],
 )
 def test_algorithms_verify(topology: str, run: str, tmp_path: Path) -> None:
-    """A partial sum that passes a switch is still one."""
+    """On a switch, partials pass through it unchanged."""
     path = tmp_path / "program.coll"
     path.write_text(HEAD + f"topology t = {topology} schedule s on t {{ run {run} }}", encoding="utf-8")
     report = compile_program(path, Settings(output=tmp_path)).schedules[0]
