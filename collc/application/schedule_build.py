@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -111,12 +111,16 @@ class ScheduleBuild:
         if "failed" in checks.values():
             raise CheckFailed
 
+    def _interruptible(self) -> AbstractContextManager[Callable[[], bool]]:
+        """What handles Ctrl-C: the first one ends a search or proof early, or it raises KeyboardInterrupt at once."""
+        return stopping_at_interrupt() if self.settings.keep_best else nullcontext(lambda: False)
+
     # Synthesis
 
     def _scheduled(self, emits: Sequence[EmitRequest]) -> Module:
         """The module with its schedule and lower bound. Raises SourceError C0204 where times exceed 64 bits."""
         try:
-            with stopping_at_interrupt() if self.settings.keep_best else nullcontext(lambda: False) as interrupted:
+            with self._interruptible() as interrupted:
                 options = SynthesisOptions(self.request, self.settings)
                 limit = SearchLimit(interrupted, options.time_limit)
                 module = self._synthesized(options, limit, emits)
@@ -245,6 +249,7 @@ class ScheduleBuild:
         """Ask Z3 for the proofs that the program and the settings want."""
         wanted = {check.name: check.span for check in self.request.checks}
         congested = self._report.checks.get("congestion_free") == "failed"
-        proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
+        with self._interruptible():
+            proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
         self._report = replace(self._report, optimal=proofs.optimal)
         self._add(proofs.checks, proofs.diagnostics, proofs.notes)

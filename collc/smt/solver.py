@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -60,8 +61,8 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
     """Ask Z3 for a model of a script.
 
     propositional: the script has only Booleans, and goes to Z3's SAT solver. Returns the certificate, and the Boolean
-    constants that are true in the model where the answer is "sat". Raises Interrupted at Ctrl-C: Z3 handles the
-    signal itself.
+    constants that are true in the model where the answer is "sat". Raises Interrupted at Ctrl-C, or
+    KeyboardInterrupt where Python's handler of the signal does: Z3 catches the signal first.
     """
     z3: Any = import_module("z3")
     began = monotonic()
@@ -77,6 +78,7 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
         said = str(solver.check())
         reason = str(solver.reason_unknown()) if said == "unknown" else ""
         if "interrupt" in reason:
+            signal.raise_signal(signal.SIGINT)  # for Python's handler, which may raise KeyboardInterrupt
             raise Interrupted
         if limits.work is not None and said == "unknown" and "timeout" not in reason:
             break

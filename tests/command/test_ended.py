@@ -90,6 +90,8 @@ def test_every_command_answers_in_json_where_collc_is_at_fault(
 
 SLOW = """
 import threading, os, signal
+from contextlib import nullcontext
+from collc.base.interrupts import stopping_at_interrupt
 from collc.smt.script import Script, any_of
 from collc.smt.solver import Interrupted, SolverLimits, solve
 
@@ -102,17 +104,25 @@ for column in zip(*pigeons):
     script.at_most(1, column)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    solve(script.text(), SolverLimits(50.0), FINITE)
+    with HANDLER:
+        solve(script.text(), SolverLimits(50.0), FINITE)
 except Interrupted as why:
     print(why)
+except KeyboardInterrupt:
+    print("KeyboardInterrupt")
 """
 
 
 @pytest.mark.parametrize("finite", ["True", "False"])
-def test_a_proof_that_is_interrupted_says_so(finite: str) -> None:
-    words = [sys.executable, "-c", SLOW.replace("FINITE", finite)]
+@pytest.mark.parametrize(
+    ("handler", "printed"),
+    [("stopping_at_interrupt()", "the proof was interrupted by Ctrl-C"), ("nullcontext()", "KeyboardInterrupt")],
+    ids=["command line", "Python API"],
+)
+def test_ctrl_c_in_a_proof_goes_to_the_handler_of_python(finite: str, handler: str, printed: str) -> None:
+    words = [sys.executable, "-c", SLOW.replace("FINITE", finite).replace("HANDLER", handler)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    assert done.stdout == "the proof was interrupted by Ctrl-C\n", done.stderr
+    assert done.stdout == f"{printed}\n", done.stderr
 
 
 def test_an_interrupted_proof_leaves_the_rest_undecided(

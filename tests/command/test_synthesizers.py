@@ -147,7 +147,10 @@ COMPILE = """
 from pathlib import Path
 from collc.application.compilation import compile_program
 from collc.application.settings import Callbacks, Settings
-callbacks = Callbacks(progress=lambda _share, _phase: print("works", flush=True))
+def progress(share, _phase):
+    if share is not None:  # reported by the synthesizer, at work
+        print("works", flush=True)
+callbacks = Callbacks(progress=progress)
 report = compile_program(Path("p.coll"), Settings(output=Path("out"), keep_best=True), callbacks)
 raise SystemExit(int(report.schedules[0].exit))
 """
