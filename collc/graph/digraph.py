@@ -58,6 +58,10 @@ class Digraph:
 
     def reversed(self) -> Digraph:
         """The graph with every edge turned round; edge numbers stay."""
+        return self._reversed
+
+    @cached_property
+    def _reversed(self) -> Digraph:
         return Digraph(self.vertex_count, self.target, self.source)
 
     def with_edges(self, kept: BoolArray) -> Digraph:

@@ -77,8 +77,8 @@ def nearest_path(out_edges: OutEdges, starts: Iterable[int], targets: Collection
     return tree.vertices_to(last) if last in targets else None
 
 
-def shortest_path_edges(out_edges: OutEdges, distance: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """For each vertex, all (vertex before it, edge) with which a shortest path to it can end.
+def last_edges(out_edges: OutEdges, distance: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """For each vertex, (the vertex before it, the edge from there) of all edges with which a shortest path to it ends.
 
     distance: as in a PathTree of the same edges.
     """

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Transfers
 
 
 class Timeline:
-    """The reserved intervals of one link: disjoint and ascending."""
+    """The reserved intervals of one link: ascending and disjoint, and none touches another."""
 
     __slots__ = ("ends", "starts")
 
-    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
-        """intervals: disjoint, in any order; those that touch stay apart."""
-        ordered = sorted(intervals)
-        self.starts = [start for start, _ in ordered]
-        self.ends = [end for _, end in ordered]
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def copy(self) -> Timeline:
+        """A timeline with the same intervals."""
+        other = Timeline()
+        other.starts, other.ends = self.starts[:], self.ends[:]
+        return other
 
     def reserve(self, start: int, end: int) -> None:
         """Adds an interval, and merges it with those that it overlaps or touches."""
@@ -94,8 +100,8 @@ class SlotTimeline:
         return free
 
 
-class Intervals:
-    """Intervals that may overlap, and how many of them overlap another one."""
+class OverlappingIntervals:
+    """Intervals that may overlap one another; counts those that overlap a given one."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -116,9 +122,23 @@ class Intervals:
 
 def link_timelines(transfers: Transfers | None, busy: Int64Array | None) -> dict[int, Timeline]:
     """The timelines of the links that some transfers use. busy: int64[transfers], how long each occupies its link."""
-    intervals: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, Timeline] = {}
     if transfers is not None and busy is not None:
         ends: list[int] = (transfers.start + busy).tolist()
         for link, start, end in zip(transfers.link.tolist(), transfers.start.tolist(), ends, strict=True):
-            intervals.setdefault(link, []).append((start, end))
-    return {link: Timeline(rows) for link, rows in intervals.items()}
+            found.setdefault(link, Timeline()).reserve(start, end)
+    return found
+
+
+def interval_table(
+    timelines: Mapping[int, Timeline], links: Iterable[int]
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(first, starts, ends), each int64: the intervals of the k-th of some links are first[k] .. first[k + 1] - 1.
+
+    A link without a timeline has no intervals.
+    """
+    empty = Timeline()
+    rows = [timelines.get(link, empty) for link in links]
+    first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    starts = np.array([start for row in rows for start in row.starts], np.int64)
+    return first, starts, np.array([end for row in rows for end in row.ends], np.int64)

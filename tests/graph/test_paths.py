@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
-from collc.graph.paths import LexicographicPaths, nearest_path, shortest_path_edges, shortest_path_tree
+from collc.graph.paths import LexicographicPaths, last_edges, nearest_path, shortest_path_tree
 from collc.ten.arrays import Int64Array
 from tests.graph.graphs import as_networkx, out_edges, weighted_digraphs
 
@@ -44,11 +44,11 @@ def test_the_nearest_path_is_a_shortest_one(case: tuple[Digraph, Int64Array], da
 
 
 @given(weighted_digraphs())
-def test_shortest_path_edges_are_those_on_any_shortest_path(case: tuple[Digraph, Int64Array]) -> None:
+def test_last_edges_are_those_on_any_shortest_path(case: tuple[Digraph, Int64Array]) -> None:
     graph, length = case
     rows = out_edges(graph, length)
     distance = shortest_path_tree(rows.__getitem__, {0: 0}).distance
-    found = {edge for ends in shortest_path_edges(rows.__getitem__, distance).values() for _, edge in ends}
+    found = {edge for ends in last_edges(rows.__getitem__, distance).values() for _, edge in ends}
     away = distance.get
     columns = enumerate(zip(graph.source.tolist(), graph.target.tolist(), length.tolist(), strict=True))
     assert found == {e for e, (a, b, own) in columns if a in distance and away(b) == distance[a] + own}

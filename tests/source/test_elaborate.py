@@ -11,11 +11,13 @@ import pytest
 
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.command.cli import main
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import reached
 from collc.source import load_program
+from collc.source.elaboration.unreachable import unreachable_chunk
 from collc.source.program import Program
 from collc.ten.demand import Op
 from collc.ten.network import LinkKind
-from collc.ten.reach import reached, unreachable
 from tests.source.test_elaborate_reference import LINK, assert_same
 from tests.support import GiB, MiB, all_gather, demand_of, grid, network, switched
 
@@ -231,8 +233,8 @@ def test_unreachable_agrees_with_brute_force(seed: int) -> None:
     for k in range(n):
         closure |= np.outer(closure[:, k], closure[k])
     for a in range(n):
-        assert reached(net, [a]).tolist() == closure[a].tolist()
-        assert reached(net, [a], backward=True).tolist() == closure[:, a].tolist()
+        assert reached(Digraph.of(net), [a]).tolist() == closure[a].tolist()
+        assert reached(Digraph.of(net).reversed(), [a]).tolist() == closure[:, a].tolist()
     rows = []
     for _ in range(4):
         pre, post = (chance.sample(range(n), chance.randint(1, n)) for _ in range(2))
@@ -241,14 +243,14 @@ def test_unreachable_agrees_with_brute_force(seed: int) -> None:
         all(all(closure[a, b] for a in pre) if op else any(closure[a, b] for a in pre) for b in post)
         for _, pre, post, op in rows
     ]
-    found = unreachable(net, demand_of(rows))
+    found = unreachable_chunk(net, demand_of(rows))
     assert (found is None) == all(holds)
     if found is not None:
         assert found.chunk == holds.index(False)
         outside = np.setdiff1d(np.arange(n), found.side)
         crossing = [(a, b) for a, b in links if (a in found.side) != (b in found.side)]
         assert all((a in outside) == found.forward for a, _ in crossing)
-    everyone = unreachable(net, all_gather(list(range(n))))
+    everyone = unreachable_chunk(net, all_gather(list(range(n))))
     assert (everyone is None) == bool(closure.all())
 
 
@@ -276,7 +278,7 @@ def test_with_other_errors_it_is_a_source_error(tmp_path: Path) -> None:
 
 
 def test_paths_may_lead_through_devices_outside_the_group() -> None:
-    assert unreachable(switched(3), all_gather([0, 2])) is None
+    assert unreachable_chunk(switched(3), all_gather([0, 2])) is None
 
 
 def random_body(chance: random.Random, names: list[str], depth: int) -> str:

@@ -16,7 +16,6 @@ from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm, switch_paths
-from collc.synthesis.swarm.rarest_first import matched
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
 from collc.ten.module import Module
@@ -262,25 +261,6 @@ def test_random_worlds(seed: int):
     """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""
     with suppress(SourceError, NoSchedule):  # nothing leads there, or switches leave no way
         by_swarm(random_module(random.Random(seed)), Effort(seed=seed))
-
-
-@given(st.lists(st.integers(0, 63), min_size=1, max_size=4), st.permutations(range(6)))
-def test_matching_is_greatest_and_takes_the_first_chunks(offers: list[int], order: list[int]):
-    chosen = matched(offers, [1 << chunk for chunk in order])
-    taken = [bit for bit in chosen if bit]
-    assert len(set(taken)) == len(taken)
-    assert all(not bit or bit & offer for bit, offer in zip(chosen, offers, strict=True))
-
-    def can(chunks: list[int], ports: list[int]) -> bool:
-        return not chunks or any(
-            ports[k] >> chunks[0] & 1 and can(chunks[1:], ports[:k] + ports[k + 1 :]) for k in range(len(ports))
-        )
-
-    best: list[int] = []
-    for chunk in order:
-        if can([*best, chunk], offers):
-            best.append(chunk)
-    assert sorted(taken) == sorted(1 << chunk for chunk in best)
 
 
 def test_unlike_sizes_and_parallel_links():

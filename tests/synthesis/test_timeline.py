@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.synthesis.timeline import Intervals, SlotTimeline, Timeline, link_timelines
+from collc.synthesis.timeline import OverlappingIntervals, SlotTimeline, Timeline, interval_table, link_timelines
 from collc.ten.schedule import Transfers
 
 LAST = 24
@@ -19,14 +19,6 @@ def occupied(intervals: list[tuple[int, int]], time: int) -> int:
 
 def is_free(intervals: list[tuple[int, int]], start: int, length: int) -> bool:
     return not any(occupied(intervals, time) for time in range(start, start + length))
-
-
-def disjoint(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    kept: list[tuple[int, int]] = []
-    for start, end in intervals:
-        if is_free(kept, start, end - start):
-            kept.append((start, end))
-    return kept
 
 
 def reserved(intervals: list[tuple[int, int]]) -> Timeline:
@@ -48,8 +40,6 @@ def test_reserved_intervals_are_merged_where_they_meet(intervals: list[tuple[int
 def test_the_next_free_start_is_the_first(intervals: list[tuple[int, int]], time: int, length: int) -> None:
     first = next(t for t in range(time, 3 * LAST) if is_free(intervals, t, length))
     assert reserved(intervals).next_free(time, length) == first
-    kept = disjoint(intervals)
-    assert Timeline(kept).next_free(time, length) == next(t for t in range(time, 3 * LAST) if is_free(kept, t, length))
 
 
 @given(INTERVALS, st.integers(0, LAST), st.integers(0, 12), st.integers(1, 6))
@@ -61,17 +51,19 @@ def test_the_last_free_start_is_the_last(intervals: list[tuple[int, int]], time:
 
 
 @given(INTERVALS, st.integers(0, LAST), st.integers(1, 6))
-def test_an_interval_is_blocked_until_the_first_that_it_meets_ends(
+def test_a_start_is_blocked_until_the_first_interval_in_the_way_ends(
     intervals: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    kept = disjoint(intervals)
-    met = sorted(end for begin, end in kept if begin < start + length and start < end)
-    assert Timeline(kept).blocked_until(start, length) == (met[0] if met else start)
+    timeline = reserved(intervals)
+    taken = [t for t in range(start, start + length) if occupied(intervals, t)]
+    free = (t for t in range(taken[0], 3 * LAST) if not occupied(intervals, t)) if taken else iter([start])
+    assert timeline.copy().blocked_until(start, length) == next(free)
 
 
-def test_intervals_that_touch_stay_apart_until_they_are_reserved() -> None:
-    assert Timeline([(5, 8), (2, 5)]).blocked_until(3, 1) == 5
-    assert reserved([(5, 8), (2, 5)]).blocked_until(3, 1) == 8
+def test_a_copy_changes_alone() -> None:
+    timeline = reserved([(2, 5)])
+    timeline.copy().reserve(5, 8)
+    assert (timeline.starts, timeline.ends, len(timeline)) == ([2], [5], 1)
 
 
 @given(INTERVALS, st.integers(1, 3), INTERVAL, st.integers(1, 4))
@@ -93,7 +85,7 @@ def test_a_buffer_is_full_where_all_slots_are_occupied(
 @given(INTERVALS, INTERVAL)
 def test_overlapping_intervals_are_counted(intervals: list[tuple[int, int]], asked: tuple[int, int]) -> None:
     start, end = asked
-    grown = Intervals(intervals[:3])
+    grown = OverlappingIntervals(intervals[:3])
     for interval in intervals[3:]:
         grown.reserve(*interval)
     assert grown.overlapping(start, end) == sum(a < end and start < b for a, b in intervals)
@@ -103,6 +95,11 @@ def test_the_timelines_of_links_are_those_of_their_transfers() -> None:
     transfers = Transfers.of(
         np.array([0, 1, 2]), np.array([4, 2, 4]), np.array([7, 0, 1], np.int64)
     )  # in order of start: links 2, 4, 4
-    found = link_timelines(transfers, np.array([3, 6, 2], np.int64))
-    assert {link: (t.starts, t.ends) for link, t in found.items()} == {4: ([1, 7], [7, 9]), 2: ([0], [3])}
+    found = link_timelines(transfers, np.array([3, 5, 2], np.int64))
+    assert {link: (t.starts, t.ends) for link, t in found.items()} == {4: ([1, 7], [6, 9]), 2: ([0], [3])}
     assert link_timelines(None, None) == {}
+
+
+def test_the_table_of_intervals_has_those_of_each_link_in_turn() -> None:
+    first, starts, ends = interval_table({0: reserved([(4, 6), (1, 2)]), 2: reserved([(0, 9)])}, [2, 1, 0])
+    assert (first.tolist(), starts.tolist(), ends.tolist()) == ([0, 1, 1, 3], [0, 1, 4], [9, 2, 6])

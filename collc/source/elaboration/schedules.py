@@ -26,6 +26,7 @@ from collc.source.elaboration.options import OptionTables, checked_options
 from collc.source.elaboration.sets import equal_values
 from collc.source.elaboration.standard_collectives import COLLECTIVES, MODULE, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
+from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing.expressions import Argument, Name
 from collc.source.parsing.syntax import (
@@ -48,7 +49,6 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.types import GROUP, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
-from collc.ten.reach import Unreachable, unreachable
 
 
 @dataclass(eq=False)
@@ -94,7 +94,7 @@ class ScheduleBuilder:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
             raise fail("E0606", f"schedule '{node.name.name}' runs nothing", node.name.span, hint=hint)
         demand = Demand(tuple(draft.runs))
-        problem = unreachable(topology.network, demand)
+        problem = unreachable_chunk(topology.network, demand)
         if problem is not None:
             raise _unreachable_error(problem, topology, demand, draft)
         return ScheduleRequest(
@@ -391,7 +391,9 @@ def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
     return value
 
 
-def _unreachable_error(problem: Unreachable, topology: Topology, demand: Demand, draft: _ScheduleDraft) -> SourceError:
+def _unreachable_error(
+    problem: UnreachableChunk, topology: Topology, demand: Demand, draft: _ScheduleDraft
+) -> SourceError:
     network = topology.network
     source, target = network.device_name(problem.source), network.device_name(problem.target)
     names = [network.device_name(int(d)) for d in problem.side[:8]]

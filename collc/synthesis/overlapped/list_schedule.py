@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collc.kernels.compiled import compiled, numbers, word_shape, zeros
+from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.schedule import Transfers
 
 if TYPE_CHECKING:
     from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder
-
-ReservedIntervals = dict[int, list[tuple[int, int]]]
-"""By link, when it is reserved: (start, end) in picoseconds, ascending."""
 
 COMPILED = 20_000
 """Tasks from which the kernel is compiled."""
@@ -91,18 +88,7 @@ def _large(tasks: Tasks) -> bool:
     return len(tasks) >= COMPILED
 
 
-def reserved_intervals(reserved: Transfers | None, busy: Int64Array | None) -> ReservedIntervals:
-    """When links are reserved by what is planned already. busy: int64, how long each transfer keeps its link busy."""
-    intervals: ReservedIntervals = {}
-    if reserved is not None and busy is not None:
-        order = np.lexsort((reserved.start, reserved.link))
-        columns = zip(reserved.link[order].tolist(), reserved.start[order].tolist(), busy[order].tolist(), strict=True)
-        for link, start, length in columns:
-            intervals.setdefault(link, []).append((start, start + length))
-    return intervals
-
-
-def best_starts(tasks: Tasks, reserved: ReservedIntervals, stop: Callable[[], bool]) -> tuple[int, Int64Array] | None:
+def best_starts(tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool]) -> tuple[int, Int64Array] | None:
     """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that."""
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
@@ -140,7 +126,7 @@ def _ranked(key: Int64Array) -> Int32Array:
 
 
 def _starts(
-    side: _OneWay, rank: Int32Array, reserved: ReservedIntervals, stop: Callable[[], bool]
+    side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], stop: Callable[[], bool]
 ) -> Int64Array | None:
     """int64[n]: when each task enters its link, the one of lowest rank first; None if stopped."""
     from collc.kernels.overlapped_lists import list_schedule
@@ -180,13 +166,12 @@ def _order(tasks: Tasks, rank: Int32Array) -> tuple[UrgencyOrder, int]:
     return order, int(words.sum())
 
 
-def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: ReservedIntervals) -> ListProgress:
+def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: dict[int, Timeline]) -> ListProgress:
     """The begin of a list schedule: the tasks that wait for nothing are ready after their `early`."""
     from collc.kernels.overlapped_lists import ListProgress
 
     n, links, large = len(side.tasks), side.tasks.links, _large(side.tasks)
-    bounds = np.cumsum([0] + [len(reserved.get(link, ())) for link in range(links)])
-    spans = np.array([i for link in range(links) for i in reserved.get(link, ())], np.int64).reshape(-1, 2)
+    first, starts, ends = interval_table(reserved, range(links))
     times, events = np.zeros((2, 2 * n + links), np.int64)
     ready = np.flatnonzero(side.waits == 0)
     ready = ready[np.argsort(side.early[ready], kind="stable")]
@@ -198,9 +183,9 @@ def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: Re
         lowest=numbers(np.array(first_word, np.int64), large),
         queued=zeros(links, large),
         free=zeros(links, large),
-        intervals=numbers(np.stack([bounds[:-1], bounds[1:]], axis=1).ravel(), large),
-        starts=numbers(spans[:, 0].copy(), large),
-        ends=numbers(spans[:, 1].copy(), large),
+        intervals=numbers(np.stack([first[:-1], first[1:]], axis=1).ravel(), large),
+        starts=numbers(starts, large),
+        ends=numbers(ends, large),
         times=numbers(times, large),
         numbers=numbers(events, large),
         following=numbers(np.full(len(events), -1), large),

@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.overlapped.list_schedule import best_starts, reserved_intervals
+from collc.synthesis.overlapped.list_schedule import best_starts
 from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
 from collc.synthesis.task import Effort
+from collc.synthesis.timeline import link_timelines
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -50,7 +51,7 @@ def overlapped(
         clock = Clock.of(network, demand, model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    intervals = reserved_intervals(reserved, None if reserved is None else clock.busy_of(reserved))
+    intervals = link_timelines(reserved, None if reserved is None else clock.busy_of(reserved))
     grower = TreeGrower(network, demand, clock)
     best: tuple[int, Transfers] | None = None
     for number, (weight, rounds) in enumerate(ATTEMPTS):

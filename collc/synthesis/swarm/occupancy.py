@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.timeline import OverlappingIntervals, Timeline
 
 
 @dataclass(slots=True)
@@ -38,10 +38,11 @@ class Occupancy:
         first = network.npu_count
         self._multicast = {switch for switch in paths.repeaters if network.multicast[switch - first]}
         self._slots = {switch: size for switch, size in enumerate(network.buffers.tolist(), first) if size >= 0}
-        self._slots_used = {switch: sorted(problem.slots_used.get(switch, ())) for switch in self._slots}
+        self._slots_used = {switch: OverlappingIntervals(problem.slots_used.get(switch, ())) for switch in self._slots}
         self._received = dict.fromkeys(paths.summing, 0)
         self._idle_slots: dict[tuple[int, int], int] = {}
-        self._reserved = [sorted(problem.reserved.get(link, ())) for link in range(network.link_count)]
+        none = Timeline()
+        self._reserved = [problem.reserved.get(link, none).copy() for link in range(network.link_count)]
         self._offsets: list[set[int]] = [set() for _ in self._reserved]
         for rows in paths.start:
             for links, starts in zip(paths.links, rows, strict=True):
@@ -49,10 +50,10 @@ class Occupancy:
                     self._offsets[link].add(start)
         self._events: dict[int, TimedEvents] = {}
         self._times: list[int] = []
-        for link, intervals in enumerate(self._reserved):
-            for _, end in intervals:
+        for link, timeline in enumerate(self._reserved):
+            for end in timeline.ends:
                 self._wake(link, 0, end)
-        for switch, intervals in self._slots_used.items():
+        for switch, intervals in problem.slots_used.items():
             for _, end in intervals:
                 self._wake_links_of(switch, 0, end)
 
@@ -88,11 +89,10 @@ class Occupancy:
         paths = self._paths
         links, starts, busies = paths.links[path], paths.start[size][path], paths.busy[size][path]
         for link, start, busy in zip(links, starts, busies, strict=True):
-            intervals = self._reserved[link]
-            if intervals and _overlapping(intervals, now, now + start, now + start + busy):
+            if self._reserved[link].blocked_until(now + start, busy) > now + start:
                 return False
         for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
-            if _overlapping(self._slots_used[switch], now, now + since, now + until) >= self._slots[switch]:
+            if self._slots_used[switch].overlapping(now + since, now + until) >= self._slots[switch]:
                 return False
         return True
 
@@ -117,12 +117,12 @@ class Occupancy:
         paths = self._paths
         links, starts, busies = paths.links[path], paths.start[size][path], paths.busy[size][path]
         for link, start, busy in zip(links, starts, busies, strict=True):
-            insort(self._reserved[link], (now + start, now + start + busy))
+            self._reserved[link].reserve(now + start, now + start + busy)
             self._wake(link, now, now + start + busy)
         for link, start, busy in zip(links, starts[1:], busies[1:], strict=False):
             self._pass_switch(self._target[link], bit, now, start, busy)
         for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
-            insort(self._slots_used[switch], (now + since, now + until))
+            self._slots_used[switch].reserve(now + since, now + until)
             self._wake_links_of(switch, now, now + until)
         source = paths.source[path]
         if source not in paths.repeaters or source in self._multicast:
@@ -149,10 +149,3 @@ class Occupancy:
         for offset in self._offsets[link]:
             if end - offset > now:
                 self.at(end - offset).links.append(link)
-
-
-def _overlapping(intervals: list[tuple[int, int]], now: int, start: int, end: int) -> int:
-    """How many intervals overlap [start, end). Removes leading intervals that have ended by now."""
-    while intervals and intervals[0][1] <= now:
-        del intervals[0]
-    return sum(since < end and start < until for since, until in intervals)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.paths import Edge, nearest_path
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
+from collc.synthesis.timeline import Timeline, link_timelines
 
 Intervals = list[tuple[int, int]]
-"""Reserved intervals: (start, end) in picoseconds, ascending."""
+"""(start, end) in picoseconds; they may overlap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class SwarmProblem:
     welcome: list[int]
     sizes: list[int]
     later: list[tuple[int, int, int]]
-    reserved: dict[int, Intervals]
+    reserved: dict[int, Timeline]
     slots_used: dict[int, Intervals]
 
     @property
@@ -65,8 +66,9 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
         for device in relays.receivers(row):
             need[device] |= bit
     welcome = [0] * network.device_count
-    reserved, slots_used = _reserved(conditions), _slots_used(conditions)
-    return SwarmProblem(conditions, paths, have, need, welcome, sizes, later, reserved, slots_used)
+    planned = conditions.task.reserved
+    reserved = link_timelines(planned, None if planned is None else clock.busy_of(planned))
+    return SwarmProblem(conditions, paths, have, need, welcome, sizes, later, reserved, _slots_used(conditions))
 
 
 def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
@@ -79,17 +81,6 @@ def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
     for npu in problem.conditions.task.network.npus.tolist():
         welcome[npu] = everything & ~(problem.have[npu] | problem.need[npu] | late[npu])
     return replace(problem, welcome=welcome) if any(welcome) else None
-
-
-def _reserved(conditions: Conditions) -> dict[int, Intervals]:
-    """By link, when it is busy with transfers that are planned already."""
-    planned = conditions.task.reserved
-    found: dict[int, Intervals] = {}
-    if planned is not None:
-        ends = (planned.start + conditions.clock.busy_of(planned)).tolist()
-        for link, start, end in zip(planned.link.tolist(), planned.start.tolist(), ends, strict=True):
-            found.setdefault(link, []).append((start, end))
-    return found
 
 
 def _slots_used(conditions: Conditions) -> dict[int, Intervals]:
@@ -163,25 +154,13 @@ class _Relays:
 
     def _nearest(self, tree: set[int], missing: set[int], row: int) -> list[int]:
         """The devices behind the tree on the path to the nearest missing one."""
-        best = dict.fromkeys(tree, 0)
-        via: dict[int, int] = {}
-        heap = [(0, device) for device in sorted(tree)]
-        while heap:
-            cost, device = heapq.heappop(heap)
-            if cost > best[device]:
-                continue
-            if device in missing:
-                path = [device]
-                while path[-1] in via:
-                    path.append(via[path[-1]])
-                return path[-2::-1]
-            for target, price in self._outgoing[device].items():
-                there = cost + price
-                if there < best.get(target, there + 1):
-                    best[target], via[target] = there, device
-                    heapq.heappush(heap, (there, target))
-        demand, name = self._conditions.task.demand, self._conditions.task.network.device_name(min(missing))
-        chunk = demand.chunk_name(int(self._conditions.chunk[row]))
-        raise SourceError(
-            Diagnostic("S0103", f"no path of links leads to {name}, which is to get chunk {chunk}", hint="add links")
-        )
+        path = nearest_path(self._edges, tree, missing)
+        if path is None:
+            demand, name = self._conditions.task.demand, self._conditions.task.network.device_name(min(missing))
+            chunk = demand.chunk_name(int(self._conditions.chunk[row]))
+            message = f"no path of links leads to {name}, which is to get chunk {chunk}"
+            raise SourceError(Diagnostic("S0103", message, hint="add links"))
+        return path[1:]
+
+    def _edges(self, device: int) -> list[Edge]:
+        return [(target, cost, -1) for target, cost in self._outgoing[device].items()]

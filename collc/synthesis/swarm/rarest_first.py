@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from collc.graph.matching import prioritised_matching
 from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.occupancy import Occupancy, TimedEvents
 from collc.synthesis.swarm.problem import SwarmProblem
@@ -193,7 +194,7 @@ class RarestFirst:
                 ports.append(rows)
         if not offers:
             return True
-        for bit, rows in zip(matched(offers, self._urgency.by_urgency()), ports, strict=True):
+        for bit, rows in zip(prioritised_matching(offers, self._urgency.by_urgency()), ports, strict=True):
             able = [path for path, offer in rows if offer & bit and self._sendable(path, bit, v, now)] if bit else []
             if able and not self._send(min(able, key=self._cost), bit, v, now):
                 return False
@@ -237,36 +238,3 @@ class RarestFirst:
         self._missing -= wanted
         self._duties[v] += self._urgency.note_sent(v, bit)
         return True
-
-
-def matched(offers: list[int], kinds: list[int]) -> list[int]:
-    """A maximum matching of ports and chunks: for each port the bit of the chunk that it takes, or 0.
-
-    offers: by port, the set of chunks that it can bring. kinds: disjoint sets of chunks, those to match first first.
-    The sets of chunks that can be matched at once are a matroid, so the greedy choice is optimal.
-    """
-    chosen = [0] * len(offers)
-    reach = 0
-    for offer in offers:
-        reach |= offer
-    left = len(offers)
-    for kind in kinds:
-        pool = kind & reach
-        while pool and left:
-            bit = pool & -pool
-            pool ^= bit
-            left -= _augment(bit, offers, chosen, set())
-        if not left:
-            break
-    return chosen
-
-
-def _augment(bit: int, offers: list[int], chosen: list[int], seen: set[int]) -> bool:
-    """Matches one more chunk, moving matched ones to other ports if necessary. Returns whether that is possible."""
-    for port, offer in enumerate(offers):
-        if offer & bit and port not in seen:
-            seen.add(port)
-            if not chosen[port] or _augment(chosen[port], offers, chosen, seen):
-                chosen[port] = bit
-                return True
-    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.distances import UNREACHABLE
+from collc.graph.paths import Edge, last_edges, shortest_path_tree
 from collc.synthesis.task import Task
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
-OutgoingLinks = list[list[tuple[int, int, int]]]
-"""For each device the links that leave it: (link, target, picoseconds)."""
+OutgoingLinks = list[list[Edge]]
+"""For each device the links that leave it: (target, picoseconds, link)."""
 
 PATHS_PER_PAIR = 8
 """Paths of equal length that are kept for a pair of devices."""
@@ -60,7 +59,7 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     ends: list[int] = network.target.tolist()
     starts: list[int] = network.source.tolist()
     for link, device in enumerate(starts):
-        outgoing[device].append((link, ends[link], cost[link]))
+        outgoing[device].append((ends[link], cost[link], link))
     repeaters = _repeaters(task)
     source: list[int] = []
     links: list[tuple[int, ...]] = []
@@ -120,7 +119,7 @@ def _paths_from(network: Network, outgoing: OutgoingLinks, source: int) -> Itera
     Pairs of devices begin with another one of their equally short paths, so that their loads spread.
     """
     npus = network.npu_count
-    for link, target, _ in outgoing[source]:
+    for target, _, link in outgoing[source]:
         if target < npus:
             yield (link,)
     last_hops = _last_hops(outgoing, source, npus)
@@ -132,25 +131,18 @@ def _paths_from(network: Network, outgoing: OutgoingLinks, source: int) -> Itera
 
 
 def _last_hops(outgoing: OutgoingLinks, source: int, npus: int) -> dict[int, list[tuple[int, int]]]:
-    """For each device within reach over switches alone, (link, device) of the last hop of each shortest path to it."""
-    best = {source: 0}
-    hops: dict[int, list[tuple[int, int]]] = {}
-    heap = [(0, source)]
-    while heap:
-        cost, device = heapq.heappop(heap)
-        if cost > best[device]:
-            continue
-        for link, target, price in outgoing[device]:
-            if target == source or (device == source and target < npus):
-                continue
-            there, known = cost + price, best.get(target, UNREACHABLE)
-            if there < known:
-                best[target], hops[target] = there, [(link, device)]
-                if target >= npus:
-                    heapq.heappush(heap, (there, target))
-            elif there == known:
-                hops[target].append((link, device))
-    return hops
+    """For each device within reach over switches alone, (device, link) of the last hop of each shortest path to it.
+
+    Direct links from the source to NPUs do not count.
+    """
+    to_switches = [edge for edge in outgoing[source] if edge[0] >= npus]
+
+    def edges(device: int) -> list[Edge]:
+        if device == source:
+            return to_switches
+        return outgoing[device] if device >= npus else []
+
+    return last_edges(edges, shortest_path_tree(edges, {source: 0}).distance)
 
 
 def _paths_between(last_hops: dict[int, list[tuple[int, int]]], source: int, device: int) -> list[tuple[int, ...]]:
@@ -162,5 +154,5 @@ def _paths_between(last_hops: dict[int, list[tuple[int, int]]], source: int, dev
         if device == source:
             found.append(tail)
             continue
-        open_ += [(previous, (link, *tail)) for link, previous in reversed(last_hops[device])]
+        open_ += [(previous, (link, *tail)) for previous, link in reversed(last_hops[device])]
     return found

@@ -10,6 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import strongly_connected
 from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.problem import SwarmProblem
 
@@ -40,28 +44,15 @@ def path_classes_of(problem: SwarmProblem, half_ratio: int) -> list[PathClass]:
 def _components(problem: SwarmProblem, slower: int) -> dict[int, int]:
     """By NPU, the first NPU of its strongly connected component over the paths that are faster than `slower`."""
     paths = problem.paths
-    ahead: list[set[int]] = [set() for _ in problem.have]
-    behind: list[set[int]] = [set() for _ in problem.have]
-    for source, target, slowest in zip(paths.source, paths.target, paths.slowest, strict=True):
-        if slowest < slower and source not in paths.repeaters:
-            ahead[source].add(target)
-            behind[target].add(source)
-    component: dict[int, int] = {}
-    for npu in problem.conditions.task.network.npus.tolist():
-        if npu not in component:
-            for device in _reachable(ahead, npu) & _reachable(behind, npu):
-                component[device] = npu
-    return component
-
-
-def _reachable(ahead: list[set[int]], start: int) -> set[int]:
-    found, front = {start}, [start]
-    while front:
-        for device in ahead[front.pop()]:
-            if device not in found:
-                found.add(device)
-                front.append(device)
-    return found
+    faster = [
+        (source, target)
+        for source, target, slowest in zip(paths.source, paths.target, paths.slowest, strict=True)
+        if slowest < slower and source not in paths.repeaters
+    ]
+    ends = np.array(faster, np.int32).reshape(-1, 2)
+    component = strongly_connected(Digraph(len(problem.have), ends[:, 0], ends[:, 1]))
+    npus = problem.conditions.task.network.npus
+    return dict(zip(npus.tolist(), component[npus].tolist(), strict=True))
 
 
 class Urgency:
