@@ -1,7 +1,7 @@
-"""The ways of synthesis that can serve a demand on a network, cheap ones first.
+"""The synthesizers that can serve a demand on a network, cheap ones first.
 
-What comes first gives a schedule within a second or so where any way does; what comes later is tried only while it
-can still win, and where it takes long, only where a first try came near the best.
+The first candidates give a schedule within about a second if any synthesizer does. Later ones are tried only while they
+can still win; those that take long, only if their first schedule is near the best.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ FEW = 2.0
 """Average number of NPUs that want a chunk up to which search is the first choice."""
 
 SMALL = 30_000
-"""Chunks x NPUs that want them up to which a second way is tried."""
+"""Chunks x NPUs that want them, up to which a second synthesizer is tried."""
 
 LARGE = 300_000
-"""The same up to which what few hold is spread rarest first, and trees are grown for what is no All-Reduce."""
+"""The same, up to which swarm spreads chunks that few hold, and overlapped serves reductions that are no All-Reduce."""
 
 DENSE = 2_000
-"""The same from which chunks that many want are not searched for one by one where a network has dimensions."""
+"""The same, from which pccl does not plan chunks that many want where the network has dimensions."""
 
 QUICK = 100
-"""The same up to which a search through switches is always made to its end."""
+"""The same, up to which pccl always plans through switches to its end."""
 
 NEAR = 8
-"""A search that takes long goes on where its first schedule is at most one part in so many longer than the best."""
+"""A long search goes on if its first schedule is longer than the best by at most one part in so many."""
 
 AT_ONCE = 1 << 62
-"""A bound that every schedule meets: the first one found is taken."""
+"""A bound that every schedule meets, so that the first one is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to the whole schedule. network: whose links it uses."""
+    """A synthesizer of the whole schedule. network: the one whose links it uses."""
 
     name: str
     network: Network
@@ -63,7 +63,7 @@ class Candidate:
 
 
 @dataclass
-class Tried:
+class TriedCandidates:
     """What has been tried: the best on each network so far with its name, all times, notes on all, the first error.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
@@ -122,7 +122,7 @@ class Tried:
         return time <= bound
 
     def is_near(self, name: str) -> bool:
-        """Whether a way came near the best on the same network, so that more of it may win."""
+        """Whether a candidate came near the best on the same network, so that more of its search may win."""
         found = self._best.get(id(self.own))
         return name in self.times and (found is None or self.times[name] <= time_of(found[1]) * (NEAR + 1) // NEAR)
 
@@ -134,11 +134,11 @@ def time_of(module: Module) -> int:
     return module.schedule.collective_time(module.network, module.demand)
 
 
-def candidates(module: Module, effort: Effort, tried: Tried) -> Iterator[Candidate]:
+def candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
     """What to try, in order; what was tried before decides what is worth while after it."""
-    own = _Ways(module, effort, tried)
+    own = _NetworkCandidates(module, effort, tried)
     unwound_module = _unwound(module)
-    flat = None if unwound_module is None else _Ways(unwound_module, effort, tried, " on unwound switches")
+    flat = None if unwound_module is None else _NetworkCandidates(unwound_module, effort, tried, " on unwound switches")
     yield from own.symmetric()
     if own.few and own.work <= LARGE:
         yield from own.swarm()
@@ -153,10 +153,10 @@ def candidates(module: Module, effort: Effort, tried: Tried) -> Iterator[Candida
             yield from flat.searched()
 
 
-class _Ways:
-    """The ways on one network. few: whether few hold what many want; work: chunks x NPUs that want them."""
+class _NetworkCandidates:
+    """The candidates on one network. few: whether few hold what many want; work: chunks x NPUs that want them."""
 
-    def __init__(self, module: Module, effort: Effort, tried: Tried, where: str = "") -> None:
+    def __init__(self, module: Module, effort: Effort, tried: TriedCandidates, where: str = "") -> None:
         self._module, self._effort, self._tried, self._where = module, effort, tried, where
         self.network = module.network
         self._switches = module.network.has_switches
@@ -235,8 +235,8 @@ class _Ways:
                 yield self._pccl()
 
     def _dimensions(self) -> Iterator[Candidate]:
-        for name, way in (("hierarchical", hierarchical), ("themis", themis)):
-            yield self._candidate(name, lambda task, way=way: way(task, self._effort))
+        for name, solver in (("hierarchical", hierarchical), ("themis", themis)):
+            yield self._candidate(name, lambda task, solver=solver: solver(task, self._effort))
 
     def _pccl(self) -> Candidate:
         return self._candidate("pccl", _bounded(pccl, self._effort))
@@ -244,19 +244,19 @@ class _Ways:
     def _first_of_pccl(self) -> Candidate:
         return self._candidate(FIRST, lambda task: pccl(task, self._effort, AT_ONCE))
 
-    def _candidate(self, name: str, way: Callable[[Task], Schedule]) -> Candidate:
-        return Candidate(self._name(name), self.network, lambda: join(solve(self._module, way)))
+    def _candidate(self, name: str, solver: Callable[[Task], Schedule]) -> Candidate:
+        return Candidate(self._name(name), self.network, lambda: join(solve(self._module, solver)))
 
     def _name(self, name: str) -> str:
         return name + self._where
 
 
 FIRST = "pccl, first try"
-"""Search that takes the first schedule it finds."""
+"""The name of pccl where it takes the first schedule that it finds."""
 
 
 def _unwound(module: Module) -> Module | None:
-    """Direct links for the switches; None where something is planned already or a switch has few places."""
+    """Direct links for the switches; None where something is planned already or a switch has a limited buffer."""
     network = module.network
     if module.schedule is not None or not network.has_switches or bool((network.buffers >= 0).any()):
         return None
@@ -267,12 +267,12 @@ def _unwound(module: Module) -> Module | None:
 
 
 def _bounded(solver: Callable[[Task, Effort, int | None], Schedule], effort: Effort) -> Callable[[Task], Schedule]:
-    """A way that is content with the bound of its task."""
+    """A solver that ends where it meets the bound of its task."""
 
-    def way(task: Task) -> Schedule:
+    def bounded(task: Task) -> Schedule:
         return solver(task, effort, task_bound(task).time)
 
-    return way
+    return bounded
 
 
 def _spread(module: Module) -> list[int]:

@@ -1,4 +1,4 @@
-"""Picks ways of synthesis by demand and network, tries a few, keeps the best and says why.
+"""Picks synthesizers by demand and network, tries a few, keeps the best schedule and notes why.
 
 - Rings, tori, hypercubes and the like: the translations of one NPU's schedule, first of all (symmetric).
 - What few NPUs hold and many want (broadcast, reduce): spread rarest first (swarm), which also serves switches.
@@ -6,7 +6,7 @@
   does not meet the bound and the problem is small, the other is tried too.
 - Reductions also by balanced trees, up and down at once (overlapped).
 - Networks of several dimensions: one after another (hierarchical, themis).
-- Networks with switches: the switches as they are; where none has few places, also direct links in their place.
+- Networks with switches: the switches as they are; where no buffer is limited, also direct links in their place.
 - Where switches add up: all contributions go up to one, and the sum from there to all (in_network).
 - Tiny problems that are above the bound: whether Z3 finds a shorter schedule (exact).
 - Where links are pipelined: also the best schedule for links that are busy until arrival, made earlier (retiming).
@@ -22,7 +22,7 @@ from time import monotonic
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.auto.candidates import Candidate, Tried, candidates, time_of
+from collc.synthesis.auto.candidates import Candidate, TriedCandidates, candidates, time_of
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
@@ -42,7 +42,7 @@ def auto(module: Module, effort: Effort) -> Module:
 
     What the module's schedule has already is planned round. The network of the result is the unwound
     one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
-    Raises what the ways raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
+    Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
     tried = _tried(module, effort)
     if tried.best is None:
@@ -65,9 +65,9 @@ UNWOUND = (
 )
 
 
-def _tried(module: Module, effort: Effort) -> Tried:
-    """What all ways find, as long as something shorter is possible."""
-    tried = Tried(module.network)
+def _tried(module: Module, effort: Effort) -> TriedCandidates:
+    """What all candidates find, as long as something shorter is possible."""
+    tried = TriedCandidates(module.network)
     stores_too = module.model is LinkModel.PIPELINED and module.schedule is None
     if stores_too and effort.time_limit is not None:
         _store(module, effort, tried)  # it takes less time than what comes next
@@ -80,16 +80,17 @@ def _tried(module: Module, effort: Effort) -> Tried:
     return tried
 
 
-def _try(tried: Tried, candidate: Candidate, effort: Effort) -> None:
+def _try(tried: TriedCandidates, candidate: Candidate, effort: Effort) -> None:
     """Takes a candidate unless nothing on its network can be shorter than the best."""
     if tried.is_done(candidate.network):
         return
     began = monotonic()
+    effort.progress(0.0, f"auto: {candidate.name}")
     tried.take(candidate)
     effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
-def _store(module: Module, effort: Effort, tried: Tried) -> None:
+def _store(module: Module, effort: Effort, tried: TriedCandidates) -> None:
     """Takes the best of the model that stores, which is valid as it stands, and made earlier."""
     if tried.is_met(module.network):
         return
@@ -99,7 +100,7 @@ def _store(module: Module, effort: Effort, tried: Tried) -> None:
         _try(tried, Candidate(f"{name}, stored, made earlier", built.network, lambda: retimed(built)), effort)
 
 
-def _shorter(module: Module, effort: Effort, tried: Tried) -> Iterator[Candidate]:
+def _shorter(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
     """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
     network, sizes = module.network, np.unique(module.demand.chunks.size)
     steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
