@@ -12,8 +12,8 @@ from typing import Final, Literal
 from collc.smt.script import Script, Undecided
 from collc.smt.solver import Certificate, Interrupted, SolverLimits, solve
 from collc.ten.module import Module
-from collc.verification.properties.formulas import PROPERTIES
-from collc.verification.properties.world import World
+from collc.verification.property_proof.formulas import PROPERTIES
+from collc.verification.property_proof.scheduled_transfers import ScheduledTransfers
 
 MOST_TRANSFERS: Final = 20_000
 Answer = Literal["proved", "refuted", "undecided"]
@@ -83,9 +83,9 @@ def _prove(module: Module, name: str, timeout: float, progress: Callable[[float]
     if len(module.schedule) > MOST_TRANSFERS:
         raise Undecided(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
     kind, formulas = PROPERTIES[name]
-    world, times = World(module), kind()
-    script = Script(times.logic, f"{name} of a schedule with {len(world.moves)} transfers: unsat means that it holds")
-    for move in world.moves:
-        times.declare(script, move)
-    script.require_not_all(formulas(world, script, times))
+    transfers, times = ScheduledTransfers(module), kind()
+    script = Script(times.logic, f"{name} of a schedule with {len(transfers.all)} transfers: unsat means that it holds")
+    for transfer in transfers.all:
+        times.declare(script, transfer)
+    script.require_not_all(formulas(transfers, script, times))
     return solve(script.text(), SolverLimits(timeout, progress=progress), propositional=False)[0]

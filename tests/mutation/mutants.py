@@ -91,8 +91,10 @@ class _Finder:
 
     @staticmethod
     def skipped(node: ast.AST) -> bool:
-        """Texts of messages, docstrings, imports, and blocks for type checkers alone."""
+        """Texts of messages, docstrings, imports, `strict=` of zip, and blocks for type checkers alone."""
         if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
+            return True
+        if isinstance(node, ast.keyword) and node.arg == "strict":
             return True
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return True

@@ -106,7 +106,7 @@ def _run(mutant: Mutant | None, tests: Sequence[str]) -> None:
         os.dup2(quiet, 2)
         if mutant is not None:
             apply(mutant)
-        code = int(pytest.main(["-x", "-q", "-n", "0", "-m", "", "-p", "no:cacheprovider", "--no-header", *tests]))
+        code = int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", *tests]))
     except BaseException:
         code = 1
     finally:

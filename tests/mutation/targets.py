@@ -71,7 +71,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
             ),
             CHECKS,
         ),
-        Target((f"{V}/prove.py", f"{V}/properties/*.py"), PROOF),
+        Target((f"{V}/prove.py", f"{V}/property_proof/*.py"), PROOF),
         Target((f"{V}/optimal.py",), OPTIMAL),
     ),
     "smt": (Target(("collc/smt/*.py",), OPTIMAL),),

@@ -1,0 +1,235 @@
+"""The formulas of each property of a schedule. Together they say that it holds; the proof refutes their negation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from collc.smt.script import Script, all_of, any_of
+from collc.verification.property_proof.scheduled_transfers import ScheduledTransfer, ScheduledTransfers
+from collc.verification.property_proof.switch_departures import SwitchDepartures
+from collc.verification.property_proof.time_terms import BitVectorTimes, IntegerTimes, TimeTerms
+
+Formulas = Callable[[ScheduledTransfers, Script, TimeTerms], Iterator[str]]
+
+
+def _causality(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
+    for transfer in transfers.all:
+        yield times.le(times.number(0), transfer.t)
+        if transfer.source not in transfers.holders(transfer.chunk):
+            yield any_of(
+                times.le(times.arrival(m), transfer.t) for m in transfers.into[transfer.chunk, transfer.source]
+            )
+
+
+def _congestion(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
+    last: dict[int, ScheduledTransfer] = {}
+    for transfer in transfers.all:
+        if transfer.link in last:
+            yield times.le(times.end(last[transfer.link]), transfer.t)
+        last[transfer.link] = transfer
+
+
+def _delivered(transfers: ScheduledTransfers, _script: Script, _times: TimeTerms) -> Iterator[str]:
+    """An arrival is enough, since causality shows that the sender held the chunk. Sums: `_reductions`."""
+    for chunk in range(len(transfers.table)):
+        held = set(transfers.holders(chunk))
+        for npu in transfers.wanted(chunk):
+            yield "true" if npu in held or transfers.into[chunk, npu] else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class _ReductionTerms:
+    """The contributions of one reduction, as bits of a vector."""
+
+    transfers: ScheduledTransfers
+    times: TimeTerms
+    chunk: int
+    pre: tuple[int, ...]
+
+    @property
+    def full(self) -> str:
+        """All contributions."""
+        return "#b" + "1" * len(self.pre)
+
+    @property
+    def nothing(self) -> str:
+        """No contribution."""
+        return "#b" + "0" * len(self.pre)
+
+    def value(self, transfer: ScheduledTransfer) -> str:
+        """The constant for what a transfer carries."""
+        return f"v{transfer.number}"
+
+    def at(self, device: int, time: str | None, arrivals: list[ScheduledTransfer]) -> str:
+        """What an NPU holds at a time (None: at the end), given the transfers that may have arrived."""
+        copies = [m for m in arrivals if not m.reduce]
+
+        def replaced(since: ScheduledTransfer | None) -> str:
+            """Whether a copy arrived after `since`, up to `time`."""
+            terms: list[str] = []
+            for m in copies:
+                here = self.times.arrival(m)
+                bounds = [] if since is None else [self.times.lt(self.times.arrival(since), here)]
+                terms.append(all_of([*bounds, *([] if time is None else [self.times.le(here, time)])]))
+            return any_of(terms)
+
+        parts: list[str] = []
+        if device in self.pre:
+            own = "".join("1" if npu == device else "0" for npu in self.pre)
+            parts.append(f"(ite {replaced(None)} {self.nothing} #b{own})")
+        for m in arrivals:
+            there = self.times.le(self.times.arrival(m), time) if time is not None else "true"
+            parts.append(f"(ite (and {there} (not {replaced(m)})) {self.value(m)} {self.nothing})")
+        return self.union(parts)
+
+    def union(self, parts: list[str]) -> str:
+        """The union of the contributions of some terms."""
+        found = self.nothing
+        for part in parts:
+            found = part if found == self.nothing else f"(bvor {found} {part})"
+        return found
+
+    def leaving(self, departures: SwitchDepartures, transfer: ScheduledTransfer) -> str:
+        """What a transfer carries out of a switch."""
+        departure = next(d for d in departures.departures if d.transfer is transfer)
+        terms = [*departure.copies, *departure.partials]
+        return self.union([f"(ite {q} {self.value(m)} {self.nothing})" for m, q in terms])
+
+
+def _reductions(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -> Iterator[str]:
+    for transfer in transfers.all:
+        if transfer.reduce and not transfers.reduced(transfer.chunk):
+            yield "false"
+    by_chunk: dict[int, list[ScheduledTransfer]] = defaultdict(list)
+    for transfer in transfers.all:
+        by_chunk[transfer.chunk].append(transfer)
+    for chunk in range(len(transfers.table)):
+        if transfers.reduced(chunk):
+            yield from _sum(
+                _ReductionTerms(transfers, times, chunk, tuple(transfers.holders(chunk))), by_chunk[chunk], script
+            )
+
+
+def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], script: Script) -> Iterator[str]:
+    transfers, chunk, times = total.transfers, total.chunk, total.times
+    if not total.pre:
+        yield "false" if chunk_transfers or transfers.wanted(chunk) else "true"
+        return
+    departures = {
+        device: SwitchDepartures(transfers, script, times, chunk, device)
+        for device in sorted(
+            {
+                end
+                for transfer in chunk_transfers
+                for end in (transfer.source, transfer.target)
+                if transfers.is_switch(end)
+            }
+        )
+    }
+    for transfer in chunk_transfers:
+        # Transfers that start no earlier cannot have arrived yet.
+        earlier = [m for m in transfers.into[chunk, transfer.source] if m.start < transfer.start]
+        on = departures.get(transfer.source)
+        carried = total.at(transfer.source, transfer.t, earlier) if on is None else total.leaving(on, transfer)
+        script.define(total.value(transfer), f"(_ BitVec {len(total.pre)})", carried)
+    for transfer in chunk_transfers:
+        value = total.value(transfer)
+        yield f"(not (= {value} {total.nothing}))"
+        if not transfer.reduce:
+            yield f"(= {value} {total.full})"
+        elif not transfers.is_switch(transfer.target):
+            # What the receiver holds before: of what arrives at the same time, copies, and partials on lower links.
+            others = [
+                m
+                for m in transfers.into[chunk, transfer.target]
+                if m is not transfer
+                and (m.start + m.total, m.reduce, m.link) <= (transfer.start + transfer.total, True, transfer.link)
+            ]
+            yield f"(= {total.nothing} (bvand {value} {total.at(transfer.target, times.arrival(transfer), others)}))"
+    for on in departures.values():
+        yield from _apart(total, on)
+    for npu in transfers.wanted(chunk):
+        yield f"(= {total.full} {total.at(npu, None, transfers.into[chunk, npu])})"
+
+
+def _apart(total: _ReductionTerms, departures: SwitchDepartures) -> Iterator[str]:
+    """What is added up in a switch has no contribution twice."""
+    if departures.reduces:
+        for one, other in combinations(departures.partials, 2):
+            both = f"(= {total.nothing} (bvand {total.value(one)} {total.value(other)}))"
+            yield f"(or {both} {departures.left_between(one, other)})"
+
+
+def _switches(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -> Iterator[str]:
+    network = transfers.network
+    slots: dict[int, list[_SlotTerms]] = defaultdict(list)
+    for chunk, switch in sorted({*transfers.out_of, *transfers.into}):
+        if not transfers.is_switch(switch):
+            continue
+        number = switch - network.npu_count
+        limited = int(network.buffers[number]) >= 0
+        if network.multicast[number] and not limited and not transfers.reduced(chunk):
+            continue
+        departures = SwitchDepartures(transfers, script, times, chunk, switch)
+        yield from departures.single()
+        yield from departures.all_left()
+        if limited:
+            slots[switch] += [_SlotTerms.of(script, times, *slot) for slot in departures.slots()]
+    for switch, found in slots.items():
+        limit = int(network.buffers[switch - network.npu_count])
+        for here in found:
+            at = times.arrival(here.arrival)
+            taken = (f"(ite {slot.taken(times, at)} 1 0)" for slot in found if slot.meets(here))
+            yield f"(<= (+ 0 {' '.join(taken)}) {limit})"
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotTerms:
+    """A buffer slot. first: the term that its arrival is the first in it. until: the constant for when it is free.
+
+    latest: picoseconds when it is free at the latest, whichever departures read it.
+    """
+
+    arrival: ScheduledTransfer
+    first: str
+    until: str
+    latest: int
+
+    @staticmethod
+    def of(
+        script: Script,
+        times: TimeTerms,
+        arrival: ScheduledTransfer,
+        first: str,
+        readers: list[tuple[ScheduledTransfer, str]],
+    ) -> _SlotTerms:
+        """A slot with the departures that may read it."""
+        until = times.number(0)
+        for number, (reader, q) in enumerate(readers):
+            end = times.end(reader)
+            later = f"(ite {all_of((q, times.lt(until, end)))} {end} {until})"
+            until = script.define(f"until{arrival.number}_{number}", times.sort, later)
+        return _SlotTerms(arrival, first, until, max((reader.start + reader.busy for reader, _ in readers), default=0))
+
+    def meets(self, other: _SlotTerms) -> bool:
+        """Whether it can be occupied when another slot is filled."""
+        now = other.arrival.start + other.arrival.total
+        return self.arrival.start + self.arrival.total <= now < self.latest
+
+    def taken(self, times: TimeTerms, at: str) -> str:
+        """The term that it is occupied at a time: the arrival was there, and leaves later."""
+        return all_of((self.first, times.le(times.arrival(self.arrival), at), times.lt(at, self.until)))
+
+
+PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
+    "causality": (IntegerTimes, _causality),
+    "congestion_free": (IntegerTimes, _congestion),
+    "delivered": (IntegerTimes, _delivered),
+    "reductions": (BitVectorTimes, _reductions),
+    "switches": (IntegerTimes, _switches),
+}
+"""By the name of the check of `verify_schedule`: how times are written, and the formulas."""

@@ -1,0 +1,99 @@
+"""The transfers of a schedule as plain values, grouped by chunk and device."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from collc.base.units import serialization_time
+from collc.smt.script import Undecided
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledTransfer:
+    """A transfer. Picoseconds: start; busy, until the link is free; total, until the chunk has arrived."""
+
+    number: int
+    chunk: int
+    link: int
+    source: int
+    target: int
+    start: int
+    reduce: bool
+    busy: int
+    total: int
+
+    @property
+    def t(self) -> str:
+        """The constant for its start."""
+        return f"t{self.number}"
+
+
+class ScheduledTransfers:
+    """All transfers of a schedule. Raises Undecided where one has no link, chunk, pair of devices or duration."""
+
+    def __init__(self, module: Module) -> None:
+        assert module.schedule is not None
+        self.module, self.network, self.table = module, module.network, module.demand.chunks
+        rows, store = module.schedule.transfers, module.schedule.model is LinkModel.STORE
+        self.all: list[ScheduledTransfer] = []
+        times: list[tuple[int, bool]] = list(zip(rows.start.tolist(), rows.reduce.tolist(), strict=True))
+        columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, strict=True)
+        for number, (chunk, link, (start, reduce)) in enumerate(columns):
+            ends = self._ends(chunk, link)
+            kind = self.network.kinds[int(self.network.kind[link])]
+            if kind.bandwidth is None or kind.latency is None:
+                raise Undecided("links have no bandwidth or latency")
+            wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
+            total = wire + kind.latency
+            busy = total if store else wire
+            self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total))
+        if any(transfer.total <= 0 for transfer in self.all):
+            raise Undecided("transfers take no time")
+
+    def _ends(self, chunk: int, link: int) -> tuple[int, int]:
+        if not (0 <= link < self.network.link_count and 0 <= chunk < len(self.table)):
+            raise Undecided("a transfer is of a chunk or a link that is not there")
+        source, target = int(self.network.source[link]), int(self.network.target[link])
+        if source == target or not (self.network.present[source] and self.network.present[target]):
+            raise Undecided("a transfer has no two devices that are there")
+        return source, target
+
+    @cached_property
+    def into(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
+        """Transfers by (chunk, target)."""
+        found: dict[tuple[int, int], list[ScheduledTransfer]] = defaultdict(list)
+        for transfer in self.all:
+            found[transfer.chunk, transfer.target].append(transfer)
+        return found
+
+    @cached_property
+    def out_of(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
+        """Transfers by (chunk, source)."""
+        found: dict[tuple[int, int], list[ScheduledTransfer]] = defaultdict(list)
+        for transfer in self.all:
+            found[transfer.chunk, transfer.source].append(transfer)
+        return found
+
+    def holders(self, chunk: int) -> list[int]:
+        """The NPUs of the precondition of a chunk."""
+        return self.table.sets[int(self.table.pre[chunk])].tolist()
+
+    def wanted(self, chunk: int) -> list[int]:
+        """The NPUs of the postcondition of a chunk; none where its run is not planned yet."""
+        planned = self.module.planned
+        if planned is not None and self.module.demand.run_of(chunk) not in planned:
+            return []
+        return self.table.sets[int(self.table.post[chunk])].tolist()
+
+    def reduced(self, chunk: int) -> bool:
+        """Whether a chunk is a reduction."""
+        return int(self.table.op[chunk]) != Op.COPY
+
+    def is_switch(self, device: int) -> bool:
+        """Whether a device is a switch."""
+        return device >= self.network.npu_count
