@@ -35,7 +35,7 @@ TERMS = {("open", "shop"), ("in", "place"), ("out", "place")}
 
 
 def names(path: Path) -> Iterator[tuple[str, int]]:
-    """The name of a module, and those of the classes, functions, parameters, variables and attributes that it defines."""
+    """The names of a module and of the classes, functions, parameters, variables and attributes that it defines."""
     yield path.stem if path.stem != "__init__" else path.parent.name, 1
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
