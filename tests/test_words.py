@@ -30,7 +30,7 @@ RETIRED: dict[str, tuple[str, ...]] = {
 }
 """Word -> folders of the package in which it is retired; "" is all of them. The plural is retired too."""
 
-TERMS = {("open", "shop"), ("in", "place"), ("out", "place")}
+TERMS = {("open", "shop"), ("in", "place"), ("one", "way"), ("either", "way"), ("npu", "grid")}
 """Terms of the field that contain a retired word."""
 
 

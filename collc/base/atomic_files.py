@@ -76,7 +76,7 @@ class Draft:
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 path.lstat()  # fails for a name that is too long, which its temporary name is not
-            _sweep(path)
+            _remove_abandoned(path)
             pending = _created(path)
             self._pending.append(pending)
             pending.temporary.chmod(0o666 & ~_mask())
@@ -141,7 +141,7 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _sweep(path: Path) -> None:
+def _remove_abandoned(path: Path) -> None:
     """Remove the temporary files for `path` that nobody is writing any more."""
     if sys.platform == "win32":
         return

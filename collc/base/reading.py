@@ -20,23 +20,23 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
     What the command line names may also be a pipe, or `-` for standard input. Raises SourceError where it cannot be
     read (E0701), is larger than `limit` bytes (E0801) or is no UTF-8 (E0705).
     """
-    told = str(path) if name is None else name
+    shown = str(path) if name is None else name
     try:
         if at is None and str(path) == "-":
-            told, data = "stdin", sys.stdin.buffer.read(limit + 1)
+            shown, data = "stdin", sys.stdin.buffer.read(limit + 1)
         elif path.is_file() or (at is None and path.is_fifo()):
             with path.open("rb") as file:
                 data = file.read(limit + 1)
         else:
-            what = f"{told} is no file" if path.exists() else f"there is no file {told}"
+            what = f"{shown} is no file" if path.exists() else f"there is no file {shown}"
             raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))
         if len(data) > limit:
-            message = f"{told} has more than {limit >> 20} MiB"
+            message = f"{shown} has more than {limit >> 20} MiB"
             raise SourceError(Diagnostic("E0801", message, at, hint="split it into several files"))
-        return SourceFile(told, data.decode("utf-8"))
+        return SourceFile(shown, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        message = f"{told} is no UTF-8 text (byte {error.start})"
+        message = f"{shown} is no UTF-8 text (byte {error.start})"
         raise SourceError(Diagnostic("E0705", message, at, hint="save it as UTF-8")) from error
     except OSError as error:
-        message = f"cannot read {told}: {error.strerror or error}"
+        message = f"cannot read {shown}: {error.strerror or error}"
         raise SourceError(Diagnostic("E0701", message, at, hint=_HINT)) from error

@@ -201,10 +201,10 @@ class StepSchedule(Schedule):
         """See Schedule."""
         per = max(1, rows // max(1, self.chunk.shape[1]))
         for low in range(0, len(self.chunk), per):
-            grid = self.chunk[low : low + per]
-            step, link = np.nonzero(grid != self.none)
+            table = self.chunk[low : low + per]
+            step, link = np.nonzero(table != self.none)
             yield Transfers(
-                grid[step, link].astype(np.int32),
+                table[step, link].astype(np.int32),
                 link.astype(np.int32),
                 (step + low).astype(np.int64) * self.step,
                 (step + low) < self.reduce_steps,

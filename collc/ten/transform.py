@@ -133,7 +133,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
         name=name,
         npu_count=n * m,
         families=(
-            _grid(left, right),
+            _product_npus(left, right),
             *_switches(left, m, n * m, 1),
             *_switches(right, n, n * m + m * left.switch_count, len(axes[0]) + 1),
         ),
@@ -185,7 +185,7 @@ def npu_grid(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (network.npu_count,), (1,)
 
 
-def _grid(left: Network, right: Network) -> DeviceFamily:
+def _product_npus(left: Network, right: Network) -> DeviceFamily:
     (shape_a, strides_a), (shape_b, strides_b) = npu_grid(left), npu_grid(right)
     strides = (*strides_a, *(stride * left.npu_count for stride in strides_b))
     return DeviceFamily("npu", (*shape_a, *shape_b), 0, strides)

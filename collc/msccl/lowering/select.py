@@ -79,9 +79,9 @@ def _gpu(program: Program, selection: _GpuSelection) -> Gpu:
 def _copies(program: Program, selection: _GpuSelection) -> list[Step]:
     """Local copies of what must be in the output and is not, each at the time of its last reader."""
     missing = [
-        (place, Slot("o", slot))
+        (held, Slot("o", slot))
         for chunk, slot in selection.outputs.items()
-        if (place := selection.slots.get(chunk)) is not None and place.buffer != "o"
+        if (held := selection.slots.get(chunk)) is not None and held.buffer != "o"
     ]
     if program.placement.out_of_place:
         wanted = missing

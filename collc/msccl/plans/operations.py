@@ -103,8 +103,8 @@ def _connections(program: Program) -> dict[int, Connection]:
                 known = last[gpu.rank, number, rank, block]
                 order = next((k for k, before in enumerate(known) if before < position), len(known))
                 known[order : order + 1] = [position]
-                near, far = (gpu.rank, number), (rank, block)
-                ends[step.send] = (*min(near, far), *max(near, far), order)
+                local, remote = (gpu.rank, number), (rank, block)
+                ends[step.send] = (*min(local, remote), *max(local, remote), order)
     numbers: dict[tuple[int, ...], Connection] = {}
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for key in sorted(set(ends.values())):
@@ -348,34 +348,34 @@ def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
 def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
     """Append a put, or extend the one before if that reads the same buffer and the same number of chunks."""
     block.touch([held], [], step.count)
-    here, far = block.local(held, step.count), block.remote(step.send, step.count)
+    here, remote = block.local(held, step.count), block.remote(step.send, step.count)
     channel = block.channel(block.plan.routes.over[step.send])
     last = block.last("put")
     if last is not None and all(last["src_buff"][0][key] == here[key] for key in ("type", "size")):
         last["src_buff"].append(here)
-        last["dst_buff"].append(far)
+        last["dst_buff"].append(remote)
         if channel not in last["channel_ids"]:
             last["channel_ids"].append(channel)
         return
-    block.add("put", src_buff=[here], dst_buff=[far], channel_type="memory", channel_ids=[channel])
+    block.add("put", src_buff=[here], dst_buff=[remote], channel_type="memory", channel_ids=[channel])
 
 
 def _reduce(block: _BlockWriter, step: Step, operand: Slot) -> None:
     """Append a sum, or another operand to the sum before if both have the same target."""
     landed = block.plan.routes.landing[step.receive]
     here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()
-    near = block.local(step.dst if step.dst is not None else landed, step.count)
-    far: list[Json] = []
+    local = block.local(step.dst if step.dst is not None else landed, step.count)
+    remote: list[Json] = []
     if step.send >= 0:
-        far = [block.remote(step.send, step.count)]
+        remote = [block.remote(step.send, step.count)]
         channel = block.channel(block.plan.routes.over[step.send])
         more = {"channel_type": "memory", "channel_ids": [channel]}
     last = block.last("re")
-    if last is not None and last["dst_buff"] == [here] == [near]:
+    if last is not None and last["dst_buff"] == [here] == [local]:
         last["src_buff"].append(one)
-        last["dst_buff"] += far
-        last.update(more, name="res" if far else "re")
+        last["dst_buff"] += remote
+        last.update(more, name="res" if remote else "re")
         block.read |= set(block.span([landed], step.count))
         return
     block.touch([operand, landed], [step.dst or landed], step.count)
-    block.add("res" if far else "re", src_buff=[here, one], dst_buff=[near, *far], **more)
+    block.add("res" if remote else "re", src_buff=[here, one], dst_buff=[local, *remote], **more)

@@ -215,22 +215,22 @@ class _TopologyBuilder:
 
     def link(self, node: LinkDeclaration, frame: Frame) -> BodyRows:
         """The links of `link a -> b (...)`; the columns are source, target and kind."""
-        ways = 2 if node.both else 1
+        directions = 2 if node.both else 1
         count = 1 if frame.rows is None else frame.rows
-        limits.check_count("links", self.links + ways * count, node.span)
-        self.links += ways * count
+        limits.check_count("links", self.links + directions * count, node.span)
+        self.links += directions * count
         a, b = self.end(node.source, frame), self.end(node.target, frame)
         same = np.atleast_1d(np.asarray(a == b))
         if same.any():
             row = int(np.argmax(same))
             raise fail("E0308", "this is a link from a device to itself", node.span, frame.note(row))
         kind = self.link_kind(node.attributes, frame)
-        table = np.empty((count, ways, 3), np.int64)
+        table = np.empty((count, directions, 3), np.int64)
         table[:, 0, 0], table[:, 0, 1] = a, b
         if node.both:
             table[:, 1, 0], table[:, 1, 1] = b, a
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
-        return BodyRows(np.repeat(np.arange(count, dtype=np.int64), ways), table.reshape(-1, 3))
+        return BodyRows(np.repeat(np.arange(count, dtype=np.int64), directions), table.reshape(-1, 3))
 
     def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""

@@ -224,19 +224,19 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
     dtype = np.dtype(cursor.expect("uint16", "uint32"))
     reduce_steps = cursor.integer(0, steps, "number of steps") if cursor.accept("reduce") else 0
     cursor.expect("{")
-    grid = np.full((steps, network.link_count), np.iinfo(dtype).max, dtype)
+    table = np.full((steps, network.link_count), np.iinfo(dtype).max, dtype)
     reader = _TransferReader(cursor, network, demand)
     while not cursor.accept("}"):
         cursor.expect("step")
         span = cursor.span
         number = cursor.integer(0, steps - 1, "step")
         reader.read()
-        _place(reader, grid[number], number < reduce_steps, span)
-    return StepSchedule(model, grid, step, reduce_steps)
+        _place(reader, table[number], number < reduce_steps, span)
+    return StepSchedule(model, table, step, reduce_steps)
 
 
 def _place(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32], reduce: bool, span: Span) -> None:
-    """Move all transfers read so far into a row of the grid."""
+    """Move all transfers read so far into a row of the table."""
     none = int(np.iinfo(row.dtype).max)
     cursor = reader.cursor
     for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):

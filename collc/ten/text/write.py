@@ -166,8 +166,8 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
 
 def _schedule(schedule: Schedule, module: Module, pad: str) -> Iterator[str]:
     if isinstance(schedule, StepSchedule):
-        grid = schedule.chunk
-        layout = f"steps {len(grid)} of {time_text(schedule.step)} as {grid.dtype.name}"
+        table = schedule.chunk
+        layout = f"steps {len(table)} of {time_text(schedule.step)} as {table.dtype.name}"
         layout += f" reduce {schedule.reduce_steps}" if schedule.reduce_steps else ""
         yield f"\n{pad}schedule {schedule.model.value} {layout} {{\n"
         yield from _slots(schedule, module, pad + "    ", schedule.step)
