@@ -18,7 +18,7 @@ CHORD = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
 
 
 def least(net: Network, demand: Demand) -> Result:
-    """What auto finds, Z3 among its ways."""
+    """The schedule that auto finds, with Z3 among its synthesizers."""
 
     def plan() -> Schedule:
         found = auto(Module("case", net, demand), Effort()).schedule

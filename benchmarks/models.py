@@ -17,9 +17,9 @@ from tests.support import GiB, grid
 NET = grid(8, 8, kind=LinkKind(500_000, Fraction(50 * GiB)))
 
 
-def compared(demand: Demand, way: str) -> Result:
+def compared(demand: Demand, synthesizer: str) -> Result:
     def plan(task: Task) -> Schedule:
-        return pccl(task, Effort()) if way == "pccl" else tacos(task, Effort())
+        return pccl(task, Effort()) if synthesizer == "pccl" else tacos(task, Effort())
 
     store = measured(lambda: plan(task_of(NET, demand)), NET, demand)
     model = LinkModel.PIPELINED

@@ -25,8 +25,8 @@ Numbers = NDArray[Any]
 
 def _planned(net: Network, demand: Demand) -> Schedule:
     standard = demand.runs[0].standard
-    way = pccl if standard is not None and standard.kind == "all_to_all" else tacos
-    return way(task_of(net, demand), Effort(threads=2))
+    synthesize = pccl if standard is not None and standard.kind == "all_to_all" else tacos
+    return synthesize(task_of(net, demand), Effort(threads=2))
 
 
 def verified(net: Network, demand: Demand) -> Result:
@@ -42,13 +42,13 @@ def verified(net: Network, demand: Demand) -> Result:
 
 
 def ring_gathered(npus: int) -> Module:
-    """The All-Gather of a ring, one way round: npus * (npus - 1) transfers, one row each."""
+    """The All-Gather of a ring, in one direction: npus * (npus - 1) transfers, one row each."""
     step, link = np.divmod(np.arange(npus * (npus - 1)), npus)
     return _laid_out(ring(npus, one_way=True), gathered(npus), (link - step) % npus, link, step)
 
 
 def ring_reduced(npus: int) -> Module:
-    """The All-Reduce of a ring, one way round: 2 * npus * (npus - 1) transfers."""
+    """The All-Reduce of a ring, in one direction: 2 * npus * (npus - 1) transfers."""
     step, link = np.divmod(np.arange(2 * npus * (npus - 1)), npus)
     first: Numbers = step < npus - 1
     return _laid_out(ring(npus, one_way=True), summed(npus), (link - step) % npus, link, step, first)
@@ -85,7 +85,11 @@ def rows_verified(make: Callable[[int], Module], small: int, large: int) -> Resu
 
 
 def cases() -> list[Case]:
-    ways = {"All-Gather": (ring_gathered, 9, 3163), "All-Reduce": (ring_reduced, 9, 2237), "no tree": (doubled, 3, 10)}
+    schedules = {
+        "All-Gather": (ring_gathered, 9, 3163),
+        "All-Reduce": (ring_reduced, 9, 2237),
+        "no tree": (doubled, 3, 10),
+    }
     gathers = {64: None, 100: None, 200: 300.0}
     found = [
         Case(
@@ -97,8 +101,8 @@ def cases() -> list[Case]:
         for side, seconds in gathers.items()
     ]
     found += [
-        Case(f"{name}, ten million rows", lambda w=way: rows_verified(*w), Target(2.0, mib=2048))
-        for name, way in ways.items()
+        Case(f"{name}, ten million rows", lambda row=row: rows_verified(*row), Target(2.0, mib=2048))
+        for name, row in schedules.items()
     ]
     for name, net in (("8x8x8", grid(8, 8, 8)), ("switched(8) * switched(32)", two_switches(8, 32))):
         found.append(Case(f"All-to-All {name}", lambda n=net: verified(n, exchanged(n.npu_count))))
