@@ -87,6 +87,23 @@ def hop_counts(graph: Digraph) -> Int32Array:
     return np.where(hops < UNREACHABLE, hops, -1).astype(np.int32)
 
 
+def hops_from(graph: Digraph, start: int) -> Int64Array:
+    """int64[vertices]: the fewest edges of a path from a vertex, or -1; in time linear in the graph (breadth first)."""
+    offsets, edges = graph.out_edges
+    first: list[int] = offsets.tolist()
+    ahead: list[int] = graph.target[edges].tolist()
+    found = [-1] * graph.vertex_count
+    found[start] = 0
+    queue = [start]
+    for vertex in queue:
+        hops = found[vertex] + 1
+        for there in ahead[first[vertex] : first[vertex + 1]]:
+            if found[there] < 0:
+                found[there] = hops
+                queue.append(there)
+    return np.array(found, np.int64)
+
+
 def _relaxed_layers(graph: Digraph, layers: list[Int32Array], length: Int64Array, targets: Int32Array) -> Int64Array:
     """`distances_to` by relaxing one layer of edges after another until nothing changes."""
     found = np.full((len(targets), graph.vertex_count), UNREACHABLE, np.int64)

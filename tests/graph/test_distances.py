@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collc.graph import distances as module
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts, two_nearest
+from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts, hops_from, two_nearest
 from collc.ten.arrays import Int64Array
 from tests.graph.graphs import as_networkx, digraphs, weighted_digraphs
 
@@ -86,3 +86,9 @@ def test_an_edge_that_reaches_a_vertex_late_is_not_taken() -> None:
     graph = Digraph(3, np.array([0, 0, 1], np.int32), np.array([2, 1, 2], np.int32))
     start = np.array([0, UNREACHABLE, UNREACHABLE])
     assert distances_from(graph, np.array([5, 1, 1]), start).tolist() == [0, 1, 2]
+
+
+@given(digraphs())
+def test_hops_from_a_vertex_are_those_of_networkx(graph: Digraph) -> None:
+    known = nx.single_source_shortest_path_length(as_networkx(graph, np.ones(graph.edge_count, np.int64)), 0)
+    assert hops_from(graph, 0).tolist() == [known.get(vertex, -1) for vertex in range(graph.vertex_count)]

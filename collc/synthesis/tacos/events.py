@@ -20,6 +20,7 @@ import numpy as np
 from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
 from collc.synthesis.tacos.levels import CostLevels
 from collc.synthesis.tacos.problem import CopyProblem
+from collc.synthesis.timeline import Timeline
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ class EventMatching:
         problem, network, devices = self._problem, self._problem.network, self._problem.devices
         ahead_first, ahead_word, ahead = self._ahead()
         _, shift, mask = word_shape(devices, self._large)
-        intervals = [problem.reserved.get(link, []) for link in self._number.tolist()]
-        flat = np.array([each for some in intervals for each in some], np.int64).reshape(-1, 2)
+        timelines = [problem.reserved.get(link, Timeline()) for link in self._number.tolist()]
         return EventNetwork(
             first=self._numbers(network.in_links[0]),
             scopes=self._numbers(self._scopes().T.ravel()),
@@ -136,9 +136,9 @@ class EventMatching:
             total=self._numbers(problem.total.ravel()),
             busy=self._numbers(problem.busy.ravel()),
             sizes=problem.total.shape[1],
-            reserved=self._numbers(np.cumsum([0] + [len(some) for some in intervals])),
-            starts=self._numbers(flat[:, 0].copy()),
-            ends=self._numbers(flat[:, 1].copy()),
+            reserved=self._numbers(np.cumsum([0, *map(len, timelines)])),
+            starts=self._numbers(np.array([start for each in timelines for start in each.starts], np.int64)),
+            ends=self._numbers(np.array([end for each in timelines for end in each.ends], np.int64)),
             shift=shift,
             mask=mask,
         )

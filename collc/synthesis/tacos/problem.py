@@ -1,20 +1,22 @@
 """The problem that link-chunk matching solves: which device wants which chunk, over which links.
 
-A chunk is wanted by the NPUs of its postcondition and, where these alone do not hang together, by
-relays on short paths from a holder to them.
+A chunk is wanted by the NPUs of its postcondition and, if links between these do not connect them all, by relays on
+short paths from a holder to them.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.digraph import Digraph
+from collc.graph.paths import Edge, nearest_path
+from collc.graph.reachability import reached
 from collc.synthesis.task import Task
+from collc.synthesis.timeline import Timeline
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network
@@ -25,12 +27,11 @@ from collc.ten.schedule import LinkModel
 class CopyProblem:
     """Chunks to copy over direct links. K chunks, numbered 0 .. K - 1 here.
 
-    chunk: int32[K]; their numbers in the demand. pre, want: int32[K], rows of `sets`: who holds a
-    chunk at the start, and who shall get it (holders may be among them).
-    busy, total: int64[kinds, sizes], picoseconds that a transfer takes its link, and until the chunk
-    has arrived. size_of: int32[K], columns of these.
-    release: int64[K], picoseconds before which the holders do not have the chunk.
-    reserved: for a link the times [start, end) in which it is taken, ascending and disjoint.
+    chunk: int32[K], their numbers in the demand. pre, want: int32[K], rows of `sets`: who holds a chunk at the start,
+    and who must get it (holders may be among them).
+    busy, total: int64[kinds, sizes], picoseconds that a transfer keeps its link busy, and until the chunk has arrived.
+    size_of: int32[K], columns of these. release: int64[K], picoseconds before which holders do not have the chunk.
+    reserved: by link, when it is busy with what is planned already.
     """
 
     network: Network
@@ -43,7 +44,7 @@ class CopyProblem:
     total: Int64Array
     size_of: Int32Array
     release: Int64Array
-    reserved: dict[int, list[tuple[int, int]]]
+    reserved: dict[int, Timeline]
 
     @property
     def count(self) -> int:
@@ -57,7 +58,7 @@ class CopyProblem:
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether all transfers take equal time, and nothing stands in their way."""
+        """Whether all transfers take equal time, no link is reserved and all holders have their chunks at once."""
         kinds = np.unique(self.network.kind)
         total, busy = self.total[kinds], self.busy[kinds]
         same = total.size > 0 and bool((total == total.flat[0]).all() and (busy == total.flat[0]).all())
@@ -65,12 +66,12 @@ class CopyProblem:
 
     @cached_property
     def step(self) -> int:
-        """Picoseconds of each transfer where the problem is uniform."""
+        """Picoseconds of each transfer if the problem is uniform."""
         return int(self.total[self.network.kind[0], 0])
 
     @cached_property
     def missing(self) -> int:
-        """Chunks to bring to devices, over all devices; one transfer each at least."""
+        """How many chunks the devices must get, summed over all devices; at least one transfer each."""
         sizes = self.sizes_missing
         return int(sum(sizes))
 
@@ -120,9 +121,9 @@ class CopyProblem:
 
 
 def copy_problem(task: Task) -> CopyProblem:
-    """What the chunks of a task want, relays included.
+    """The problem of a task, with the relays that it needs.
 
-    Raises SourceError where a postcondition cannot be reached, or where the network has switches.
+    Raises SourceError if a postcondition cannot be reached or the network has switches.
     """
     network = task.network
     _need_direct_links(network)
@@ -149,6 +150,7 @@ def copy_problem(task: Task) -> CopyProblem:
 
 
 def _need_direct_links(network: Network) -> None:
+    """Raises SourceError if the network has links to or from switches."""
     ends = max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1)))
     if ends >= network.npu_count:
         raise SourceError(
@@ -160,9 +162,9 @@ def _need_direct_links(network: Network) -> None:
         )
 
 
-def _reserved(task: Task) -> dict[int, list[tuple[int, int]]]:
-    """The times in which links are taken by what is planned already."""
-    found: dict[int, list[tuple[int, int]]] = {}
+def _reserved(task: Task) -> dict[int, Timeline]:
+    """By link, when it is busy with transfers that are planned already."""
+    found: dict[int, Timeline] = {}
     rows = task.reserved
     if rows is None or not len(rows):
         return found
@@ -173,16 +175,12 @@ def _reserved(task: Task) -> dict[int, list[tuple[int, int]]]:
         busy = busy + network.latencies[:, None]
     ends = rows.start + busy[network.kind[rows.link], size_of.reshape(-1)]
     for link, start, end in zip(rows.link.tolist(), rows.start.tolist(), ends.tolist(), strict=True):
-        spans = found.setdefault(link, [])
-        if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((start, end))
+        found.setdefault(link, Timeline()).reserve(start, end)
     return found
 
 
 def _wanted(task: Task, chunk: Int32Array) -> tuple[Int32Array, Int32Array, HolderSets]:
-    """(pre, want, sets) of a CopyProblem: the postconditions, with relays where they need some."""
+    """`pre`, `want` and `sets` of a CopyProblem: the postconditions, with the relays that they need."""
     table, network = task.demand.chunks, task.network
     relays = _Relays(network)
     parts: list[Int32Array] = [table.sets.members]
@@ -215,36 +213,36 @@ def _wanted(task: Task, chunk: Int32Array) -> tuple[Int32Array, Int32Array, Hold
 
 
 class _Relays:
-    """Finds devices that pass a chunk on though they do not want it."""
+    """Finds the devices that must pass a chunk on though they do not want it."""
 
     def __init__(self, network: Network) -> None:
-        self._network = network
+        self._network, self._graph = network, Digraph.of(network)
         self._loads: dict[int, int] = {}
 
     def connected(self, members: Int32Array) -> bool:
-        """Whether every member reaches every other over links between members."""
-        network = self._network
-        inside = np.zeros(network.device_count, np.bool_)
+        """Whether every member reaches every other one over links between members."""
+        if not len(members):
+            return False
+        inside = np.zeros(self._network.device_count, np.bool_)
         inside[members] = True
-        for ends, starts in ((network.source, network.target), (network.target, network.source)):
-            kept = inside[ends] & inside[starts]
-            if not len(members):
-                return False
-            found = hop_counts(ends[kept], starts[kept], int(members[0]), len(inside))
-            if found.count(-1) + len(members) > len(inside):
-                return False
-        return True
+        graph = self._graph.with_edges(inside[self._graph.source] & inside[self._graph.target])
+        start = members[:1].tolist()
+        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reversed()))
 
     def wanted(self, pre: list[int], post: list[int]) -> list[int]:
-        """The postcondition's devices and the relays on cheap paths to them, ascending.
+        """The devices of the postcondition and the relays on cheap paths to them, ascending.
 
-        The cheapest missing device is added to the tree of all holders, one after another (Takahashi
-        and Matsuyama's Steiner tree); devices that relay much already count as farther.
+        The nearest missing device is added to the tree of all holders, one after another (the Steiner tree heuristic of
+        Takahashi and Matsuyama); devices that relay much already count as farther.
         """
         tree, missing = set(pre), set(post) - set(pre)
         grown: set[int] = set()
         while missing:
-            path = self._nearest(tree, missing)
+            path = nearest_path(self._edges, tree, missing)
+            if path is None:
+                name = self._network.device_name(min(missing))
+                hint = "add links, or take it out of the group"
+                raise SourceError(Diagnostic("S0103", f"no path of links leads to {name}", hint=hint))
             tree.update(path)
             grown.update(path)
             missing.difference_update(path)
@@ -252,59 +250,22 @@ class _Relays:
             self._loads[device] = self._loads.get(device, 0) + 1
         return sorted(grown | set(post))
 
+    def _edges(self, device: int) -> list[Edge]:
+        """The links out of a device, each longer by a 16th for every chunk that its target relays already."""
+        loads = self._loads
+        return [(target, cost + cost * loads.get(target, 0) // 16, link) for target, cost, link in self._ahead[device]]
+
     @cached_property
-    def _ahead(self) -> list[list[tuple[int, int]]]:
-        """For each device its (cost, target) pairs."""
+    def _ahead(self) -> list[list[Edge]]:
+        """For each device its links as (target, cost, link)."""
         network = self._network
         cost = network.occupancy(np.array([1 << 20], np.int64))[:, 0] + network.latencies
-        found: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
-        starts: list[int] = network.source.tolist()
-        ends: list[int] = network.target.tolist()
-        prices: list[int] = cost[network.kind].tolist()
-        for link, source in enumerate(starts):
-            found[source].append((prices[link], ends[link]))
+        found: list[list[Edge]] = [[] for _ in range(network.device_count)]
+        sources: list[int] = network.source.tolist()
+        columns = zip(sources, network.target.tolist(), cost[network.kind].tolist(), strict=True)
+        for link, (source, target, price) in enumerate(columns):
+            found[source].append((target, price, link))
         return found
-
-    def _nearest(self, tree: Iterable[int], missing: set[int]) -> list[int]:
-        """The path from a tree to the nearest missing device."""
-        heap = [(0, device) for device in sorted(tree)]
-        best = {device: 0 for _, device in heap}
-        via: dict[int, int] = {}
-        while heap:
-            cost, device = heapq.heappop(heap)
-            if cost > best[device]:
-                continue
-            if device in missing:
-                path = [device]
-                while path[-1] in via:
-                    path.append(via[path[-1]])
-                return path
-            for price, target in self._ahead[device]:
-                there = cost + price + price * self._loads.get(target, 0) // 16
-                if there < best.get(target, there + 1):
-                    best[target], via[target] = there, device
-                    heapq.heappush(heap, (there, target))
-        name = self._network.device_name(min(missing))
-        raise SourceError(
-            Diagnostic("S0103", f"no path of links leads to {name}", hint="add links, or take it out of the group")
-        )
-
-
-def hop_counts(source: Int32Array, target: Int32Array, start: int, devices: int) -> list[int]:
-    """Links from a device to each on the shortest way, -1 where there is none."""
-    order = np.argsort(source, kind="stable")
-    offsets = np.searchsorted(source[order], np.arange(devices + 1)).tolist()
-    ahead = target[order].tolist()
-    found = [-1] * devices
-    found[start] = 0
-    queue = [start]
-    for device in queue:
-        hops = found[device] + 1
-        for there in ahead[offsets[device] : offsets[device + 1]]:
-            if found[there] < 0:
-                found[there] = hops
-                queue.append(there)
-    return found
 
 
 def _common(some: Int32Array, others: Int32Array) -> int:
@@ -313,5 +274,5 @@ def _common(some: Int32Array, others: Int32Array) -> int:
         some, others = others, some
     if not len(some):
         return 0
-    places = np.searchsorted(others, some)
-    return int(np.count_nonzero(others[np.minimum(places, len(others) - 1)] == some))
+    at = np.searchsorted(others, some)
+    return int(np.count_nonzero(others[np.minimum(at, len(others) - 1)] == some))

@@ -1,7 +1,7 @@
 """TACOS: synthesis by matching chunks to links (Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer").
 
-A small portfolio of rules for the choice within a matching is tried, best first, until one meets the
-lower bound; the best schedule is kept.
+A small portfolio of rules for the choice of chunks is tried, best first, until one meets the lower bound; the best
+schedule is kept.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.graph.matching import prioritised_matching
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.invert import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers
-from collc.synthesis.tacos.grid import grid_steps
 from collc.synthesis.tacos.levels import cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
-from collc.synthesis.tacos.steps import Row, chosen_steps, fewest_alternatives, fifo_steps, rarest_matching
+from collc.synthesis.tacos.step_table import StepRule, matched_steps
+from collc.synthesis.tacos.steps import Choose, StepRow, fewest_alternatives, matched_rows
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 SMALL = 128
-"""Devices up to which plain Python is used, so that nothing waits for compilation."""
+"""Devices up to which kernels run in plain Python, so that nothing waits for compilation."""
 
 WINDOWS = (8, 32)
-"""Chunks that the compiled rule of fewest alternatives looks at."""
+"""Chunks that the rule of fewest alternatives looks at in large networks."""
 
-LOOKING = 4_000_000
+WINDOW_LIMIT = 4_000_000
 """Transfers up to which that rule is tried."""
 
 NEAR = 100
-"""Where times differ, large problems are content within one part in so many of the bound."""
+"""Where times differ, large problems end the search within one part in so many of the bound."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -41,7 +42,7 @@ SLACKS = (0, 10, 30, 60, 100, 200)
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One rule: its name, and what it plans (None where that is no better than a time in picoseconds)."""
+    """One rule: its name, and what it plans: a schedule and its picoseconds, None if no better than a given time."""
 
     name: str
     plan: Callable[[int | None], tuple[Schedule, int] | None]
@@ -50,10 +51,9 @@ class _Attempt:
 def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     """A schedule of copies over direct links by link-chunk matching.
 
-    bound: picoseconds at which to be content; None: the lower bound of the task. effort.trials beyond
-    the first add rounds of the portfolio with random ties.
-    Raises SourceError where a postcondition cannot be reached or the network has switches, NoSchedule
-    where `effort.stop` asks to stop before any schedule is there.
+    bound: picoseconds at which the search ends; None: the lower bound of the task. effort.trials beyond the first add
+    rounds of the portfolio with random ties. Raises SourceError if a postcondition cannot be reached or the network has
+    switches, NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
     problem = copy_problem(task)
     goal = task_bound(task).time if bound is None else bound
@@ -79,7 +79,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio. A schedule that stores is one that pipelines, too, if hardly the best."""
+    """The portfolio. A schedule for the link model `store` is one for `pipelined` too, if hardly the best."""
     stored = replace(problem, busy=problem.total)
     steps = _small_attempts if problem.devices <= SMALL else _large_attempts
     if problem.uniform:
@@ -92,50 +92,55 @@ def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Atte
 
 
 def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio of compiled rules where all transfers take equal time."""
-    least = -(-goal // problem.step)
-
-    def attempt(name: str, window: int) -> _Attempt:
-        def plan(best: int | None) -> tuple[Schedule, int] | None:
-            limit = problem.missing if best is None else best // problem.step - 1
-            go_on = _reporting(effort, name)
-            grid = grid_steps(problem, limit, least, window, effort.threads, go_on) if limit >= least else None
-            if grid is None:
-                return None
-            return StepSchedule(problem.model, grid, problem.step), len(grid) * problem.step
-
-        return _Attempt(name, plan)
-
-    yield attempt("fifo", 0)
-    for window in WINDOWS if problem.missing <= LOOKING else ():
-        yield attempt(f"fewest alternatives of {window}", window)
+    """The portfolio of large networks where all transfers take equal time."""
+    yield _table_attempt(problem, goal, effort, "fifo", StepRule())
+    for window in WINDOWS if problem.missing <= WINDOW_LIMIT else ():
+        yield _table_attempt(problem, goal, effort, f"fewest alternatives of {window}", StepRule(window))
 
 
 def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio where all transfers take equal time."""
-    least = -(-goal // problem.step)
-
-    def attempt(name: str, steps: Callable[[int], list[Row] | None]) -> _Attempt:
-        def plan(best: int | None) -> tuple[Schedule, int] | None:
-            limit = problem.missing if best is None else best // problem.step - 1
-            rows = steps(limit) if limit >= least else None
-            return None if rows is None else (_grid(problem, rows), len(rows) * problem.step)
-
-        return _Attempt(name, plan)
-
-    def chosen(name: str, rule: Callable[..., list[int]], seed: int | None) -> _Attempt:
-        def steps(limit: int) -> list[Row] | None:
-            return chosen_steps(problem, rule, None if seed is None else random.Random(seed), limit)
-
-        return attempt(name, steps)
-
-    yield attempt("fifo", lambda limit: fifo_steps(problem, limit))
-    rules = (("fewest alternatives", fewest_alternatives), ("rarest matching", rarest_matching))
+    """The portfolio of small networks where all transfers take equal time."""
+    yield _table_attempt(problem, goal, effort, "fifo", StepRule())
+    rules = (("fewest alternatives", fewest_alternatives), ("rarest matching", prioritised_matching))
     for name, rule in rules:
-        yield chosen(name, rule, None)
+        yield _matching_attempt(problem, goal, name, rule, None)
     for trial in range(max(4, effort.trials)):
         for name, rule in rules:
-            yield chosen(f"{name}, trial {trial}", rule, effort.seed * 1_000_003 + trial)
+            seed = effort.seed * 1_000_003 + trial
+            yield _matching_attempt(problem, goal, f"{name}, trial {trial}", rule, seed)
+
+
+def _table_attempt(problem: CopyProblem, goal: int, effort: Effort, name: str, rule: StepRule) -> _Attempt:
+    """An attempt with a rule of the step kernels."""
+    least = -(-goal // problem.step)
+
+    def plan(best: int | None) -> tuple[Schedule, int] | None:
+        limit = problem.missing if best is None else best // problem.step - 1
+        if limit < least:
+            return None
+        if problem.devices <= SMALL:
+            table = matched_steps(problem, rule, limit, least, compile_it=False)
+        else:
+            go_on = _reporting(effort, name)
+            table = matched_steps(problem, rule, limit, least, compile_it=True, threads=effort.threads, go_on=go_on)
+        if table is None:
+            return None
+        return StepSchedule(problem.model, table, problem.step), len(table) * problem.step
+
+    return _Attempt(name, plan)
+
+
+def _matching_attempt(problem: CopyProblem, goal: int, name: str, choose: Choose, tie_seed: int | None) -> _Attempt:
+    """An attempt with a rule of bipartite matching. tie_seed: tie-break seed; None: ties go to the lower number."""
+
+    def plan(best: int | None) -> tuple[Schedule, int] | None:
+        limit = problem.missing if best is None else best // problem.step - 1
+        if limit < -(-goal // problem.step):
+            return None
+        rows = matched_rows(problem, choose, None if tie_seed is None else random.Random(tie_seed), limit)
+        return None if rows is None else (_step_schedule(problem, rows), len(rows) * problem.step)
+
+    return _Attempt(name, plan)
 
 
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
@@ -152,7 +157,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     def attempt(rule: EventRule) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
             rows = planned(rule, None if best is None else best - 1)
-            return None if rows is None else (_rows(problem, rows), rows.end)
+            return None if rows is None else (_row_schedule(problem, rows), rows.end)
 
         return _Attempt(_name(rule), plan)
 
@@ -169,7 +174,7 @@ def _name(rule: EventRule) -> str:
 
 
 def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
-    """Shows how far an attempt is; whether it may go on."""
+    """A function that reports the share that is planned, and returns whether the attempt may go on."""
 
     def go_on(share: float) -> bool:
         effort.progress(share, f"tacos {name}")
@@ -178,7 +183,7 @@ def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
     return go_on
 
 
-def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
+def _step_schedule(problem: CopyProblem, rows: list[StepRow]) -> StepSchedule:
     numbers = np.append(problem.chunk.astype(np.int64), -1)
     chunks = numbers[np.array(rows, np.int64)]
     if int(numbers.max()) < np.iinfo(np.uint16).max:
@@ -186,5 +191,5 @@ def _grid(problem: CopyProblem, rows: list[Row]) -> StepSchedule:
     return StepSchedule(problem.model, chunks.astype(np.uint32), problem.step)
 
 
-def _rows(problem: CopyProblem, rows: MatchedTransfers) -> RowSchedule:
+def _row_schedule(problem: CopyProblem, rows: MatchedTransfers) -> RowSchedule:
     return RowSchedule(problem.model, Transfers.of(problem.chunk[rows.chunk], rows.link, rows.start))

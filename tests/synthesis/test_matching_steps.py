@@ -1,4 +1,4 @@
-"""The compiled matching in steps, against plain Python; and the sweeps that it goes through a network in."""
+"""The step kernels, compiled and in plain Python, against the rules in words; and the time-skewed tiles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.tacos import sweeps as matching_sweeps
-from collc.synthesis.tacos.grid import Grid, grid_steps
+from collc.synthesis.tacos import tiles
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
-from collc.synthesis.tacos.steps import fifo_steps
-from collc.synthesis.tacos.sweeps import sweep_of
+from collc.synthesis.tacos.step_table import StepRule, StepTable, matched_steps
+from collc.synthesis.tacos.tiles import skewed_tiles
 from collc.synthesis.task import Task
 from collc.ten.demand import Op
 from collc.ten.network import Network
@@ -43,36 +42,49 @@ NETS = [
     ring(20),
     hypercube(4),
 ]
-WAYS = [(2000, 128), (1, 20), (1, 4), (1, 1)]
-"""SMALL and TILE of matching_sweeps: all devices in one tile, or several tiles even in small networks."""
+TILE_SIZES = [(2000, 128), (1, 20), (1, 4), (1, 1)]
+"""SMALL and TILE of tiles.py: all devices in one tile, or several tiles even in small networks."""
 
 
-def planned(problem: CopyProblem, window: int = 0, limit: int = 1000, threads: int = 1) -> Grid | None:
-    return grid_steps(problem, limit, 1, window, threads, lambda _share: True)
+def planned(problem: CopyProblem, window: int = 0, limit: int = 1000, threads: int = 1) -> StepTable | None:
+    return matched_steps(problem, StepRule(window), limit, 1, compile_it=True, threads=threads)
 
 
-def as_grid(rows: list[list[int]] | None, like: Grid) -> Grid:
-    """What fifo_steps gives, -1 for none, as grid_steps gives it."""
-    found = np.array(rows)
+def planned_plain(problem: CopyProblem, window: int = 0, limit: int = 1000, least: int = 1) -> StepTable | None:
+    return matched_steps(problem, StepRule(window), limit, least, compile_it=False)
+
+
+def as_table(rows: list[list[int]], like: StepTable) -> StepTable:
+    """Rows with -1 for none as `matched_steps` gives them."""
+    found = np.array(rows).reshape(-1, like.shape[1])
     return np.where(found < 0, np.iinfo(like.dtype).max, found)
 
 
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    monkeypatch.setattr(matching_sweeps, "SMALL", request.param[0])
-    monkeypatch.setattr(matching_sweeps, "TILE", request.param[1])
+@pytest.fixture(params=TILE_SIZES)
+def tile_sizes(request, monkeypatch):
+    monkeypatch.setattr(tiles, "SMALL", request.param[0])
+    monkeypatch.setattr(tiles, "TILE", request.param[1])
 
 
 @pytest.mark.parametrize("net", NETS, ids=lambda net: f"{net.name}-{net.npu_count}")
-def test_fifo_kernel_does_what_plain_python_does(net, way):
+def test_fifo_kernel_does_what_the_rule_says(net, tile_sizes):
     demand = all_gather(net.npus.tolist(), chunks=2)
     problem = copy_problem(task_of(net, demand))
-    rows = fifo_steps(problem, 1000)
+    rows = rule_of_fifo(problem)
+    for least in (1, 7, 100):
+        plain = planned_plain(problem, least=least)
+        assert plain is not None
+        assert np.array_equal(as_table(rows, plain), plain)
     for threads in (1, 2, 3):
         steps = planned(problem, threads=threads)
         assert steps is not None
-        assert np.array_equal(as_grid(rows, steps), steps)
+        assert np.array_equal(as_table(rows, steps), steps)
     check(net, demand, StepSchedule(LinkModel.STORE, steps, problem.step))
+
+
+def rule_of_fifo(problem: CopyProblem) -> list[list[int]]:
+    """The rule in words: a link takes what its source got first of what its target lacks."""
+    return rule_of_fewest(problem, 1)
 
 
 def rule_of_fewest(problem: CopyProblem, window: int) -> list[list[int]]:
@@ -102,9 +114,9 @@ def rule_of_fewest(problem: CopyProblem, window: int) -> list[list[int]]:
 @pytest.mark.parametrize("window", [1, 4, 100])
 def test_kernel_of_fewest_alternatives_does_what_the_rule_says(net, window):
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    steps = planned(problem, window)
-    assert steps is not None
-    assert np.array_equal(as_grid(rule_of_fewest(problem, window), steps), steps)
+    for steps in (planned(problem, window), planned_plain(problem, window)):
+        assert steps is not None
+        assert np.array_equal(as_table(rule_of_fewest(problem, window), steps), steps)
 
 
 @st.composite
@@ -119,20 +131,18 @@ def problems(draw):
 
 
 @settings(max_examples=100, deadline=None)
-@given(problems(), st.sampled_from(WAYS), st.integers(1, 3))
-def test_kernels_do_what_plain_python_does_for_any_copies(problem, sizes, threads):
+@given(problems(), st.sampled_from(TILE_SIZES), st.integers(1, 3))
+def test_kernels_do_what_the_rules_say_for_any_copies(problem, sizes, threads):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching_sweeps, "SMALL", sizes[0])
-        patch.setattr(matching_sweeps, "TILE", sizes[1])
+        patch.setattr(tiles, "SMALL", sizes[0])
+        patch.setattr(tiles, "TILE", sizes[1])
         steps, fewest = planned(problem, threads=threads), planned(problem, 4)
-    rows = fifo_steps(problem, 1000)
-    assert rows is not None
     assert steps is not None
     assert fewest is not None
-    assert len(rows) == len(steps)
-    if rows:
-        assert np.array_equal(as_grid(rows, steps), steps)
-        assert np.array_equal(as_grid(rule_of_fewest(problem, 4), fewest), fewest)
+    assert np.array_equal(as_table(rule_of_fifo(problem), steps), steps)
+    assert np.array_equal(as_table(rule_of_fewest(problem, 4), fewest), fewest)
+    assert np.array_equal(planned_plain(problem), steps)
+    assert np.array_equal(planned_plain(problem, 4), fewest)
 
 
 @pytest.mark.parametrize("window", [0, 4])
@@ -142,10 +152,12 @@ def test_limit_is_kept_to_the_step(window):
     assert steps is not None
     assert np.array_equal(planned(problem, window, len(steps)), steps)
     assert planned(problem, window, len(steps) - 1) is None
+    assert np.array_equal(planned_plain(problem, window, len(steps)), steps)
+    assert planned_plain(problem, window, len(steps) - 1) is None
 
 
 @pytest.mark.parametrize("window", [0, 4])
-def test_asks_all_the_time_whether_to_go_on(window, way):
+def test_asks_all_the_time_whether_to_go_on(window, tile_sizes):
     net = grid(12, 12)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
     shares = []
@@ -154,14 +166,14 @@ def test_asks_all_the_time_whether_to_go_on(window, way):
         shares.append(share)
         return len(shares) < 3
 
-    assert grid_steps(problem, 1000, 1, window, 1, go_on) is None
+    assert matched_steps(problem, StepRule(window), 1000, 1, compile_it=True, go_on=go_on) is None
     assert len(shares) == 3
     assert 0 == shares[0] < shares[1] < shares[2] < 1
-    assert sweep_of(net, 1).depth <= 32
+    assert skewed_tiles(net, 1).depth <= 32
 
 
 def test_numbers_beyond_16_bits():
-    """Only the last chunks of a large demand are planned; the grid names them as the demand does."""
+    """Only the last chunks of a large demand are planned; the table names them as the demand does."""
     count = 65_540
     demand = demand_of([(1, [0], [1, 2], Op.COPY) for _ in range(count)])
     task = Task(ring(3), demand, LinkModel.STORE, np.arange(count - 3, count, dtype=np.int32))
@@ -169,22 +181,25 @@ def test_numbers_beyond_16_bits():
     steps = planned(problem)
     assert steps is not None
     assert steps.dtype == np.uint32
-    rows = np.array(fifo_steps(problem, 10))
+    rows = np.array(rule_of_fifo(problem))
     assert np.array_equal(np.where(rows < 0, np.iinfo(np.uint32).max, rows + count - 3), steps)
+    assert np.array_equal(planned_plain(problem), steps)
 
 
 def order_of(net: Network, threads: int) -> dict[tuple[int, int], tuple[int, int]]:
     """When each (device, step) is done: (wave, tile); asserts that none is done twice."""
-    sweep = sweep_of(net, threads)
-    wave_of = {tile: wave for wave, parts in enumerate(sweep.waves) for low, high in parts for tile in range(low, high)}
-    assert sorted(wave_of) == list(range((len(sweep.begin) - 1) // sweep.depth))
+    skewed = skewed_tiles(net, threads)
+    wave_of = {
+        tile: wave for wave, parts in enumerate(skewed.waves) for low, high in parts for tile in range(low, high)
+    }
+    assert sorted(wave_of) == list(range((len(skewed.begin) - 1) // skewed.depth))
     found: dict[tuple[int, int], tuple[int, int]] = {}
-    for tile, step in product(sorted(wave_of), range(sweep.depth)):
-        part = tile * sweep.depth + step
-        for device in sweep.device[sweep.begin[part] : sweep.begin[part + 1]].tolist():
+    for tile, step in product(sorted(wave_of), range(skewed.depth)):
+        part = tile * skewed.depth + step
+        for device in skewed.device[skewed.begin[part] : skewed.begin[part + 1]].tolist():
             assert (device, step) not in found
             found[device, step] = wave_of[tile], tile
-    assert len(found) == sweep.depth * net.device_count
+    assert len(found) == skewed.depth * net.device_count
     return found
 
 
@@ -196,7 +211,7 @@ LONELY = network(40, [pair for a in range(1, 39) for pair in ((a, a + 1), (a + 1
     "net", [*NETS, LONELY, fully_connected(9), grid(30, 40), grid(24, 24, wrap=True), grid(8, 9, 10)]
 )
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_sweep_does_what_a_step_needs_before_it(net, threads, way):
+def test_tiles_do_what_a_step_needs_before_it(net, threads, tile_sizes):
     """In an earlier wave, or in the same tile, where lower steps come first."""
     done = order_of(net, threads)
     before = [[] for _ in range(net.device_count)]
@@ -209,17 +224,17 @@ def test_sweep_does_what_a_step_needs_before_it(net, threads, way):
 
 
 def test_large_mesh_is_cut_into_tiles_for_both_threads():
-    sweep = sweep_of(grid(64, 64), 2)
-    assert sweep.depth == 32
-    assert max(map(len, sweep.waves)) == 2
-    assert len(sweep.begin) // sweep.depth > 10
+    skewed = skewed_tiles(grid(64, 64), 2)
+    assert skewed.depth == 32
+    assert max(map(len, skewed.waves)) == 2
+    assert len(skewed.begin) // skewed.depth > 10
 
 
 @pytest.mark.slow
 def test_threads_give_the_same_bytes():
     net = grid(46, 46)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    one, two = (grid_steps(problem, 5000, 1058, 0, threads, lambda _share: True) for threads in (1, 2))
+    one, two = (matched_steps(problem, StepRule(), 5000, 1058, compile_it=True, threads=n) for n in (1, 2))
     assert one is not None
     assert two is not None
     assert np.array_equal(one, two)

@@ -1,10 +1,10 @@
-"""In which order the devices do their steps in matching_grid: in tiles that stay in the cache.
+"""Time-skewed tiles: the order in which the devices do their steps in matching_steps, so that tiles stay in the cache.
 
-What a link takes in a step depends on what its two ends had before it, so news goes one hop a step. Let f be
-numbers of the devices that differ by at most one over each link, such as hop distances from a corner. Then step t
-of a device depends only on devices whose f + t is as large or smaller: devices may be cut by f + t into blocks,
-and a block may do all its steps before the next one begins (time skewing: Wolf and Lam, "A data locality
-optimizing algorithm", 1991). Two such numbers cut a network into tiles; those of equal block sum are independent.
+What a link takes in a step depends on what its two ends had before it, so news travels one hop a step. Let f be
+numbers of the devices that differ by at most one over each link, such as hop distances from a corner. Then step t of a
+device depends only on devices whose f + t is as large or smaller: devices may be cut by f + t into blocks, and a block
+may do all its steps before the next one begins (time skewing: Wolf and Lam, "A data locality optimizing algorithm",
+1991). Two such numbers cut a network into tiles; those of equal block sum are independent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from collc.synthesis.tacos.problem import hop_counts
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hops_from
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
@@ -25,15 +26,15 @@ TILE = 256
 """Devices that a tile shall have: so many rows of bits stay in a core's own cache."""
 
 DEPTH = 32
-"""Steps of a sweep at most."""
+"""Steps that a tile does at once, at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
-    """So many steps of all D devices.
+class SkewedTiles:
+    """`depth` steps of all D devices, in tiles.
 
-    begin: int64[tiles * depth + 1]. device: int32[D * depth]. Tile k does step t for
-    device[begin[k * depth + t] : begin[k * depth + t + 1]]; tiles in ascending order are right.
+    begin: int64[tiles * depth + 1]. device: int32[D * depth]. Tile k does its step t for
+    device[begin[k * depth + t] : begin[k * depth + t + 1]]. Ascending order of the tiles is a correct order.
     waves: tiles as (low, high) for each of several threads, to be done at the same time; wave after wave.
     near: int32[D], devices in an order that keeps neighbours together.
     """
@@ -45,23 +46,29 @@ class Sweep:
     near: Int32Array
 
 
-def sweep_of(network: Network, threads: int) -> Sweep:
-    """A sweep for a network; any sweep gives the same result."""
+def skewed_tiles(network: Network, threads: int) -> SkewedTiles:
+    """The tiles of a network; any tiles give the same result."""
     count = network.device_count
     everything = np.arange(count, dtype=np.int32)
     if count <= SMALL:
-        begin = np.arange(DEPTH + 1) * count
-        return Sweep(DEPTH, begin, np.tile(everything, DEPTH), [[(0, 1)]], everything)
+        return all_in_one_tile(network, DEPTH)
     along, across = _coordinates(network)
     side = int(np.sqrt(TILE * along.max() * across.max() / count)) + 1
     if 3 * side > min(along.max(), across.max()):
         weight = network.in_links[0].astype(np.int64)
-        return Sweep(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
+        return SkewedTiles(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
     return _tiled(network, along, across, side, threads)
 
 
-def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> Sweep:
-    """The sweep in blocks of `side` values of either coordinate plus step."""
+def all_in_one_tile(network: Network, depth: int) -> SkewedTiles:
+    """One tile that does up to `depth` steps of all devices."""
+    count = network.device_count
+    everything = np.arange(count, dtype=np.int32)
+    return SkewedTiles(depth, np.arange(depth + 1) * count, np.tile(everything, depth), [[(0, 1)]], everything)
+
+
+def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> SkewedTiles:
+    """Tiles that are blocks of `side` values of either coordinate plus step."""
     count, depth = network.device_count, min(DEPTH, side)
     device, step = np.tile(np.arange(count, dtype=np.int32), depth), np.repeat(np.arange(depth), count)
     first, second = (along[device] + step) // side, (across[device] + step) // side
@@ -76,16 +83,17 @@ def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, t
     ends = np.searchsorted(wave[opens], np.arange(int(wave.max()) + 2)).tolist()
     waves = [_shares(weight, low, high, threads) for low, high in pairwise(ends) if high > low]
     near = np.lexsort((across // side, along // side)).astype(np.int32)
-    return Sweep(depth, begin, device, waves, near)
+    return SkewedTiles(depth, begin, device, waves, near)
 
 
 def _coordinates(network: Network) -> tuple[Int64Array, Int64Array]:
-    """Hop distances, either way over links, from a far device and from one that lies across from it."""
+    """int64[D] each: hop distances, whatever the direction of links, from a far device and from one across from it."""
     starts = np.concatenate([network.source, network.target])
     ends = np.concatenate([network.target, network.source])
+    both_ways = Digraph(network.device_count, starts, ends)
 
     def hops(start: int) -> Int64Array:
-        return np.maximum(0, np.array(hop_counts(starts, ends, start, network.device_count), np.int64))
+        return np.maximum(0, hops_from(both_ways, start))
 
     along = hops(int(hops(int(starts[0])).argmax()))
     facing = hops(int(along.argmax()))
@@ -96,5 +104,5 @@ def _shares(weight: Int64Array, low: int, high: int, threads: int) -> list[tuple
     """The tiles low .. high - 1 in ranges of about equal weight (weight[k]: that of all tiles before k)."""
     base, whole = int(weight[low]), int(weight[high] - weight[low])
     cuts = np.array([base + whole * k // threads for k in range(1, threads)], np.int64)
-    places: list[int] = (np.searchsorted(weight[low : high + 1], cuts) + low).tolist()
-    return [(a, b) for a, b in pairwise([low, *places, high]) if b > a]
+    cut: list[int] = (np.searchsorted(weight[low : high + 1], cuts) + low).tolist()
+    return [(a, b) for a, b in pairwise([low, *cut, high]) if b > a]
