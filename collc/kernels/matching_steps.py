@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
+from collc.kernels.compiled import inlined
+
 
 class StepNetwork(NamedTuple):
     """What does not change.
@@ -89,8 +91,9 @@ def fifo_tiles(
                     while at < last:
                         chunk = order[queue + at]
                         at += 1
-                        if closed[shut + (chunk >> shift)] >> (chunk & mask) & 1 == 0:
-                            closed[shut + (chunk >> shift)] |= 1 << (chunk & mask)
+                        entry, bit = shut + (chunk >> shift), 1 << (chunk & mask)
+                        if closed[entry] & bit == 0:
+                            closed[entry] |= bit
                             order[base + size] = chunk
                             size += 1
                             found = name[chunk]
@@ -147,6 +150,7 @@ def fewest_steps(
     return taken
 
 
+@inlined
 def fill_window(
     order: Sequence[int], closed: Sequence[int], cursor: MutableSequence[int], window: MutableSequence[int],
     seen: MutableSequence[int], link: int, room: int, shut: int, queue: int, last: int, shift: int, mask: int,
