@@ -20,7 +20,7 @@ import numpy as np
 from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
 from collc.synthesis.tacos.levels import CostLevels
 from collc.synthesis.tacos.problem import CopyProblem
-from collc.synthesis.timeline import Timeline
+from collc.synthesis.timeline import interval_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class EventMatching:
         problem, network, devices = self._problem, self._problem.network, self._problem.devices
         ahead_first, ahead_word, ahead = self._ahead()
         _, shift, mask = word_shape(devices, self._large)
-        timelines = [problem.reserved.get(link, Timeline()) for link in self._number.tolist()]
+        reserved, starts, ends = interval_table(problem.reserved, self._number.tolist())
         return EventNetwork(
             first=self._numbers(network.in_links[0]),
             scopes=self._numbers(self._scopes().T.ravel()),
@@ -136,9 +136,9 @@ class EventMatching:
             total=self._numbers(problem.total.ravel()),
             busy=self._numbers(problem.busy.ravel()),
             sizes=problem.total.shape[1],
-            reserved=self._numbers(np.cumsum([0, *map(len, timelines)])),
-            starts=self._numbers(np.array([start for each in timelines for start in each.starts], np.int64)),
-            ends=self._numbers(np.array([end for each in timelines for end in each.ends], np.int64)),
+            reserved=self._numbers(reserved),
+            starts=self._numbers(starts),
+            ends=self._numbers(ends),
             shift=shift,
             mask=mask,
         )

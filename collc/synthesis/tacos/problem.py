@@ -16,7 +16,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.paths import Edge, nearest_path
 from collc.graph.reachability import reached
 from collc.synthesis.task import Task
-from collc.synthesis.timeline import Timeline
+from collc.synthesis.timeline import Timeline, link_timelines
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network
@@ -164,19 +164,15 @@ def _need_direct_links(network: Network) -> None:
 
 def _reserved(task: Task) -> dict[int, Timeline]:
     """By link, when it is busy with transfers that are planned already."""
-    found: dict[int, Timeline] = {}
     rows = task.reserved
     if rows is None or not len(rows):
-        return found
+        return {}
     table, network = task.demand.chunks, task.network
     sizes, size_of = np.unique(table.size[rows.chunk], return_inverse=True)
     busy = network.occupancy(sizes)
     if task.model is LinkModel.STORE:
         busy = busy + network.latencies[:, None]
-    ends = rows.start + busy[network.kind[rows.link], size_of.reshape(-1)]
-    for link, start, end in zip(rows.link.tolist(), rows.start.tolist(), ends.tolist(), strict=True):
-        found.setdefault(link, Timeline()).reserve(start, end)
-    return found
+    return link_timelines(rows, busy[network.kind[rows.link], size_of.reshape(-1)])
 
 
 def _wanted(task: Task, chunk: Int32Array) -> tuple[Int32Array, Int32Array, HolderSets]:
