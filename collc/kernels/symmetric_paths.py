@@ -30,20 +30,20 @@ def spanning_order(successors: Int32Array, order: Int64Array, depth: Int64Array)
 
 
 def balanced_shortest_paths(
-    predecessors: Int32Array, order: Int64Array, depth: Int64Array, sweeps: int, hops: Int64Array, load: Int64Array
+    predecessors: Int32Array, order: Int64Array, depth: Int64Array, rounds: int, hops: Int64Array, load: Int64Array
 ) -> None:
     """Fills hops int64[npus, copies, generators], those of a message from NPU 0 to each NPU; load: their sums.
 
     predecessors: int32[generators, npus], the NPU that each generator comes from. Each path extends that to an NPU one
-    hop nearer, chosen so that the sum of the squares of the loads is least; after the first sweep the paths are chosen
+    hop nearer, chosen so that the sum of the squares of the loads is least; after the first round the paths are chosen
     again, one by one.
     """
     generators = len(predecessors)
-    for sweep in range(sweeps):
+    for round_number in range(rounds):
         for position in range(1, len(order)):
             npu = order[position]
             for copy in range(hops.shape[1]):
-                if sweep:
+                if round_number:
                     load -= hops[npu, copy]
                 best, least = -1, 0
                 for generator in range(generators):

@@ -55,12 +55,12 @@ def prove_properties(
     certificates: dict[str, Certificate] = {}
     for number, name in enumerate(PROPERTIES):
 
-        def told(share: float, number: int = number, name: str = name) -> None:
+        def report_share(share: float, number: int = number, name: str = name) -> None:
             progress((number + share) / len(PROPERTIES), f"proving {name}")
 
-        told(0.0)
+        report_share(0.0)
         try:
-            certificate = _prove(module, name, timeout, told)
+            certificate = _prove(module, name, timeout, report_share)
         except Interrupted as why:
             left = list(PROPERTIES)[number:]
             outcomes |= dict.fromkeys(left, "undecided")

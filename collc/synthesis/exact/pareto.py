@@ -33,7 +33,7 @@ def pareto_points(
 ) -> tuple[ParetoPoint, ...]:
     """The Pareto points for 1 .. `chunks` chunks a block, by steps; with at most `extra` rounds more than steps.
 
-    other: another way of synthesis; what it finds need not be asked of Z3.
+    other: another synthesizer; Z3 is not asked for schedules that it finds.
     What the demand says of chunks a block does not count. A collective that reduces and spreads again (All-Reduce)
     has two phases, each with points of its own. Raises SourceError for these, for what `exact` does not take;
     NoSchedule, with the points found so far, where the time is over or `effort.stop` asks to stop.
@@ -120,7 +120,7 @@ class _ParetoSearch:
         return replace(self.task, demand=Demand((run,)), chunks=np.arange(len(rows), dtype=np.int32))
 
     def _found(self, problem: Conditions) -> int:
-        """The steps, of one round each, that another way takes; more than any number where there is none."""
+        """The steps, of one round each, that the other synthesizer takes; larger than any real number of steps if there is none."""
         if self.other is None or self.effort.stop():
             return 1 << 62
         schedule = self.other(problem.task)

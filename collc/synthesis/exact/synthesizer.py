@@ -51,7 +51,7 @@ def exact(
         except Undecided as why:
             within = f"within {timeout:g} s" if timeout is not None and monotonic() >= end else str(why)
             message = f"no schedule was found {within}; there is none of fewer than {steps} steps"
-            hint = "give it more time, or use another way of synthesis"
+            hint = "give it more time, or use another synthesizer"
             raise NoSchedule(Diagnostic("S0201", message, hint=hint)) from why
         if found is not None:
             return RowSchedule(task.model, found)

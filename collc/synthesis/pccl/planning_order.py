@@ -30,21 +30,21 @@ class PlanningOrder:
         yield from np.split(self.order, np.flatnonzero(np.diff(number)) + 1)
 
 
-def farthest_first(conditions: Conditions, far: Int64Array, rng: np.random.Generator, rotated: bool) -> Int32Array:
-    """int32: conditions by falling distance `far`; among equals at random or, rotated, in rounds.
+def farthest_first(conditions: Conditions, distance: Int64Array, rng: np.random.Generator, rotated: bool) -> Int32Array:
+    """int32: conditions by falling distance `distance`; among equals at random or, rotated, in rounds.
 
     All sends of equal distance from NPU i to NPU i + d (modulo the number of NPUs) are one round, so in a round every
     NPU sends once and receives once. This suits switches and full connection.
     """
     ties = rng.random(len(conditions))
     if not rotated:
-        return np.lexsort((ties, -far)).astype(np.int32)
+        return np.lexsort((ties, -distance)).astype(np.int32)
     rank = np.zeros(conditions.task.network.device_count, np.int64)
     members = np.unique(np.concatenate([conditions.holders, conditions.wanting]))
     rank[members] = np.arange(len(members))
     first = conditions.holders[conditions.holder_offsets[:-1]]
     ahead = (rank[conditions.wanting] - rank[first]) % len(members)
-    return np.lexsort((ties, rng.permutation(len(members))[ahead], -far)).astype(np.int32)
+    return np.lexsort((ties, rng.permutation(len(members))[ahead], -distance)).astype(np.int32)
 
 
 def nearest_targets_first(conditions: Conditions, to: Mapping[int, Int64Array]) -> Int32Array:

@@ -24,11 +24,11 @@ Stop = Callable[[], bool]
 class RaisedOrders:
     """A chain of planning orders, each made from the one before and the schedule that it led to."""
 
-    def __init__(self, conditions: Conditions, far: Int64Array, order: PlanningOrder, schedule: Schedule) -> None:
-        """far: int64, picoseconds that each condition takes at least. schedule: what came of the first order."""
+    def __init__(self, conditions: Conditions, distance: Int64Array, order: PlanningOrder, schedule: Schedule) -> None:
+        """distance: int64, picoseconds that each condition takes at least. schedule: what came of the first order."""
         clock = conditions.clock
         self._order, self._last = order, schedule
-        self._conditions, self._far, self._hop = conditions, far, int(clock.total.max())
+        self._conditions, self._distance, self._hop = conditions, distance, int(clock.total.max())
         self._late_span = int(clock.total[:, np.unique(conditions.column)].min())
         self._raises = np.zeros(len(conditions), np.int64)
         self._best = 1 << 62
@@ -61,6 +61,6 @@ class RaisedOrders:
         raised[condition[~critical[transfers.link]]] = False
         raised[condition[late]] = True
         self._raises += raised
-        priority = self._far + self._raises * self._hop
+        priority = self._distance + self._raises * self._hop
         self._order = replace(self._order, order=np.lexsort((self._first_position, -priority)).astype(np.int32))
         return self._order

@@ -184,10 +184,10 @@ class _Portfolio:
         columns: list[int] = np.flatnonzero(np.bincount(conditions.column)).tolist()
         to = {column: conditions.times_to(column) for column in columns}
         self.conditions = conditions
-        self._far = np.zeros(len(conditions), np.int64)
+        self._distance = np.zeros(len(conditions), np.int64)
         for column in columns:
-            self._far = np.where(conditions.column == column, conditions.farthest(to[column]), self._far)
-        hops = int(self._far.sum()) // int(conditions.clock.total.max())
+            self._distance = np.where(conditions.column == column, conditions.farthest(to[column]), self._distance)
+        hops = int(self._distance.sum()) // int(conditions.clock.total.max())
         self.trials = effort.trials if hops > FEW_HOPS else max(effort.trials, TRIALS_OF_FEW)
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
         self._searches = _searches(conditions, to, hops)
@@ -198,7 +198,7 @@ class _Portfolio:
     def fresh_attempts(self) -> Iterator[_Attempt]:
         """The attempts of the first trials, the most promising first."""
         for _, rotated in product(range(self.fresh), self._rotations):
-            order = farthest_first(self.conditions, self._far, self._rng, rotated)
+            order = farthest_first(self.conditions, self._distance, self._rng, rotated)
             planning = PlanningOrder(order, self._rng.integers(0, 1 << 62, len(self.conditions)))
             for limit_name, limit in self._limits:
                 for search_name, search in self._searches:
@@ -207,7 +207,7 @@ class _Portfolio:
 
     def raised_attempts(self, planned: list[_Planned], count: int) -> Iterator[_Attempt]:
         """So many attempts that improve some others, these in turns; at most one of each may run at once."""
-        chains = [RaisedOrders(self.conditions, self._far, one.attempt.order, one.schedule) for one in planned]
+        chains = [RaisedOrders(self.conditions, self._distance, one.attempt.order, one.schedule) for one in planned]
         for number in range(count if planned else 0):
             chain, one = chains[number % len(planned)], planned[number % len(planned)]
             yield replace(

@@ -21,7 +21,7 @@ from collc.ten.arrays import Int32Array, Int64Array
 COMPILED = 500
 """Messages from which paths are found by compiled code."""
 
-SWEEPS = 2
+PATH_ROUNDS = 2
 """How often the shortest paths are chosen, one by one."""
 
 EXCHANGES = 64
@@ -75,7 +75,7 @@ def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
         raise unreachable()
     hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
     load = np.zeros(len(group.successors), np.int64)
-    choose_paths(group.predecessors, order, depth, SWEEPS, hops, load)
+    choose_paths(group.predecessors, order, depth, PATH_ROUNDS, hops, load)
     if int(load.max()) > max(-(-int(load.sum()) // len(load)), int(depth.max())):
         _balance(hops[1:].reshape(-1, len(load)), load, _exchanges(group, hops[:, 0]), effort)
     return hops

@@ -146,12 +146,12 @@ def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[
     """int32[n]: each element plus `by`."""
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     total = np.arange(int(np.prod(shape)), dtype=np.int32).reshape([shape[axis] for axis in order])
-    for place, axis in enumerate(order):
+    for position, axis in enumerate(order):
         own = by // strides[axis] % shape[axis]
         if own:
             index = np.arange(shape[axis], dtype=np.int32)
             moved = ((index ^ own) if bits[axis] else (index + own) % shape[axis]) - index
-            total += (moved * strides[axis]).astype(np.int32).reshape([-1] + [1] * (len(order) - place - 1))
+            total += (moved * strides[axis]).astype(np.int32).reshape([-1] + [1] * (len(order) - position - 1))
     return total.reshape(-1)
 
 
@@ -165,9 +165,9 @@ def _links(network: Network, successors: Int32Array, kind: Int32Array) -> Int32A
     wanted = ((npus * network.npu_count + successors) * kinds + kind[:, None]).reshape(-1)
     source, target = network.source.astype(np.int64), network.target.astype(np.int64)
     given = (source * network.npu_count + target) * kinds + network.kind
-    places, links = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
-    if not np.array_equal(wanted[places], given[links]):
+    positions, links = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
+    if not np.array_equal(wanted[positions], given[links]):
         return None
     link = np.empty(successors.size, np.int32)
-    link[places] = links
+    link[positions] = links
     return link.reshape(successors.shape)
