@@ -120,7 +120,7 @@ class _ParetoSearch:
         return replace(self.task, demand=Demand((run,)), chunks=np.arange(len(rows), dtype=np.int32))
 
     def _found(self, problem: Conditions) -> int:
-        """The steps, of one round each, that the other synthesizer takes; larger than any real number of steps if there is none."""
+        """The steps, of one round each, that the other synthesizer takes; 2**62 if there is none."""
         if self.other is None or self.effort.stop():
             return 1 << 62
         schedule = self.other(problem.task)
