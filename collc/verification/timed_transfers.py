@@ -64,9 +64,6 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     """The transfers of existing chunks and links, between present devices, from 0 to LATEST; others are reported."""
     network = module.network
     chunk, link, start, reduce = transfers.chunk, transfers.link, transfers.start, transfers.reduce
-    if len(start) and (np.diff(start) < 0).any():
-        order = np.lexsort((chunk, link, start))
-        chunk, link, start, reduce = chunk[order], link[order], start[order], reduce[order]
     usable = network.source != network.target
     usable &= network.present[network.source] & network.present[network.target]
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)

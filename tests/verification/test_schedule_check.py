@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,13 @@ def test_links_without_times_are_told() -> None:
     verdict = verify_schedule(replace(module, network=replace(module.network, kinds=kinds)))
     assert verdict.checks["causality"] == "failed"
     assert "no bandwidth" in verdict.diagnostics[0].message
+
+
+def test_a_duration_beyond_64_bits_is_reported() -> None:
+    module = ring_all_gather()
+    kinds = tuple(replace(kind, bandwidth=Fraction(1, 2**60)) for kind in module.network.kinds)
+    verdict = verify_schedule(replace(module, network=replace(module.network, kinds=kinds)))
+    assert [diagnostic.code for diagnostic in verdict.diagnostics] == ["V0105"]
 
 
 def test_negative_sizes_are_told() -> None:

@@ -136,3 +136,12 @@ def test_copies_without_multicast_leave_one_at_a_time() -> None:
     assert not checked(net, [0], [1, 2], rows)["switches"]
     assert all(checked(net, [0], [1, 2], both).values())
     assert all(checked(replace(net, multicast=np.array([True])), [0], [1, 2], rows).values())
+
+
+def test_of_several_sums_the_newest_is_read() -> None:
+    """Also where another link is reading it and an older one is idle."""
+    buffer = filled((1, 0b01, 0, True), reduces=True)
+    assert buffer.depart(2, 4, 2, True) == (0b01, True)
+    buffer.arrive(BufferSlot(5, 0b10, 1), True)
+    for partial in (True, False):
+        assert buffer.depart(6, 9, 2, partial) == (0b10, partial), "the second link reads it at the same time"
