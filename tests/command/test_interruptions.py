@@ -1,4 +1,4 @@
-"""Commands that end early: what was built before is told, and what is alike is told once."""
+"""Commands that end early, by an error or by Ctrl-C: the schedules built before are kept and reported."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from collc.application.schedule_build import ScheduleBuild
-from collc.base.diagnostics import Diagnostic, Note, UsageError
-from collc.base.rendering import folded
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
@@ -26,8 +25,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("p.coll").write_text(TWO)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
-    """The schedule of that name meets an error that nothing foresees."""
+def fail_schedule(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
+    """The schedule with this name raises an unexpected error."""
     original = ScheduleBuild._scheduled
 
     def scheduled(self: ScheduleBuild, emits: object) -> object:
@@ -38,7 +37,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) ->
     monkeypatch.setattr(ScheduleBuild, "_scheduled", scheduled)
 
 
-ENDS = {
+ERRORS = {
     "a bug": (ZeroDivisionError("division by zero"), 5, "U0116"),
     "memory": (MemoryError(), 1, "U0109"),
     "Ctrl-C": (KeyboardInterrupt(), 130, "U0115"),
@@ -46,34 +45,36 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize(("name", "built"), [("a", []), ("b", ["a"])])
-def test_what_was_built_before_is_not_lost(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, end: str, name: str, built: list[str]
+def test_schedules_built_before_an_error_are_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str, name: str, built: list[str]
 ) -> None:
-    error, exit_code, code = ENDS[end]
-    failing(monkeypatch, name, error)
+    error, exit_code, code = ERRORS[kind]
+    fail_schedule(monkeypatch, name, error)
     assert main(["compile", "p.coll", "--json"]) == exit_code
-    said = json.loads(capsys.readouterr().out)
-    assert [schedule["name"] for schedule in said["schedules"]] == built
-    assert [schedule["files"] for schedule in said["schedules"]] == [[f"{one}.ten"] for one in built]
-    assert [message["code"] for message in said["diagnostics"]] == [code]
+    output = json.loads(capsys.readouterr().out)
+    assert [schedule["name"] for schedule in output["schedules"]] == built
+    assert [schedule["files"] for schedule in output["schedules"]] == [[f"{one}.ten"] for one in built]
+    assert [message["code"] for message in output["diagnostics"]] == [code]
     assert sorted(path.stem for path in Path().glob("*.ten")) == built
 
 
-def test_in_text_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, "b", ZeroDivisionError("division by zero"))
+def test_schedules_built_before_an_error_are_kept_in_text_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_schedule(monkeypatch, "b", ZeroDivisionError("division by zero"))
     assert main(["compile", "p.coll"]) == 5
-    said = capsys.readouterr()
-    assert "a.ten" in said.out
-    assert "error[U0116]: internal error: ZeroDivisionError: division by zero (test_ended.py:" in said.err
-    assert "this is a bug in collc" in said.err
-    failing(monkeypatch, "b", KeyboardInterrupt())
+    output = capsys.readouterr()
+    assert "a.ten" in output.out
+    assert "error[U0116]: internal error: ZeroDivisionError: division by zero (test_interruptions.py:" in output.err
+    assert "this is a bug in collc" in output.err
+    fail_schedule(monkeypatch, "b", KeyboardInterrupt())
     assert main(["compile", "p.coll"]) == 130
     assert "interrupted: what was built before it was kept" in capsys.readouterr().err
 
 
-def test_every_command_answers_in_json_where_collc_is_at_fault(
+def test_an_internal_error_is_reported_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from collc.command import commands
@@ -106,8 +107,8 @@ threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     with HANDLER:
         solve(script.text(), SolverLimits(50.0), FINITE)
-except Interrupted as why:
-    print(why)
+except Interrupted as error:
+    print(error)
 except KeyboardInterrupt:
     print("KeyboardInterrupt")
 """
@@ -119,7 +120,7 @@ except KeyboardInterrupt:
     [("stopping_at_interrupt()", "the proof was interrupted by Ctrl-C"), ("nullcontext()", "KeyboardInterrupt")],
     ids=["command line", "Python API"],
 )
-def test_ctrl_c_in_a_proof_goes_to_the_handler_of_python(finite: str, handler: str, printed: str) -> None:
+def test_ctrl_c_in_a_proof_reaches_the_handler_of_python(finite: str, handler: str, printed: str) -> None:
     words = [sys.executable, "-c", SLOW.replace("FINITE", finite).replace("HANDLER", handler)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.stdout == f"{printed}\n", done.stderr
@@ -141,50 +142,9 @@ def test_an_interrupted_proof_leaves_the_rest_undecided(
     monkeypatch.setattr(optimal, "solve", interrupted)
     Path("p.coll").write_text(LOOP + f"schedule a on loop {{ {RUN} using ring verify proved, optimal }}")
     assert main(["compile", "p.coll"]) == 4
-    told = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert len(asked) == 2
-    assert "note: the proof was interrupted by Ctrl-C" in told
-    assert "switches: undecided. the proof was interrupted by Ctrl-C" in told
-    assert "within 60 s" not in told
-    assert "--time-limit" not in told
-
-
-# What is alike
-
-
-def warning(message: str, *notes: str, code: str = "C0101", warning: bool = True) -> Diagnostic:
-    return Diagnostic(code, message, notes=tuple(map(Note, notes)), warning=warning)
-
-
-def test_warnings_that_are_alike_are_told_once() -> None:
-    told = [warning(f"gpu {k}: o_chunks is {k}") for k in range(5)]
-    (one,) = folded(told)
-    assert (one.message, [note.message for note in one.notes]) == ("gpu 0: o_chunks is 0", ["and 4 more like this"])
-    assert folded(told[:1]) == told[:1]
-
-
-def test_errors_and_what_differs_are_told_all() -> None:
-    told = [
-        warning("a is 1"),
-        warning("b is 1"),
-        warning("a is 2", code="C0102"),
-        warning("a is 3", warning=False),
-        warning("a is 4", warning=False),
-    ]
-    assert folded(told) == told
-
-
-def test_what_a_check_left_out_is_counted() -> None:
-    (one,) = folded([warning("link 1"), warning("link 2"), warning("link 3", "and 7 more of this check")])
-    assert one.notes[-1].message == "and 9 more like this"
-
-
-def test_congestion_that_is_allowed_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    text = LOOP + f"schedule a on loop {{ {RUN} using direct allow congestion }}"
-    Path("p.coll").write_text(text)
-    assert main(["compile", "p.coll"]) == 0
-    told = capsys.readouterr().err
-    assert told.count("V0201") == 1
-    assert "more like this" in told
-    main(["compile", "p.coll", "--json"])
-    assert len(json.loads(capsys.readouterr().out)["diagnostics"]) > 1
+    assert "note: the proof was interrupted by Ctrl-C" in errors
+    assert "switches: undecided. the proof was interrupted by Ctrl-C" in errors
+    assert "within 60 s" not in errors
+    assert "--time-limit" not in errors

@@ -1,4 +1,4 @@
-"""Files as somebody writes them by hand, given to `collc verify`: known traps are named, their cures pass."""
+"""MSCCL files written by hand and given to `collc verify`: known mistakes are named, and the corrected files pass."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ def gpu(number: int, chunks: tuple[int, int, int], *tbs: str) -> str:
 
 def tb(number: int, send: int, recv: int, *steps: Step) -> str:
     lines = [f'<tb id="{number}" send="{send}" recv="{recv}" chan="0">\n']
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         kind, source, at, target, to, count = step[:6]
         depid, deps, hasdep = step[6:] or (-1, -1, 0)
         lines.append(
-            f'<step s="{place}" type="{kind}" srcbuf="{source}" srcoff="{at}" dstbuf="{target}" dstoff="{to}" '
+            f'<step s="{index}" type="{kind}" srcbuf="{source}" srcoff="{at}" dstbuf="{target}" dstoff="{to}" '
             f'cnt="{count}" depid="{depid}" deps="{deps}" hasdep="{hasdep}"/>\n'
         )
     return "".join(lines) + "</tb>\n"
 
 
 def reduced(local: bool = True) -> str:
-    """An All-Reduce of two ranks, in the output after a copy; not `local`: src is the slot of the sender."""
+    """An All-Reduce of two ranks, in the output after a copy.
+
+    local: the step's src is the slot of the receiver; otherwise that of the sender.
+    """
     gpus = []
     for r in (0, 1):
         p = 1 - r
@@ -47,7 +50,10 @@ def reduced(local: bool = True) -> str:
 
 
 def chained(local: bool = True) -> str:
-    """An All-Reduce round three ranks, rank r in slot r of its scratch; not `local`: src is the slot of the sender."""
+    """An All-Reduce along three ranks, rank r in slot r of its scratch.
+
+    local: the step's src is the slot of the receiver; otherwise that of the sender.
+    """
     gpus = []
     for r in range(3):
         own, before, last = ("s", r), ("s", r if local else r - 1), ("cpy", "s", r, "o", 0, 1)
@@ -70,7 +76,7 @@ def two_senders() -> str:
 
 
 def depending(hasdep: int) -> str:
-    """An All-Gather by way of scratch; the copy out of it waits for what came."""
+    """An All-Gather through scratch; the copy out of scratch waits for the message."""
     first = gpu(
         0, (1, 2, 1), tb(0, 1, 1, ("s", "i", 0, "i", 0, 1), ("r", "s", 0, "s", 0, 1, -1, -1, hasdep)),
         tb(1, -1, -1, ("cpy", "s", 0, "o", 1, 1, 0, 1, 0), ("cpy", "i", 0, "o", 0, 1)),
@@ -108,7 +114,7 @@ def exchange(most: int = 0, proto: str = "Simple", receive_first: bool = False) 
 
 
 SAFE = 8 * 2**20
-TRAPS = {
+MISTAKES = {
     "rrc with the sender's slot": (reduced(local=False), "result", "X0132", "local/remote mix-up"),
     "rrcs with the sender's slot": (chained(local=False), "result", "X0132", "local/remote mix-up"),
     "two threadblocks on one connection": (
@@ -123,7 +129,7 @@ TRAPS = {
     "a deadlock just above a size": (exchange(SAFE + 16), "deadlock", "X0140", f"hangs above {SAFE} bytes"),
     "a deadlock at every size": (exchange(receive_first=True), "deadlock", "X0140", "hangs at every size"),
 }  # fmt: skip
-CURES = {
+CORRECTED = {
     "rrc": reduced(),
     "rrcs": chained(),
     "hasdep": depending(1),
@@ -138,35 +144,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_traps_are_named(trap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text, check, code, words = TRAPS[trap]
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_known_mistakes_are_named(mistake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, check, code, words = MISTAKES[mistake]
     Path("f.xml").write_text(text)
     assert main(["verify", "f.xml", "--json"]) == 4
-    said = capsys.readouterr()
-    answer = json.loads(said.out)
+    output = capsys.readouterr()
+    answer = json.loads(output.out)
     assert answer["checks"][check] == "failed"
     found = [message for message in answer["diagnostics"] if message["code"] == code]
     assert found
     assert all(message["line"] for message in found)
-    assert words in said.err
+    assert words in output.err
 
 
-@pytest.mark.parametrize("cure", CURES)
-def test_their_cures_pass(cure: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("f.xml").write_text(CURES[cure])
+@pytest.mark.parametrize("name", CORRECTED)
+def test_corrected_files_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("f.xml").write_text(CORRECTED[name])
     assert main(["verify", "f.xml"]) == 0, capsys.readouterr().err
     assert main(["run", "f.xml", "--runs", "3"]) == 0
 
 
-def test_people_are_told_what_is_in_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_prints_a_summary_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("f.xml").write_text(exchange())
     main(["verify", "f.xml"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "alltoall; 2 ranks, 1 channels, 4 threadblocks, 6 steps; chunks: i 16, o 16, s 0, 16 in a loop" in told
-    assert f"Simple, out of place, sizes from 0 bytes; free of deadlock up to {SAFE} bytes" in told
-    # The old runtime takes maxBytes="0" at its word.
-    assert "contract of the runtimes: executor ok, old failed" in told
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "alltoall; 2 ranks, 1 channels, 4 threadblocks, 6 steps; chunks: i 16, o 16, s 0, 16 in a loop" in shown
+    assert f"Simple, out of place, sizes from 0 bytes; free of deadlock up to {SAFE} bytes" in shown
+    # The old runtime takes maxBytes="0" literally: no size is allowed.
+    assert "contract of the runtimes: executor ok, old failed" in shown
     Path("f.xml").write_text(exchange(SAFE))
     main(["verify", "f.xml"])
     assert "executor ok, old ok" in " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""What commands say where there is little or nothing to do, and where messages stand."""
+"""Messages of commands: programs without schedules, positions in the source, time limits, and input from pipes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
-def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -30,18 +30,18 @@ def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tupl
     """The exit code, the schedules, and the messages."""
     Path("p.coll").write_text(text)
     code = main(["compile", "p.coll", "-o", "out", "--json", *words])
-    said = json.loads(capsys.readouterr().out)
-    return code, said["schedules"], said["diagnostics"]
+    answer = json.loads(capsys.readouterr().out)
+    return code, answer["schedules"], answer["diagnostics"]
 
 
 @pytest.mark.parametrize("text", ["", "let x = 1", LOOP])
-def test_a_program_without_schedules_is_told_to_have_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_a_program_without_schedules_gets_a_warning(capsys: pytest.CaptureFixture[str], text: str) -> None:
     code, schedules, (message,) = compiled(capsys, text)
     assert (code, schedules) == (0, [])
     assert (message["code"], message["severity"]) == ("U0207", "warning")
 
 
-def test_designs_are_told_to_be_checked_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_design_gets_a_warning_that_it_is_only_checked(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, messages = compiled(capsys, (EXAMPLES / "design.coll").read_text())
     assert code == 0
     assert [(m["code"], m["line"]) for m in messages] == [("U0208", 18), ("U0208", 25)]
@@ -49,18 +49,18 @@ def test_designs_are_told_to_be_checked_only(capsys: pytest.CaptureFixture[str])
     assert (code, messages) == (0, [])
 
 
-def test_a_way_that_cannot_serve_is_told_at_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unsuitable_synthesizer_is_reported_at_its_position(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, (message,) = compiled(capsys, GATHER % "\n    synthesize hierarchical(seed: 1)")
     assert (code, message["code"], message["line"], message["column"]) == (1, "S0305", 6, 5)
 
 
-def test_fixed_without_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixed_without_algorithms_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, (message,) = compiled(capsys, GATHER % "\n    synthesize fixed")
     assert (code, message["code"], message["line"]) == (1, "S0307", 6)
     assert "using" in message["hint"]
 
 
-def test_what_is_wrong_with_an_algorithm_stands_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_algorithm_is_reported_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
     text = LOOP + "schedule s on loop {\n    run all_gather(loop.npus, size: 4MiB) using direct\n}"
     code, _, messages = compiled(capsys, text)
     assert code == 4
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_an_algorithm_stands_at_its_run(capsys: pytest.Captur
     assert all(m["line"] is None and m["hint"] is None for m in others)
 
 
-def test_a_reduction_over_an_npu_with_a_part_of_its_own_stands_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reduction_past_an_npu_with_a_contribution_is_reported_at_its_run(capsys: pytest.CaptureFixture[str]) -> None:
     text = LOOP + "schedule s on loop {\n    run all_reduce(loop.npus, size: 4MiB) using direct\n}"
     code, _, (message,) = compiled(capsys, text)
     assert (code, message["code"], message["line"], message["column"]) == (1, "S0106", 6, 5)
@@ -81,7 +81,7 @@ def test_a_reduction_over_an_npu_with_a_part_of_its_own_stands_at_its_run(capsys
     assert message["hint"] == "no link joins the two; reduce hop by hop, into npu[1] first and on from there"
 
 
-def test_a_search_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_that_reaches_its_time_limit_has_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     text = HEAD + "topology t = mesh3d(3, 3, 2, bandwidth: 50GiB/s, latency: 0.5us)\n"
     text += "schedule s on t { run all_to_all(t.npus, size: 18MiB) synthesize pccl(trials: 1000000) }"
     code, (schedule,), _ = compiled(capsys, text, "--time-limit", "1")
@@ -91,7 +91,7 @@ def test_a_search_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str])
     assert not any("time limit" in note for note in schedule["notes"])
 
 
-def test_programs_come_through_pipes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_read_from_pipes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"let x = y")))
     assert main(["check", "-"]) == 1
     assert "--> stdin:1:9" in capsys.readouterr().err
@@ -106,13 +106,13 @@ def test_programs_come_through_pipes(capsys: pytest.CaptureFixture[str], monkeyp
     assert "E0701" in capsys.readouterr().err
 
 
-def test_a_module_of_the_library_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_std_prints_a_whole_module_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["std", "std.topologies"]) == 0
     shown = capsys.readouterr().out
     assert "topology ring(" in shown
     assert "topology rail_only(" in shown
 
 
-def test_python_runs_the_package() -> None:
+def test_python_m_runs_the_package() -> None:
     words = [sys.executable, "-m", "collc", "--version"]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("collc ")
