@@ -150,20 +150,20 @@ def _arrays(
     first, number = network.in_links
     device, chunk = problem.held
     back = _near_holders(problem, tiles)
-    place = np.empty(count, np.int64)
-    place[back] = np.arange(count)
+    position = np.empty(count, np.int64)
+    position[back] = np.arange(count)
     name, order = empty_table(1, count, highest)[0], empty_table(devices, count, highest)
     name[:] = problem.chunk[back]
     shift = 3 if compile_it else 0
     width = (count + (1 << shift) - 1) >> shift
     have = np.zeros((devices, width), np.uint8)
-    _mark(have, device, place[chunk], shift)
+    _mark(have, device, position[chunk], shift)
     closed = have.copy() if rule.window else have
-    _close(problem, place, closed, shift)
+    _close(problem, position, closed, shift)
     length = np.zeros((tiles.depth + 1, devices), np.int32)
     length[0] = np.bincount(device, minlength=devices)
     begins = np.cumsum(length[0]) - length[0]
-    order[device, np.arange(len(device)) - begins[device]] = place[chunk]
+    order[device, np.arange(len(device)) - begins[device]] = position[chunk]
 
     def flat(values: Int32Array | Int64Array | StepTable | UInt8Array) -> MutableSequence[int]:
         return numbers(values.reshape(-1), compile_it)
@@ -206,14 +206,14 @@ def _mark(sets: UInt8Array, row: Int32Array, chunk: Int64Array, shift: int) -> N
     np.bitwise_or.at(sets, (row, chunk >> shift), np.left_shift(1, chunk & ((1 << shift) - 1)).astype(np.uint8))
 
 
-def _close(problem: CopyProblem, place: Int64Array, closed: UInt8Array, shift: int) -> None:
+def _close(problem: CopyProblem, position: Int64Array, closed: UInt8Array, shift: int) -> None:
     """Adds all chunks that a device does not want."""
     order = np.argsort(problem.want, kind="stable")
     sets, begins = np.unique(problem.want[order], return_index=True)
     wanted = np.zeros_like(closed)
     for number, chunks in zip(sets.tolist(), np.split(order, begins[1:]), strict=True):
         mask = np.zeros((1, closed.shape[1]), np.uint8)
-        _mark(mask, np.zeros(len(chunks), np.int32), place[chunks], shift)
+        _mark(mask, np.zeros(len(chunks), np.int32), position[chunks], shift)
         for device in problem.sets[number].tolist():
             wanted[device] |= mask[0]
     everything = np.uint8((1 << (1 << shift)) - 1)

@@ -90,10 +90,10 @@ def _coordinates(network: Network) -> tuple[Int64Array, Int64Array]:
     """int64[D] each: hop distances, whatever the direction of links, from a far device and from one across from it."""
     starts = np.concatenate([network.source, network.target])
     ends = np.concatenate([network.target, network.source])
-    both_ways = Digraph(network.device_count, starts, ends)
+    undirected = Digraph(network.device_count, starts, ends)
 
     def hops(start: int) -> Int64Array:
-        return np.maximum(0, hops_from(both_ways, start))
+        return np.maximum(0, hops_from(undirected, start))
 
     along = hops(int(hops(int(starts[0])).argmax()))
     facing = hops(int(along.argmax()))
