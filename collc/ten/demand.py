@@ -1,7 +1,7 @@
-"""The demand of a TEN module: chunks with pre- and postconditions, as arrays with one row a chunk.
+"""The demand of a TEN module: chunks with pre- and postconditions, as arrays with one row per chunk.
 
-Holder sets are shared between chunks, so that an All-Gather over N NPUs keeps N + 1 sets, and a
-standard collective stays a pattern until something asks for its chunks.
+Chunks share holder sets, so that an All-Gather over N NPUs stores N + 1 sets. A standard collective is
+stored as a pattern; its chunks are computed when they are first read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class Op(IntEnum):
-    """What a postcondition wants of a chunk: a copy, or the reduction of all contributions."""
+    """What a postcondition requires: a copy of the chunk, or the reduction of all contributions to it."""
 
     COPY = 0
     SUM = 1
@@ -52,7 +52,7 @@ class HolderSets:
 
     @staticmethod
     def of(sets: list[list[int]]) -> HolderSets:
-        """From plain lists, each sorted and made unique."""
+        """Make sets from lists, in which NPUs may be in any order and repeated."""
         rows = [sorted(set(row)) for row in sets]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -71,10 +71,10 @@ class ChunkFamily:
 class ChunkTable:
     """Chunks in order of declaration.
 
-    size: int64[chunks], bytes. pre, post: int32[chunks], rows of `sets`: who holds the chunk at the
-    start, and who must end with it. op: int8[chunks], an Op: with COPY all holders of the
-    precondition have equal copies; else each has a contribution of its own.
-    family: int32[chunks], rows of `families`. index: int32[chunks, K], its indices, unused ones 0.
+    size: int64[chunks], bytes. pre, post: int32[chunks], rows of `sets`: the NPUs that hold the chunk at the
+    start, and those that must hold it at the end. op: int8[chunks], an Op: with COPY all holders at the
+    start have equal copies; otherwise each has a contribution of its own.
+    family: int32[chunks], rows of `families`. index: int32[chunks, K], the indices of each chunk; unused ones are 0.
     """
 
     size: Int64Array
@@ -90,17 +90,17 @@ class ChunkTable:
         return len(self.size)
 
     def expand(self) -> ChunkTable:
-        """Itself: a table is a pattern that needs no expansion."""
+        """The table itself, which lists its chunks already."""
         return self
 
 
 class ChunkPattern(Protocol):
-    """Chunks that are told by a rule and listed only on demand."""
+    """Chunks that are given by a rule; `expand` lists them."""
 
     def __len__(self) -> int: ...
 
     def expand(self) -> ChunkTable:
-        """All chunks, one row each."""
+        """The table of all chunks, one row each."""
         ...
 
 
@@ -108,8 +108,8 @@ class ChunkPattern(Protocol):
 class Standard:
     """Which collective of the standard library a run is, with its arguments.
 
-    kind: "all_gather", "all_to_all", ... size: bytes, as users count it (see docs/language.md).
-    chunks: chunks per block. root: member of the group, or -1. op: SUM .. PROD, COPY for none.
+    kind: "all_gather", "all_to_all", ... size: bytes, as its program gives it (docs/language.md).
+    chunks: per block. root: its rank in the group, -1 if there is none. op: SUM .. PROD, or COPY for no reduction.
     """
 
     kind: str
@@ -124,7 +124,7 @@ class Run:
     """One collective over one group.
 
     collective: its name in the program. group: int32[members], NPU numbers in rank order.
-    standard: what it is in the standard library, None for a custom one.
+    standard: the collective of the standard library, with its arguments; None for a custom collective.
     """
 
     collective: str
@@ -145,7 +145,7 @@ class Demand:
 
     @cached_property
     def first_chunk(self) -> Int64Array:
-        """int64[runs + 1]: number of the first chunk of each run, and of all chunks."""
+        """int64[runs + 1]: the number of the first chunk of each run, then the number of all chunks."""
         offsets = np.zeros(len(self.runs) + 1, np.int64)
         np.cumsum([len(run.pattern) for run in self.runs], out=offsets[1:])
         return offsets
@@ -157,7 +157,7 @@ class Demand:
 
     @cached_property
     def chunks(self) -> ChunkTable:
-        """The chunks of all runs in one table; families are numbered through."""
+        """The chunks of all runs in one table, with all families and sets renumbered."""
         if len(self.tables) == 1:
             return self.tables[0]
         return _joined(self.tables)
@@ -167,7 +167,7 @@ class Demand:
         return int(np.searchsorted(self.first_chunk, chunk, "right")) - 1
 
     def chunk_name(self, chunk: int) -> str:
-        """`RUN:x[i, c]`."""
+        """The name of a chunk in messages: `RUN:x[i, c]`."""
         table = self.chunks
         family = table.families[int(table.family[chunk])]
         index = ", ".join(str(i) for i in table.index[chunk, : family.rank])

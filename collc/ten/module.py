@@ -1,4 +1,4 @@
-"""A TEN module: what passes take and return."""
+"""TEN modules, the intermediate representation that all passes take and return (docs/ten.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collc.ten.transfer_table import transfer_frame, transfer_table
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A time that no schedule can beat: picoseconds, and what sets it ("in-degree of npu[0, 0]")."""
+    """A lower bound on the time of every schedule, in picoseconds, and what sets it ("in-degree of npu[0, 0]")."""
 
     time: int
     name: str
@@ -23,10 +23,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ParetoPoint:
-    """A schedule that exists, while none is better in steps and in rounds a chunk at once (SCCL, section 2).
+    """A schedule that is Pareto-optimal: none has fewer steps without more rounds per chunk (SCCL, section 2).
 
-    chunks: of each block of the collective. steps: a chunk goes over one link in each. rounds: of all steps; in a
-    round, a link carries one chunk.
+    chunks: per block of the collective. steps: in each step a chunk crosses one link. rounds: of all steps together;
+    in a round, a link carries one chunk.
     """
 
     chunks: int
@@ -36,10 +36,10 @@ class ParetoPoint:
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """A copy-only part of a module's problem.
+    """A copy-only part of a demand with reductions.
 
-    inverted: it is solved on reversed links and runs backwards in time (PCCL, section 4.4).
-    start: picoseconds at which its schedule begins in the schedule of the whole.
+    module: the part as a module of its own. inverted: it is solved on reversed links, and its schedule is then
+    reversed in time (PCCL, section 4.4). start: picoseconds at which its schedule begins in that of the demand.
     """
 
     module: Module
@@ -49,13 +49,15 @@ class Phase:
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A network, a demand and, after synthesis, a schedule, with how it came about.
+    """A network, a demand and, after synthesis, a schedule, with how it was made.
 
-    relays: switches pass each arrival on once, as is so where runtimes send from NPU to NPU.
-    planned: runs whose transfers are in the schedule; None for all of them.
-    phases: where the demand has reductions and they are being synthesized: the copy-only problems
-    whose schedules the pass `invert` turns back and joins; else ().
-    pareto: the points that exact search was asked for, by steps.
+    model: the link model for which a schedule is made. algorithm: the synthesizer or the algorithm that made the
+    schedule. seed: its tie-break seed. notes: remarks for the report.
+    relays: switches forward each arrival once, as in runtimes, which send from NPU to NPU.
+    planned: the runs whose transfers are in the schedule; None for all runs.
+    phases: the copy-only parts of a demand with reductions while they are being synthesized, otherwise ();
+    the pass `invert` inverts and joins their schedules.
+    pareto: the Pareto points of exact search, by steps, if the program asks for them.
     """
 
     name: str

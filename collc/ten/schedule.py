@@ -1,7 +1,7 @@
-"""The schedule of a TEN module: which chunk enters which link when.
+"""The schedule of a TEN module: the chunk, the link and the start time of each transfer.
 
-Two layouts behind one interface: rows sorted by start, and a grid of steps x links for schedules
-whose transfers all take equal time.
+A schedule has one of two layouts with one interface: rows sorted by start, or a step-by-link table for
+schedules whose transfers all take equal time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collc.ten.network import Network
 class LinkModel(StrEnum):
     """How long a transfer takes (docs/ten.md).
 
-    STORE: the link is busy for latency + size/bandwidth, then the chunk is there (TACOS, PCCL).
-    PIPELINED: busy for size/bandwidth; the chunk arrives a latency later (ASTRA-sim).
+    STORE: the link is busy for latency + size/bandwidth, after which the chunk has arrived (TACOS, PCCL).
+    PIPELINED: the link is busy for size/bandwidth; the chunk arrives one latency later (ASTRA-sim).
     """
 
     STORE = "store"
@@ -35,8 +35,8 @@ class LinkModel(StrEnum):
 class Transfers:
     """Transfers, sorted by (start, link, chunk).
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver combines
-    what arrives with what it holds (a receiver that holds nothing of the chunk just keeps it).
+    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds
+    what arrives to what it holds (a receiver that holds nothing of the chunk stores what arrives).
     """
 
     chunk: Int32Array
@@ -49,7 +49,7 @@ class Transfers:
 
     @staticmethod
     def of(chunk: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray | bool = False) -> Transfers:
-        """From columns in any order."""
+        """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
         order = np.lexsort((chunk, link, start))
         return Transfers(
@@ -58,7 +58,7 @@ class Transfers:
 
     @property
     def ordered(self) -> bool:
-        """Whether they are sorted, as they should be."""
+        """Whether they are sorted by (start, link, chunk)."""
         chunk, link, start = self.chunk, self.link, self.start
         later = start[1:] > start[:-1]
         same = start[1:] == start[:-1]
@@ -68,7 +68,7 @@ class Transfers:
 
     @staticmethod
     def joined(parts: list[Transfers]) -> Transfers:
-        """All transfers of all parts."""
+        """All transfers of all parts, sorted."""
         if not parts:
             empty = np.empty(0, np.int32)
             return Transfers(empty, empty, np.empty(0, np.int64), np.empty(0, np.bool_))
@@ -82,10 +82,10 @@ class Transfers:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Times of transfers on a network under a link model: picoseconds by link kind and chunk.
+    """Durations of transfers on a network under a link model, in picoseconds, by kind of link and chunk size.
 
-    busy, total: int64[kinds, sizes]; how long the link is taken, and until the chunk is there.
-    size_of: int32[chunks], the column of each chunk.
+    busy, total: int64[kinds, sizes]; how long a transfer occupies its link, and how long after its start the chunk
+    arrives. size_of: int32[chunks], the column of each chunk. kind: int32[links], the row of each link.
     """
 
     busy: Int64Array
@@ -95,7 +95,7 @@ class Clock:
 
     @staticmethod
     def of(network: Network, demand: Demand, model: LinkModel) -> Clock:
-        """Raises ValueError where links have no bandwidth or latency."""
+        """Compute the durations. Raises ValueError where links have no bandwidth or latency."""
         sizes, size_of = np.unique(demand.chunks.size, return_inverse=True)
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
@@ -107,12 +107,12 @@ class Clock:
         return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
     def total_of(self, transfers: Transfers) -> Int64Array:
-        """int64: how long after its start each transfer's chunk is at the target."""
+        """int64: how long after the start of each transfer its chunk arrives."""
         return self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
 
 class Schedule(ABC):
-    """Transfers in either layout."""
+    """The transfers of a demand on a network; a subclass for each layout."""
 
     model: LinkModel
 
@@ -125,7 +125,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
-        """All transfers in order of (start, link, chunk), about `rows` at a time, for use in bounded memory."""
+        """All transfers in order of (start, link, chunk), in blocks of about `rows`, to bound memory."""
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -133,7 +133,7 @@ class Schedule(ABC):
         return Transfers.joined(list(self.blocks()))
 
     def collective_time(self, network: Network, demand: Demand) -> int:
-        """Picoseconds until the last chunk has arrived; 0 where nothing moves."""
+        """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""
         clock = Clock.of(network, demand, self.model)
         ends = [int((b.start + clock.total_of(b)).max()) for b in self.blocks() if len(b)]
         return max(ends, default=0)
@@ -141,7 +141,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowSchedule(Schedule):
-    """One row a transfer."""
+    """A schedule with one row per transfer."""
 
     model: LinkModel
     rows: Transfers
@@ -151,7 +151,7 @@ class RowSchedule(Schedule):
 
     @cached_property
     def transfers(self) -> Transfers:
-        """See Schedule; the rows themselves where they are sorted: sorting takes longer than all checks of them."""
+        """See Schedule. Sorted rows are not sorted again, since that takes longer than all checks of a schedule."""
         return self.rows if self.rows.ordered else Transfers.joined([self.rows])
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
@@ -164,10 +164,10 @@ class RowSchedule(Schedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepSchedule(Schedule):
-    """A grid: chunk[s, l] enters link l at time s * step; the dtype's largest value stands for none.
+    """A step-by-link table: chunk[s, l] enters link l at time s * step.
 
-    chunk: uint16 or uint32[steps, links]. step: picoseconds. reduce_steps: the transfers of the
-    first so many steps combine, the later ones copy.
+    chunk: uint16 or uint32[steps, links], chunk numbers; the largest value of the dtype means no chunk.
+    step: picoseconds. reduce_steps: the number of steps, from the first on, whose transfers reduce; the others copy.
     """
 
     model: LinkModel
@@ -177,14 +177,14 @@ class StepSchedule(Schedule):
 
     @property
     def none(self) -> int:
-        """The value that stands for no chunk."""
+        """The value that means no chunk."""
         return int(np.iinfo(self.chunk.dtype).max)
 
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(row != self.none)) for row in self.chunk)
 
     def collective_time(self, network: Network, demand: Demand) -> int:
-        """See Schedule; looks only at the last steps."""
+        """See Schedule. Reads the steps from the last backward, and stops where an earlier one cannot end later."""
         clock = Clock.of(network, demand, self.model)
         longest, end = int(clock.total.max(initial=0)), 0
         for number in range(len(self.chunk) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Tokens of the text form, one at a time, with the errors that point at them."""
+"""The tokens of the text form: a cursor that reads them one at a time and reports errors with their positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collc.base.units import UNITS, Dimension
 from collc.ten.text.names import KEYWORDS, quoted, word
 
 LARGEST: Final = 2**63 - 1
-"""Numbers, sizes and times must fit in 64 bits."""
+"""The largest number, size or time: all of them fit in a signed 64-bit integer."""
 
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n]*+(?:\#[^\n]*+[ \t\r\n]*+)*+
@@ -28,7 +28,7 @@ _TOKEN: Final = re.compile(
 )
 _QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?:/([0-9]+))?([A-Za-z]+(?:/s)?)")
 _KINDS: Final = {
-    "string": "a text in quotes",
+    "string": "a quoted string",
     "quantity": "a quantity with a unit",
     "int": "a whole number",
     "number": "a number like %3",
@@ -39,9 +39,10 @@ _KINDS: Final = {
 
 
 class Cursor:
-    """Where a reader is in a file: the next token's kind, text and place.
+    """The position of a reader in a file, with the next token.
 
-    kind: "string", "quantity", "int", "number", "set", "name", "keyword", "punctuation" or "end".
+    kind: of the next token: "string", "quantity", "int", "number", "set", "name", "keyword", "punctuation" or "end".
+    text: its characters. start, end: their offsets in the file. before: the offset at which the previous token ends.
     """
 
     def __init__(self, file: SourceFile) -> None:
@@ -52,30 +53,31 @@ class Cursor:
         found = _TOKEN.match(self.file.text, position)
         self.before = position
         if found is None:
-            self._unreadable(position)
+            self._fail_unreadable(position)
         kind = found.lastgroup or "end"
         self.text = found.group(kind)
         self.start = found.start(kind)
         self.end = found.end()
         self.kind = "keyword" if kind == "name" and self.text in KEYWORDS else kind
 
-    def _unreadable(self, position: int) -> NoReturn:
+    def _fail_unreadable(self, position: int) -> NoReturn:
+        """Raise T0101: the characters after `position` are no token."""
         text = self.file.text
         blank = re.compile(r"[ \t\r\n]*+(?:#[^\n]*+[ \t\r\n]*+)*+").match(text, position)
         start = blank.end() if blank else position
         if text[start] == '"':
-            message = "this text in quotes does not end on its line, or has an escape that JSON does not know"
+            message = "this quoted string does not end on its line, or has an escape that JSON does not have"
         else:
-            message = f"{text[start]!r} can not stand in a .ten file"
+            message = f"{text[start]!r} cannot occur in a .ten file"
         raise SourceError(Diagnostic("T0101", message, Span(self.file, start, start + 1)))
 
     @property
     def span(self) -> Span:
-        """The place of the next token."""
+        """The span of the next token."""
         return Span(self.file, self.start, self.end)
 
     def skip_to(self, position: int) -> None:
-        """Go on after text that was read without tokens."""
+        """Continue at `position`, after text that was not read by tokens."""
         self._move(position)
 
     def fail(self, code: str, message: str, span: Span | None = None, hint: str = "", note: str = "") -> NoReturn:
@@ -84,7 +86,7 @@ class Cursor:
         raise SourceError(Diagnostic(code, message, span or self.span, notes, hint))
 
     def expected(self, what: str) -> NoReturn:
-        """Raise the error that says what stands here and what should."""
+        """Raise T0102, which names the token found and what was expected in its place."""
         found = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
         hint = ""
         if self.kind == "keyword" and "name" in what.split():
@@ -96,21 +98,21 @@ class Cursor:
         return self.text == text and self.kind in {"keyword", "punctuation"}
 
     def accept(self, text: str) -> bool:
-        """Go past this keyword or punctuation if it is next."""
+        """Consume the next token if it is this keyword or punctuation; return whether it was."""
         if self.at(text):
             self._move(self.end)
             return True
         return False
 
     def expect(self, *texts: str) -> str:
-        """Go past one of these keywords or punctuation marks, and tell which."""
+        """Consume the next token, which must be one of these keywords or punctuation marks, and return its text."""
         found = next((text for text in texts if self.accept(text)), None)
         if found is None:
             self.expected(" or ".join(f"'{text}'" for text in texts))
         return found
 
     def take(self, kind: str) -> str:
-        """Go past a token of a kind, and give its text."""
+        """Consume the next token, which must be of this kind, and return its text."""
         if self.kind != kind:
             self.expected(_KINDS[kind])
         text = self.text
@@ -118,19 +120,19 @@ class Cursor:
         return text
 
     def string(self) -> str:
-        """A text in quotes."""
+        """Read a quoted string and return its value."""
         return str(json.loads(self.take("string")))
 
     def word(self) -> str:
-        """A name, quoted or not."""
+        """Read a name, quoted or not, and return its value."""
         return self.string() if self.kind == "string" else self.take("name")
 
     def label(self) -> str:
-        """A name as labels have it (quoted where it must be)."""
+        """Read a name and return it as it occurs in labels: quoted if it must be."""
         return word(self.word())
 
     def integer(self, low: int, high: int, what: str) -> int:
-        """A whole number from low to high, both included."""
+        """Read an integer in low..high, both included. what: its name in messages."""
         if self.kind != "int":
             self.expected(_KINDS["int"])
         value = self._bounded(self.text, low, high, what)
@@ -138,6 +140,7 @@ class Cursor:
         return value
 
     def _bounded(self, digits: str, low: int, high: int, what: str) -> int:
+        """The value of some digits. Raises T0104 unless it is in low..high, both included."""
         value = int(digits) if len(digits) <= 20 else None
         if value is None or not low <= value <= high:
             limits = f"from {low} to {high}" if low <= high else "nothing: there are none"
@@ -145,7 +148,7 @@ class Cursor:
         return value
 
     def reference(self, low: int, high: int, what: str) -> int:
-        """`@17` of a set, `%17` of anything else: a number from low to high, both included."""
+        """Read `@17` (a set) or `%17` (anything else): a number in low..high, both included."""
         kind = "set" if what == "set" else "number"
         if self.kind != kind:
             self.expected(_KINDS[kind])
@@ -154,24 +157,24 @@ class Cursor:
         return value
 
     def quantity(self, dimension: Dimension) -> Fraction:
-        """A value with a unit: bytes, picoseconds, or bytes per second."""
+        """Read a value with a unit and return it in bytes, picoseconds, or bytes per second."""
         if self.kind != "quantity":
             self.expected(_KINDS["quantity"])
         parts = _QUANTITY.fullmatch(self.text)
         assert parts is not None
         unit = UNITS.get(parts[3])
         if unit is None:
-            self.fail("T0105", f"'{parts[3]}' is no unit")
+            self.fail("T0105", f"'{parts[3]}' is not a unit")
         if unit[0] is not dimension:
             self.fail("T0105", f"expected a quantity of {dimension}, found {unit[0]}")
         if len(self.text) > 80 or (parts[2] and not int(parts[2])):
-            self.fail("T0105", f"'{self.text[:40]}' is no number")
+            self.fail("T0105", f"'{self.text[:40]}' is not a number")
         value = Fraction(parts[1]) / int(parts[2] or 1) * unit[1]
         self._move(self.end)
         return value
 
     def whole(self, dimension: Dimension, low: int, what: str) -> int:
-        """A size in bytes or a time in picoseconds: whole, at least `low`, and within 64 bits."""
+        """Read a size in bytes or a time in picoseconds: an integer in low..LARGEST."""
         span = self.span
         value = self.quantity(dimension)
         unit = "picoseconds" if dimension is Dimension.TIME else "bytes"
@@ -182,7 +185,7 @@ class Cursor:
         return int(value)
 
     def items(self, close: str, low: int, high: int, what: str, limit: int) -> list[int]:
-        """`0..4, 7` up to the closing bracket: numbers from low to high, at most `limit`."""
+        """Read `0..4, 7` and the closing bracket: at most `limit` numbers in low..high, both included."""
         numbers: list[int] = []
         while not self.accept(close):
             span = self.span
@@ -198,7 +201,7 @@ class Cursor:
         return numbers
 
     def shape(self, what: str) -> tuple[int, ...]:
-        """`[2, 8]`, or () where there are no brackets."""
+        """Read `[2, 8]`; return () if there are no brackets."""
         if not self.accept("["):
             return ()
         sizes = [self.integer(0, 2**31 - 1, what)]

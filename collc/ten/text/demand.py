@@ -1,4 +1,4 @@
-"""Reading the demand of the text form."""
+"""Reads the demand of a module in text form."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from collc.ten.text.limits import MOST_CHUNKS, MOST_MEMBERS
 from collc.ten.text.names import unique, word
 
 MOST_INDICES: Final = 64
+"""Indices of a chunk family."""
+
 _INT32: Final = 2**31 - 1
 _OPS: Final = ("sum", "max", "min", "prod")
 _LINE: Final = re.compile(
     r"\n *chunk ([^\n\[]+?|%[0-9]+)(?:\[([0-9]{1,9}(?:, [0-9]{1,9})*)\])? ([0-9]{1,18})([A-Za-z]+)"
     r" pre @([0-9]{1,9}) post (?:(sum|max|min|prod) )?@([0-9]{1,9})(?=\n)"
 )
+"""The line of a chunk as `format_module` writes it."""
 
 
 def read_demand(cursor: Cursor, network: Network) -> Demand:
-    """`demand { run ... }`."""
+    """Read `demand { run ... }`. Raises SourceError at the first mistake."""
     cursor.expect("demand")
     cursor.expect("{")
     runs: list[Run] = []
@@ -37,6 +40,7 @@ def read_demand(cursor: Cursor, network: Network) -> Demand:
 
 
 def _run(cursor: Cursor, network: Network, room: int) -> Run:
+    """Read one run. room: how many chunks it may have."""
     cursor.expect("run")
     name = cursor.word()
     cursor.expect("group")
@@ -60,6 +64,7 @@ def _standard(cursor: Cursor) -> Standard:
 
 
 def _sets(cursor: Cursor, npus: int) -> HolderSets:
+    """Read the holder sets of a run: `set @0 = {0..4}`."""
     offsets, members = [0], list[int]()
     while cursor.accept("set"):
         span = cursor.span
@@ -70,7 +75,7 @@ def _sets(cursor: Cursor, npus: int) -> HolderSets:
         span = cursor.span
         found = cursor.items("}", 0, npus - 1, "NPU", npus)
         if any(b <= a for a, b in pairwise(found)):
-            cursor.fail("T0107", "the NPUs of a set must stand in ascending order, each once", span)
+            cursor.fail("T0107", "the NPUs of a set must be in ascending order, each once", span)
         if len(members) + len(found) > MOST_MEMBERS:
             cursor.fail("T0108", f"the sets have more than {MOST_MEMBERS} members", span)
         members.extend(found)
@@ -78,8 +83,11 @@ def _sets(cursor: Cursor, npus: int) -> HolderSets:
     return HolderSets(np.array(offsets, np.int64), np.array(members, np.int32))
 
 
-class _Chunks:
-    """The rows of a chunk table read so far."""
+class _ChunkReader:
+    """Reads the chunks of a run into the columns of a chunk table.
+
+    sets: number of holder sets of the run. room: how many chunks it may have.
+    """
 
     def __init__(self, families: list[ChunkFamily], sets: int, room: int) -> None:
         labels = unique([f"{word(family.name)} {family.rank}" for family in families])
@@ -97,8 +105,8 @@ class _Chunks:
         self.family: list[int] = []
         self.index: list[list[int]] = []
 
-    def lines(self, cursor: Cursor) -> None:
-        """Read the chunks that stand as the printer writes them, up to the first that does not."""
+    def read_printed_lines(self, cursor: Cursor) -> None:
+        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
         position, text = cursor.before, cursor.file.text
         while len(self.size) < self.room and (found := _LINE.match(text, position)):
             name, indices, amount, unit, pre, op, post = found.groups()
@@ -116,7 +124,7 @@ class _Chunks:
         if position != cursor.before:
             cursor.skip_to(position)
 
-    def one(self, cursor: Cursor) -> None:
+    def read_tokens(self, cursor: Cursor) -> None:
         """Read one chunk, token by token."""
         if len(self.size) >= self.room:
             cursor.fail("T0108", f"more than {MOST_CHUNKS} chunks")
@@ -156,11 +164,11 @@ def _table(cursor: Cursor, network: Network, room: int) -> ChunkTable:
     families: list[ChunkFamily] = []
     while cursor.accept("family"):
         families.append(ChunkFamily(cursor.word(), cursor.integer(0, MOST_INDICES, "number of indices")))
-    chunks = _Chunks(families, len(sets), room)
-    chunks.lines(cursor)
+    chunks = _ChunkReader(families, len(sets), room)
+    chunks.read_printed_lines(cursor)
     while cursor.at("chunk"):
-        chunks.one(cursor)
-        chunks.lines(cursor)
+        chunks.read_tokens(cursor)
+        chunks.read_printed_lines(cursor)
     return ChunkTable(
         size=np.array(chunks.size, np.int64),
         pre=np.array(chunks.pre, np.int32),

@@ -1,4 +1,4 @@
-"""Limits of the text form, for networks and schedules. What is larger has the binary form."""
+"""Limits of the text form. Larger schedules are written in the binary form (`collc.ten.binary`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_CELLS: Final = 1 << 28
 
 
 def too_large_for_text(schedule: Schedule) -> str:
-    """Why a schedule cannot be written as text that can be read again; "" where it can."""
+    """Why the text of a schedule would exceed the limits of the reader; "" if it does not."""
     if isinstance(schedule, StepSchedule) and schedule.chunk.size > MOST_CELLS:
         steps, links = schedule.chunk.shape
         return f"a schedule of {steps} steps on {links} links is too large for the text form"

@@ -1,4 +1,4 @@
-"""Names in the text form: which are quoted, and how devices, links and chunks are called.
+"""Names in the text form: quoting, and the labels of devices, links and chunks.
 
 A name that is not unique is replaced by its number (`%17`), so that every text reads back to the same module.
 """
@@ -22,18 +22,18 @@ _KEYWORDS: Final = """
     over lane phase inverted planned
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
-"""Words that a name must not be unless it is quoted."""
+"""Words of the format; a name that is one of them must be quoted."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, with JSON's escapes."""
+    """The text as a JSON string, quotes included."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def word(name: str) -> str:
-    """A name as it is, or quoted where it is a keyword or no identifier."""
+    """The name, quoted if it is a keyword or not an identifier."""
     return name if _NAME.fullmatch(name) and name not in KEYWORDS else quoted(name)
 
 
@@ -43,14 +43,14 @@ def indexed(name: str, index: Sequence[int]) -> str:
 
 
 def time_text(picoseconds: int) -> str:
-    """A time in microseconds, exact: `80.125us`."""
+    """A time in picoseconds, written exactly, in microseconds: `80.125us`."""
     whole, part = divmod(abs(picoseconds), 10**6)
     fraction = f".{part:06d}".rstrip("0") if part else ""
     return f"{'-' if picoseconds < 0 else ''}{whole}{fraction}us"
 
 
 def rate_text(rate: Fraction) -> str:
-    """A rate, exact: `50GiB/s`, `12.5GB/s`, `100/3B/s`."""
+    """A rate in bytes per second, written exactly: `50GiB/s`, `12.5GB/s`, `100/3B/s`."""
     for unit, scale in (("GiB/s", 2**30), ("GB/s", 10**9), ("MiB/s", 2**20), ("MB/s", 10**6), ("KiB/s", 2**10)):
         if rate >= scale and (rate / scale).denominator == 1:
             return f"{rate / scale}{unit}"
@@ -62,12 +62,12 @@ def rate_text(rate: Fraction) -> str:
 
 
 def size_text(size: int) -> str:
-    """A size, exact: `1MiB`."""
+    """A size in bytes, written exactly: `1MiB`."""
     return format_bytes(size)
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """`0..9, 12`: runs of three or more as ranges; the end of a range is not part of it."""
+    """`0..9, 12`: three or more consecutive numbers become a range, whose end is excluded."""
     parts: list[str] = []
     run: list[int] = []
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Reading the network of the text form."""
+"""Reads the network of a module in text form."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from collc.ten.text.names import device_labels, indexed
 from collc.ten.text.write import row_major
 
 _FEW: Final = 100_000
-"""Devices that any file may have, joined or not."""
+"""Devices that any file may have, however short."""
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n)")
+"""The line of a link as `format_module` writes it."""
 
 
 def device_label(cursor: Cursor) -> str:
-    """A device as labels have it: `npu[0, 1]`, `%3`."""
+    """Read a device and return its label: `npu[0, 1]`, `%3`."""
     if cursor.kind == "number":
         return f"%{cursor.reference(0, _INT32, 'device')}"
     return indexed(cursor.word(), cursor.shape("index"))
 
 
-class _Links:
-    """The links read so far."""
+class _LinkReader:
+    """Reads the links of a network into columns. labels: of all devices. kinds, axes: how many there are."""
 
     def __init__(self, labels: list[str], kinds: int, axes: int) -> None:
         self.device_of = {label: number for number, label in enumerate(labels)}
@@ -42,8 +43,8 @@ class _Links:
         self.kind: list[int] = []
         self.axis: list[int] = []
 
-    def lines(self, cursor: Cursor) -> None:
-        """Read the links that stand as the printer writes them, up to the first that does not."""
+    def read_printed_lines(self, cursor: Cursor) -> None:
+        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
         position, text, device_of = cursor.before, cursor.file.text, self.device_of.get
         while len(self.source) < MOST_LINKS and (found := _LINE.match(text, position)):
             source, target = device_of(found[1]), device_of(found[2])
@@ -55,7 +56,7 @@ class _Links:
         if position != cursor.before:
             cursor.skip_to(position)
 
-    def one(self, cursor: Cursor) -> None:
+    def read_tokens(self, cursor: Cursor) -> None:
         """Read one link, token by token."""
         if len(self.source) >= MOST_LINKS:
             cursor.fail("T0108", f"more than {MOST_LINKS} links")
@@ -87,7 +88,7 @@ class _Links:
 
 
 def read_network(cursor: Cursor) -> Network:
-    """`network "mesh" { ... }`."""
+    """Read `network "mesh" { ... }`. Raises SourceError at the first mistake."""
     cursor.expect("network")
     name = cursor.string()
     unwound = cursor.accept("unwound")
@@ -108,11 +109,11 @@ def read_network(cursor: Cursor) -> Network:
         if len(axes) > 127:
             cursor.fail("T0108", "more than 127 axes")
     kinds = _kinds(cursor)
-    links = _Links(device_labels(families, count), len(kinds), len(axes))
-    links.lines(cursor)
+    links = _LinkReader(device_labels(families, count), len(kinds), len(axes))
+    links.read_printed_lines(cursor)
     while not cursor.accept("}"):
-        links.one(cursor)
-        links.lines(cursor)
+        links.read_tokens(cursor)
+        links.read_printed_lines(cursor)
     return Network(
         name=name,
         npu_count=npus,
@@ -132,7 +133,7 @@ def read_network(cursor: Cursor) -> Network:
 
 
 def _devices(cursor: Cursor, most: int, what: str) -> int:
-    """How many devices there are. Each that does something is in a link, so a short file cannot have many."""
+    """Read a number of devices. Useful devices have links, each with its own line, so a short file cannot have many."""
     span = cursor.span
     count = cursor.integer(0, most, f"number of {what}")
     if count > max(_FEW, len(cursor.file.text)):

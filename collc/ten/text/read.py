@@ -1,7 +1,7 @@
-"""Reading the text form: modules and schedules (networks and demands: collc/ten/text/network.py, demand.py).
+"""Reads modules and their schedules in text form (networks and demands: collc/ten/text/network.py, demand.py).
 
-A reader by hand, since a grammar's is 50 times slower on a large schedule; tests hold it to grammar/ten.lark.
-Lines that stand as `format_module` writes them are read by one regular expression each.
+The reader is written by hand because one generated from the grammar is 50 times slower on a large schedule; tests
+compare it with grammar/ten.lark. Lines as `format_module` writes them are matched by one regular expression each.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from collc.ten.text.network import device_label, read_network
 from collc.ten.text.write import VERSION
 
 MOST_PHASES: Final = 8
-"""How deep phases may be nested."""
+"""The greatest depth to which phases may be nested."""
 
 _BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n)")
+"""The line of a transfer as `format_module` writes it."""
 
 
 def parse_module(source: SourceFile) -> Module:
     """Read the text form of a module.
 
-    Raises SourceError with the place of the first mistake (T0101 .. T0109); never anything else.
+    Raises SourceError with the position of the first mistake (T0101 .. T0109), and no other exception.
     """
     cursor = Cursor(source)
     cursor.expect("ten")
@@ -100,7 +101,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
 
 
 class _TransferReader:
-    """Reads transfers into columns; names are looked up as the printer writes them."""
+    """Reads transfers into columns; chunks and links are found by the labels that `format_module` writes."""
 
     def __init__(self, cursor: Cursor, network: Network, demand: Demand) -> None:
         self.cursor = cursor
@@ -112,10 +113,10 @@ class _TransferReader:
         self.reduce: list[bool] = []
 
     def read(self) -> int:
-        """All transfers up to the next `at`, `step` or brace; how many they were."""
+        """Read all transfers up to the next `at`, `step` or brace, and return their number."""
         before = len(self.chunk)
         while True:
-            self._lines()
+            self._read_printed_lines()
             if not (self.cursor.at("send") or self.cursor.at("reduce")):
                 return len(self.chunk) - before
             reduce = self.cursor.expect("send", "reduce") == "reduce"
@@ -130,7 +131,8 @@ class _TransferReader:
         self.link.append(link)
         self.reduce.append(reduce)
 
-    def _lines(self) -> None:
+    def _read_printed_lines(self) -> None:
+        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
         position, text = self.cursor.before, self.cursor.file.text
         match: Callable[[str, int], re.Match[str] | None] = _LINE.match
         chunk_of, link_of = self.chunk_of.get, self.link_of.get
@@ -176,11 +178,11 @@ class _TransferReader:
         return number
 
     def chunk_name(self, number: int) -> str:
-        """A chunk as messages name it."""
+        """The name of a chunk in messages."""
         return next((name for name, chunk in self.chunk_of.items() if chunk == number), f"chunk {number}")
 
     def link_name(self, number: int) -> str:
-        """A link as messages name it."""
+        """The name of a link in messages."""
         return next((name for name, link in self.link_of.items() if link == number), f"link {number}")
 
     def _since(self, span: Span) -> Span:
@@ -231,24 +233,29 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
         span = cursor.span
         number = cursor.integer(0, steps - 1, "step")
         reader.read()
-        _place(reader, table[number], number < reduce_steps, span)
+        _fill_row(reader, table[number], number < reduce_steps, span)
     return StepSchedule(model, table, step, reduce_steps)
 
 
-def _place(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32], reduce: bool, span: Span) -> None:
-    """Move all transfers read so far into a row of the table."""
+def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32], reduce: bool, span: Span) -> None:
+    """Move all transfers read so far into a row of a step-by-link table.
+
+    reduce: whether the transfers of this step must reduce. span: of the step, for messages. Raises T0109.
+    """
     none = int(np.iinfo(row.dtype).max)
     cursor = reader.cursor
     for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
         if not (0 <= link < len(row) and 0 <= chunk < none):
-            cursor.fail("T0109", f"chunk {chunk} on link {link} does not fit into a grid of {row.dtype}", span)
+            message = f"chunk {chunk} on link {link} does not fit into a step-by-link table of {row.dtype}"
+            cursor.fail("T0109", message, span)
         if row[link] != none:
             first, second, where = reader.chunk_name(int(row[link])), reader.chunk_name(chunk), reader.link_name(link)
             hint = "a link carries one chunk in a step: move one to another step"
             cursor.fail("T0109", f"{first} and {second} are both on {where} in this step", span, hint)
         if flag is not reduce:
             kind = "reduce" if reduce else "send"
-            cursor.fail("T0109", f"all transfers of this step must be '{kind}', as the schedule's head says", span)
+            message = f"all transfers of this step must be '{kind}', as the first line of the schedule says"
+            cursor.fail("T0109", message, span)
         row[link] = chunk
     reader.chunk.clear()
     reader.link.clear()

@@ -1,4 +1,4 @@
-"""Printing TEN modules (docs/ten.md; the grammar is grammar/ten.lark)."""
+"""Writes TEN modules in text form (docs/ten.md; the grammar is grammar/ten.lark)."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from collc.ten.text.names import (
 )
 
 VERSION = 1
-"""Of the text form."""
+"""The version of the text form."""
 
 
 def format_module(module: Module) -> str:
-    """The text of a module; `parse_module` reads it back to an equal one."""
+    """The text of a module, from which `parse_module` reads an equal module."""
     file = io.StringIO()
     write_module(module, file)
     return file.getvalue()
 
 
 def write_module(module: Module, file: TextIO) -> None:
-    """Write a module's text piece by piece, in memory bounded by its names."""
+    """Write the text of a module piece by piece; only the labels of its chunks and links are all in memory at once."""
     file.write(f"ten {VERSION}\n")
     file.writelines(_module(module, ""))
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of an array whose last index counts fastest."""
+    """The strides of an array in row-major order: the last index varies fastest."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -108,7 +108,7 @@ def _family(family: DeviceFamily) -> str:
 
 
 def _switches(network: Network, pad: str) -> Iterator[str]:
-    """One line for the switches that share their options; none for plain ones."""
+    """One line for each group of switches with equal options; none for switches without options."""
     shared: dict[tuple[int, bool, bool], list[int]] = {}
     rows = zip(network.buffers.tolist(), network.multicast.tolist(), network.reduces.tolist(), strict=True)
     for number, options in enumerate(rows):
@@ -170,15 +170,16 @@ def _schedule(schedule: Schedule, module: Module, pad: str) -> Iterator[str]:
         layout = f"steps {len(table)} of {time_text(schedule.step)} as {table.dtype.name}"
         layout += f" reduce {schedule.reduce_steps}" if schedule.reduce_steps else ""
         yield f"\n{pad}schedule {schedule.model.value} {layout} {{\n"
-        yield from _slots(schedule, module, pad + "    ", schedule.step)
+        yield from _transfers(schedule, module, pad + "    ", schedule.step)
     else:
         assert isinstance(schedule, RowSchedule)
         yield f"\n{pad}schedule {schedule.model.value} rows {{\n"
-        yield from _slots(schedule, module, pad + "    ", None)
+        yield from _transfers(schedule, module, pad + "    ", None)
     yield f"{pad}}}\n"
 
 
-def _slots(schedule: Schedule, module: Module, pad: str, step: int | None) -> Iterator[str]:
+def _transfers(schedule: Schedule, module: Module, pad: str, step: int | None) -> Iterator[str]:
+    """The transfers of a schedule under `at` lines, or `step` lines. step: picoseconds, None for rows."""
     chunks, links = chunk_labels(module.demand), network_link_labels(module.network)
     last: int | None = None
     for block in schedule.blocks(1 << 16):
