@@ -217,6 +217,16 @@ def test_a_root_that_is_no_rank(tmp_path, root):
     assert [one.code for one in error.value.diagnostics] == ["X0203"]
 
 
+def test_a_plan_must_compute_the_collective_that_it_names(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(all_gather()))
+    found = check_plan(path, collective="allreduce").findings
+    assert [(one.check, one.code, one.expected) for one in found if not one.warning] == [
+        ("contract", "X0416", "allreduce")
+    ]
+    assert check_plan(path, collective="all_gather").ok
+
+
 def test_packets_are_only_read(tmp_path):
     found = all_gather()
     found["protocol"] = "LL"

@@ -111,6 +111,22 @@ def test_the_root_is_found_without_a_try_of_each(tmp_path, coll):
     assert verdict.summary.root == 0
 
 
+@pytest.mark.parametrize(("coll", "inputs"), [("broadcast", 1), ("scatter", 2)])
+def test_the_root_is_the_gpu_whose_input_arrives(tmp_path, coll, inputs):
+    """Gpu 1 copies the last chunk of its input to its own output, and puts the first one into that of gpu 0."""
+    channels = {"channel_type": "memory", "channel_ids": [0]}
+    meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+    copy = {"name": "copy", "src_buff": [buff("i", inputs - 1)], "dst_buff": [buff("o", 0)]}
+    put = {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, 0)], **channels}
+    both = [
+        gpu(0, 2, (inputs, 1, 0), [meet * 2], ["o"]),
+        gpu(1, 2, (inputs, 1, 0), [[*meet, copy, put, {"name": "nop"}, *meet]], ["o"]),
+    ]
+    verdict = check(tmp_path, plan(coll, both))
+    assert verdict.ok, verdict.diagnostics
+    assert verdict.summary.root == 1
+
+
 def test_a_plan_that_writes_the_input_of_its_caller(tmp_path):
     found = shifted(0, 2)
     assert "X0120" not in {finding.code for finding in check(tmp_path, found).findings}

@@ -91,10 +91,13 @@ def test_nothing_to_do():
     assert lower_bound(ring(3), demand_of([(MiB, [0, 1], [1], Op.COPY)]), STORE).time == 0
 
 
-def test_large_patterns_are_not_expanded():
+@pytest.mark.parametrize(("side", "steps"), [(4, 16), (8, 128)])
+def test_large_patterns_are_not_expanded(side, steps):
+    members = side * side
+
     class Unexpanded:
         def __len__(self):
-            return 64 * 64
+            return members * members
 
         def expand(self):
             raise AssertionError("expanded")
@@ -103,9 +106,9 @@ def test_large_patterns_are_not_expanded():
 
     from collc.ten.demand import Demand
 
-    run = all_to_all(list(range(64))).runs[0]
+    run = all_to_all(list(range(members))).runs[0]
     demand = Demand((replace(run, pattern=Unexpanded()),))
-    assert lower_bound(grid(8, 8), demand, STORE).time == 128 * STEP
+    assert lower_bound(grid(side, side), demand, STORE).time == steps * STEP
 
 
 def least_steps(count, links, pre, post, most=8):

@@ -157,3 +157,10 @@ def test_the_search_for_bounds_ends_at_a_known_time() -> None:
     assert whole.time == 4 * STEP
     for time in range(STEP, 6 * STEP, STEP):
         assert min(time, lower_bound(net, demand, STORE, time).time) == min(time, whole.time)
+
+
+@pytest.mark.parametrize(("chunks", "received"), [([0, 1], 6), ([3], 3), (list(range(8)), 24)])
+def test_traffic_of_some_chunks_leaves_out_the_others(chunks: list[int], received: int) -> None:
+    """An All-Gather of four NPUs with two chunks each: every chunk goes to three NPUs."""
+    _, traffic = traffic_of(all_gather([0, 1, 2, 3], chunks=2), np.array(chunks, np.int32))
+    assert [int(part.received().sum()) for part in traffic] == [received]
