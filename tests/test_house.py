@@ -91,8 +91,8 @@ def test_imports_run_one_way(module: str) -> None:
     if allowed is None:
         assert folder(module) in (*ABOVE, "__main__", ""), f"{module} is in a folder without a rule"
         return
-    strangers = {name for name in IMPORTS[module] if folder(name) and folder(name) not in allowed}
-    assert not strangers, f"{module} imports {strangers}"
+    forbidden = {name for name in IMPORTS[module] if folder(name) and folder(name) not in allowed}
+    assert not forbidden, f"{module} imports {forbidden}"
 
 
 def test_the_command_line_is_above_the_application() -> None:
@@ -107,16 +107,16 @@ def test_one_synthesizer_imports_no_other() -> None:
         if folder(module) != "synthesis" or own == "auto":
             continue
         others = {folder(name, 2) for name in found if folder(name) == "synthesis"}
-        strangers = others - SHARED_BY_SYNTHESIZERS - {own, ""}
-        assert not strangers, f"{module} imports {strangers}"
+        forbidden = others - SHARED_BY_SYNTHESIZERS - {own, ""}
+        assert not forbidden, f"{module} imports {forbidden}"
 
 
 def test_the_file_checker_shares_nothing_with_the_writer() -> None:
     for module, found in IMPORTS.items():
         if folder(module) == "msccl":
             others = {folder(name, 2) for name in found if folder(name) == "msccl"}
-            strangers = others - MAY_IMPORT_INSIDE_MSCCL[folder(module, 2)]
-            assert not strangers, f"{module} imports {strangers}"
+            forbidden = others - MAY_IMPORT_INSIDE_MSCCL[folder(module, 2)]
+            assert not forbidden, f"{module} imports {forbidden}"
 
 
 def test_there_are_no_circles() -> None:
@@ -144,8 +144,8 @@ def test_functions_fit_on_a_screen_and_files_in_a_head() -> None:
                 assert (node.end_lineno or 0) - node.lineno < 80, f"{path}:{node.lineno} {node.name}"
 
 
-def test_a_broken_rule_is_seen(tmp_path: Path) -> None:
-    """The reader of imports finds late ones and those of names, so that the tests above can fail."""
+def test_late_imports_are_found(tmp_path: Path) -> None:
+    """`imports` finds late imports and imports of names, so that the tests above can fail."""
     file = tmp_path / "x.py"
     file.write_text("def f():\n    from collc.synthesis import task\n    import collc.command.cli\n")
     assert imports(file, set(KNOWN) | {"collc.command.cli"}) == {"collc.synthesis.task", "collc.command.cli"}

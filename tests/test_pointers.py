@@ -74,7 +74,7 @@ def paths() -> frozenset[str]:
 
 @cache
 def endings() -> frozenset[str]:
-    """Every way to name a file by the end of its path: `check/races.py` and `races.py` for one of them."""
+    """Every suffix of a path that names a file: `check/races.py` and `races.py` for one of them."""
     parts = [path.split("/") for path in paths()]
     return frozenset("/".join(one[begin:]) for one in parts for begin in range(len(one)))
 

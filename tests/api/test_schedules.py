@@ -23,9 +23,9 @@ schedule sum on mesh { run all_reduce(mesh.npus, size: 6MiB) synthesize pccl(see
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, collc.Module]:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, collc.Module]:
     """The files of the program, and its module."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("compiled")
     module = collc.compile(PROGRAM, output=folder)["sum"].module
     assert module is not None
     return folder, module
@@ -39,15 +39,15 @@ def without_the_last_transfer(module: collc.Module) -> collc.Module:
     return replace(module, schedule=RowSchedule(module.schedule.model, kept))
 
 
-def test_load_reads_both_forms(made: tuple[Path, collc.Module], tmp_path: Path) -> None:
-    folder, module = made
+def test_load_reads_both_forms(compiled: tuple[Path, collc.Module], tmp_path: Path) -> None:
+    folder, module = compiled
     assert (collc.load(folder / "sum.ten").transfers() == module.transfers()).all()
     save_module(module, tmp_path / "binary.ten")
     assert (collc.load(str(tmp_path / "binary.ten")).transfers() == module.transfers()).all()
 
 
-def test_verify_takes_modules_and_files(made: tuple[Path, collc.Module]) -> None:
-    folder, module = made
+def test_verify_takes_modules_and_files(compiled: tuple[Path, collc.Module]) -> None:
+    folder, module = compiled
     for report in (collc.verify(module), collc.verify(folder / "sum.ten"), collc.verify(str(folder / "sum.xml"))):
         assert report.ok
         assert set(report.checks.values()) == {"ok"}
@@ -55,18 +55,18 @@ def test_verify_takes_modules_and_files(made: tuple[Path, collc.Module]) -> None
     assert collc.verify(module, program=folder / "p.coll", schedule="sum", collective="all_reduce").ok
 
 
-def test_verify_reports_what_fails(made: tuple[Path, collc.Module]) -> None:
-    report = collc.verify(without_the_last_transfer(made[1]))
+def test_verify_reports_what_fails(compiled: tuple[Path, collc.Module]) -> None:
+    report = collc.verify(without_the_last_transfer(compiled[1]))
     assert not report.ok
     assert "failed" in repr(report)
     with pytest.raises(collc.CheckFailed, match="error"):
         report.raise_if_failed()
     with pytest.raises(collc.CheckFailed, match="this is no all_gather"):
-        collc.verify(made[1], collective="all_gather")
+        collc.verify(compiled[1], collective="all_gather")
 
 
-def test_lower_gives_the_text_of_the_emitted_file(made: tuple[Path, collc.Module], tmp_path: Path) -> None:
-    folder, module = made
+def test_lower_gives_the_text_of_the_emitted_file(compiled: tuple[Path, collc.Module], tmp_path: Path) -> None:
+    folder, module = compiled
     lowered = collc.lower(module)
     assert lowered.text == (folder / "sum.xml").read_text()
     lowered.save(tmp_path / "a" / "sum.xml")
@@ -77,36 +77,38 @@ def test_lower_gives_the_text_of_the_emitted_file(made: tuple[Path, collc.Module
     assert "as NumPy says" in runs._repr_html_()
 
 
-def test_lower_takes_the_options_of_emit(made: tuple[Path, collc.Module]) -> None:
-    lowered = collc.lower(made[1], protocol="LL", instances=2, placement="out", sizes=(0, 2**20))
+def test_lower_takes_the_options_of_emit(compiled: tuple[Path, collc.Module]) -> None:
+    lowered = collc.lower(compiled[1], protocol="LL", instances=2, placement="out", sizes=(0, 2**20))
     head = lowered.text.splitlines()[0]
     assert 'proto="LL"' in head
     assert 'inplace="0"' in head
     assert 'maxBytes="1048576"' in head
-    assert collc.lower(made[1], format="mscclpp").text.startswith("{")
+    assert collc.lower(compiled[1], format="mscclpp").text.startswith("{")
 
 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [({"protocol": "LX"}, "LX"), ({"instances": 0}, "instances"), ({"format": "ptx"}, "ptx"), ({"channels": 99}, "99")],
 )
-def test_lower_refuses_other_values(made: tuple[Path, collc.Module], keywords: dict[str, object], message: str) -> None:
+def test_lower_refuses_other_values(
+    compiled: tuple[Path, collc.Module], keywords: dict[str, object], message: str
+) -> None:
     with pytest.raises((ValueError, collc.CollcError), match=message):
-        collc.lower(made[1], **keywords)  # pyright: ignore
+        collc.lower(compiled[1], **keywords)  # pyright: ignore
 
 
-def test_lower_verifies_the_schedule_first(made: tuple[Path, collc.Module]) -> None:
+def test_lower_verifies_the_schedule_first(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(collc.CheckFailed):
-        collc.lower(without_the_last_transfer(made[1]))
+        collc.lower(without_the_last_transfer(compiled[1]))
     with pytest.raises(collc.CheckFailed, match="has no schedule"):
-        collc.lower(replace(made[1], schedule=None))
+        collc.lower(replace(compiled[1], schedule=None))
 
 
 # The table of transfers
 
 
-def test_the_table_has_a_row_for_each_transfer(made: tuple[Path, collc.Module]) -> None:
-    module = made[1]
+def test_the_table_has_a_row_for_each_transfer(compiled: tuple[Path, collc.Module]) -> None:
+    module = compiled[1]
     table = module.transfers()
     assert isinstance(table, np.recarray)
     assert module.schedule is not None
@@ -130,9 +132,9 @@ def test_runs_are_numbered() -> None:
     assert all(module.demand.run_of(int(chunk)) == run for chunk, run in zip(table.chunk, table.run, strict=True))
 
 
-def test_a_module_without_a_schedule_has_no_table(made: tuple[Path, collc.Module]) -> None:
+def test_a_module_without_a_schedule_has_no_table(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(ValueError, match="has no schedule"):
-        replace(made[1], schedule=None).transfers()
+        replace(compiled[1], schedule=None).transfers()
 
 
 class Library(ModuleType):
@@ -148,8 +150,10 @@ def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         monkeypatch.setitem(sys.modules, name, Library(name))
 
 
-def test_frames_have_the_columns_of_the_table(made: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = made[1]
+def test_frames_have_the_columns_of_the_table(
+    compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = compiled[1]
     for names in (("pandas",), ("polars",), ("pandas", "polars")):
         installed(monkeypatch, *names)
         frame = module.to_frame()
@@ -163,10 +167,10 @@ def test_frames_have_the_columns_of_the_table(made: tuple[Path, collc.Module], m
     assert named["source"][0] == module.network.device_name(int(first.source))
 
 
-def test_frames_need_a_library(made: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_need_a_library(compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
     with pytest.raises(ImportError, match=r"needs pandas or polars, .* pip install pandas"):
-        made[1].to_frame()
+        compiled[1].to_frame()
     installed(monkeypatch, "pandas")
     with pytest.raises(ImportError, match="needs polars, and polars is not installed"):
-        made[1].to_frame("polars")
+        compiled[1].to_frame("polars")

@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         draft.new(tmp_path / "a.ten")
 
 
-def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with drafting() as draft, pytest.raises(UsageError, match="cannot write"):
         draft.new(tmp_path / "a" / "b.ten")
@@ -72,7 +72,7 @@ import signal, sys, time
 from pathlib import Path
 from collc.base.atomic_files import drafting
 from collc.base.interrupts import tidy_when_ended
-for name in ("SIGTERM", "SIGHUP"):  # whoever runs the tests may ignore them, and so would this process
+for name in ("SIGTERM", "SIGHUP"):  # the parent process may ignore them, and a child inherits that
     if hasattr(signal, name):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
 with tidy_when_ended(), drafting() as draft:
@@ -83,7 +83,7 @@ with tidy_when_ended(), drafting() as draft:
 
 
 def holding(path: Path) -> subprocess.Popen[bytes]:
-    """A run that is writing a file and does not come to an end."""
+    """A process that is writing a file and does not end by itself."""
     process = subprocess.Popen([sys.executable, "-c", HELD, str(path)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
@@ -92,7 +92,7 @@ def holding(path: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_run_that_is_asked_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_terminated_run_leaves_no_files(tmp_path: Path, number: signal.Signals) -> None:
     process = holding(tmp_path / "a.xml")
     assert len(names(tmp_path)) == 1
     process.send_signal(number)
@@ -101,7 +101,7 @@ def test_a_run_that_is_asked_to_end_leaves_nothing(tmp_path: Path, number: signa
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of Unix")
-def test_the_next_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+def test_the_next_run_removes_the_files_of_a_killed_one(tmp_path: Path) -> None:
     target = tmp_path / "a[1].xml"
     (tmp_path / ".a[1].xml.mine.draft.xml").write_text("a file of somebody else's with such a name")
     process = holding(target)
@@ -121,7 +121,7 @@ def test_the_next_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of Unix")
-def test_a_run_leaves_alone_what_another_is_writing(tmp_path: Path) -> None:
+def test_a_run_keeps_the_files_that_another_is_writing(tmp_path: Path) -> None:
     target = tmp_path / "a.xml"
     process = holding(target)
     with drafting() as draft:
@@ -137,8 +137,8 @@ def test_a_run_leaves_alone_what_another_is_writing(tmp_path: Path) -> None:
     assert target.read_text() == "mine"
 
 
-def test_what_was_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another run locks the new file first: it thinks that a killed run has left it, and removes it."""
+def test_a_file_removed_as_abandoned_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run locks the new file first: it assumes that a killed run has left it, and removes it."""
     answers = iter([False, True])
     monkeypatch.setattr(atomic_files, "_locked", lambda _handle: next(answers))
     with drafting() as draft:
@@ -171,7 +171,7 @@ def ended(seen: list[str]) -> None:
             seen.append("tidy")
 
 
-def test_a_handler_of_others_is_called_in_the_end() -> None:
+def test_the_previous_handler_is_called_at_the_end() -> None:
     seen: list[str] = []
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: seen.append("theirs"))
     try:

@@ -25,7 +25,7 @@ MAKERS = {
 
 @pytest.mark.parametrize("chunks", [1, 2])
 @pytest.mark.parametrize("name", MAKERS)
-def test_each_demand_is_what_it_is_called_and_nothing_else(name: str, chunks: int) -> None:
+def test_each_demand_matches_only_its_own_name(name: str, chunks: int) -> None:
     module = Module("m", support.ring(4), MAKERS[name]([0, 1, 2, 3], chunks=chunks))
     check_demand(module, name, 0)
     check_demand(module, name.replace("_", ""), 0)
@@ -49,7 +49,7 @@ def test_a_group_in_another_order_is_another_collective() -> None:
         check_demand(module, "all_gather", 0)
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_is_reported() -> None:
     module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
     with pytest.raises(UsageError, match="no collective") as caught:
         check_demand(module, "all_gathr", 0)
@@ -68,7 +68,7 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "this is no all_reduce" in capsys.readouterr().err
 
 
-def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path, capsys) -> None:
+def test_a_missing_schedule_or_a_wrong_bound_gives_a_warning(tmp_path: Path, capsys) -> None:
     from dataclasses import replace
 
     from collc.command.cli import main
@@ -81,7 +81,7 @@ def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path,
     module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
     solved = Invert().run(Synthesize("tacos").run(module, PassContext()), PassContext())
     path = tmp_path / "a.ten"
-    told = {}
+    errors = {}
     for name, what in (
         ("none", module),
         ("false", replace(solved, bound=Bound(10**9, "wishful thinking"))),
@@ -90,7 +90,7 @@ def test_a_file_without_a_schedule_or_with_a_false_bound_is_told(tmp_path: Path,
         with path.open("w") as file:
             write_module(what, file)
         assert main(["verify", str(path)]) == 0
-        told[name] = capsys.readouterr().err
-    assert "nothing to check" in told["none"]
-    assert "can only show" in told["false"]
-    assert told["good"] == ""
+        errors[name] = capsys.readouterr().err
+    assert "nothing to check" in errors["none"]
+    assert "can only show" in errors["false"]
+    assert errors["good"] == ""

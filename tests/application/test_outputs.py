@@ -76,7 +76,7 @@ ALL_REDUCE = PAIR + "schedule s on t {{ run all_reduce(t.npus, size: 4MiB) synth
 
 
 def test_the_old_runtime_gets_a_file_for_each_placement(tmp_path: Path) -> None:
-    """It reads `inplace` alone, so that one file never serves calls in place and out of place."""
+    """The runtime reads only `inplace`, so that one file is not used for both placements."""
     (report,) = build(tmp_path, ALL_REDUCE.format('emit msccl("sub/a.xml", profile: "old")'))
     assert [path.relative_to(tmp_path).as_posix() for path in report.files] == ["sub/a.out.xml", "sub/a.in.xml"]
     assert [b'inplace="1"' in path.read_bytes() for path in report.files] == [False, True]
@@ -106,7 +106,7 @@ def test_a_failed_check_removes_both_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["a.xml", "a.in.xml", "a.out.xml", "./a.in.xml"])
-def test_names_of_two_files_are_taken(tmp_path: Path, name: str) -> None:
+def test_the_names_of_both_files_cannot_be_used_again(tmp_path: Path, name: str) -> None:
     (tmp_path / "p.coll").write_text(ALL_REDUCE.format(f'emit msccl("a.xml", profile: "old") emit ten("{name}")'))
     with pytest.raises(SourceError) as caught:
         collc.compile(tmp_path / "p.coll", output=tmp_path)

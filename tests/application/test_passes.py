@@ -20,7 +20,7 @@ def test_a_pipeline_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("takos", "did you mean 'tacos'"),
         ("tacos{sed=1}", "did you mean 'seed'"),
@@ -35,14 +35,14 @@ def test_a_pipeline_is_read_as_it_is_written() -> None:
         ("verify{x=1}", "no option of 'verify' named 'x'"),
     ],
 )
-def test_a_wrong_pipeline_is_explained(text: str, told: str) -> None:
+def test_a_wrong_pipeline_is_explained(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_pipeline(text)
     message = caught.value.diagnostics[0]
-    assert told in f"{message.message} {message.hint}"
+    assert words in f"{message.message} {message.hint}"
 
 
-def test_every_pass_can_be_made_and_says_what_it_does() -> None:
+def test_every_pass_can_be_created_and_has_a_description() -> None:
     for name in PASSES:
         assert make_pass(name, {}).name == name
         assert make_pass(name, {}).__doc__

@@ -1,4 +1,4 @@
-"""One reader serves programs, imports, workloads and .ten files."""
+"""The reader of programs, imports, workloads and .ten files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ AT = Span(SourceFile("p.coll", 'import "x.coll"'), 7, 15)
 
 
 @pytest.mark.parametrize("at", [None, AT])
-def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, at: Span | None) -> None:
+def test_unreadable_files_are_reported_with_their_position(tmp_path: Path, at: Span | None) -> None:
     (tmp_path / "large").write_bytes(b"x" * (2**20 + 1))
     (tmp_path / "latin").write_bytes("höher".encode("latin-1"))
-    for name, code, told in (
+    for name, code, text in (
         ("nothing", "E0701", "there is no file NAME"),
         (".", "E0701", "NAME is no file"),
         ("a\0b", "E0701", "there is no file NAME"),
@@ -26,11 +26,11 @@ def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, at: Span | N
         with pytest.raises(SourceError) as caught:
             read_text(tmp_path / name, "NAME", limit=2**20, at=at)
         (message,) = caught.value.diagnostics
-        assert (message.code, message.message, message.span) == (code, told, at)
+        assert (message.code, message.message, message.span) == (code, text, at)
         assert message.hint
 
 
-def test_a_text_as_large_as_allowed_is_read(tmp_path: Path) -> None:
+def test_a_text_of_the_largest_size_is_read(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_bytes("é\r\n".encode() * 2)
     assert read_text(path, limit=8) == SourceFile(str(path), "é\r\né\r\n")

@@ -42,9 +42,9 @@ def messages(tree: ast.Module) -> Iterator[ast.expr]:
         for call in ast.walk(function):
             if not isinstance(call, ast.Call):
                 continue
-            for code, told in zip(call.args, call.args[1:], strict=False):
+            for code, argument in zip(call.args, call.args[1:], strict=False):
                 if isinstance(code, ast.Constant) and isinstance(code.value, str) and CODE.fullmatch(code.value):
-                    yield from known.get(told.id, []) if isinstance(told, ast.Name) else [told]
+                    yield from known.get(argument.id, []) if isinstance(argument, ast.Name) else [argument]
 
 
 def wrong(node: ast.expr) -> bool:
@@ -59,7 +59,7 @@ def test_messages_are_in_one_style(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TREES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_names_and_code_stand_in_single_quotes(path: Path) -> None:
+def test_names_and_code_are_in_single_quotes(path: Path) -> None:
     assert [node.value for node in texts(TREES[path]) if "`" in node.value] == []
 
 

@@ -83,7 +83,7 @@ def test_the_same_ring_on_a_mesh_is_right_but_long(collc) -> None:
 DIRECT = "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using direct %s emit msccl emit ten }"
 
 
-def test_congestion_is_told_and_nothing_is_written(collc) -> None:
+def test_congestion_is_reported_and_nothing_is_written(collc) -> None:
     done = collc("compile", "p.coll", "-o", "out", "--json", text=LOOP + DIRECT % "")
     assert done.code == 4
     assert done.schedules[0]["checks"]["congestion_free"] == "failed"
@@ -103,7 +103,7 @@ def test_congestion_can_be_allowed(collc) -> None:
     assert sorted(path.name for path in Path().glob("s.*")) == ["s.msccl", "s.ten"]
 
 
-def test_what_was_there_before_a_failure_stays(collc) -> None:
+def test_existing_files_stay_after_a_failure(collc) -> None:
     Path("s.ten").write_text("precious")
     text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring verify steps <= 6 emit ten }"
     done = collc("compile", "p.coll", "--json", text=text)
@@ -126,7 +126,7 @@ def test_what_was_there_before_a_failure_stays(collc) -> None:
         ("optimal", "failed"),
     ],
 )
-def test_verify_asks_for_more(collc, check: str, outcome: str) -> None:
+def test_verify_statements_are_checked(collc, check: str, outcome: str) -> None:
     text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring verify @ }".replace("@", check)
     done = collc("compile", "p.coll", "--json", text=text)
     assert done.schedules[0]["checks"][check.partition(" ")[0]] == outcome
@@ -142,7 +142,7 @@ def test_all_schedules_are_tried_and_the_first_failure_counts(collc) -> None:
     assert collc("compile", "p.coll", "--schedule", "s").code == 0
 
 
-def test_a_person_gets_a_table_and_outputs_stay_clean(collc) -> None:
+def test_text_output_is_a_table_and_json_output_is_json(collc) -> None:
     text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring }"
     done = collc("compile", "p.coll", text=text)
     assert "140.21875us" in done.out
@@ -183,7 +183,7 @@ def test_print_after_shows_the_module(collc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("compile",), 2, "FILE.coll"),
         (("compile", "nowhere.coll"), 1, "nowhere.coll"),
@@ -201,11 +201,11 @@ def test_print_after_shows_the_module(collc) -> None:
         (("frobnicate",), 2, "frobnicate"),
     ],
 )
-def test_wrong_words_are_explained(collc, words: tuple[str, ...], code: int, told: str) -> None:
+def test_wrong_arguments_are_explained(collc, words: tuple[str, ...], code: int, message: str) -> None:
     text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring }"
     done = collc(*words, text=text)
     assert done.code == code, done.err
-    assert told in done.err
+    assert message in done.err
     assert done.out == ""
     assert "Traceback" not in done.err
 

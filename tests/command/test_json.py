@@ -32,8 +32,8 @@ def in_one_form(found: object) -> list[dict[str, object]]:
         assert list(message) == ["code", "severity", "message", *PLACE, "notes", "hint"]
         assert message["severity"] in {"error", "warning"}
         assert message["hint"] is None or message["hint"]
-        for told in (message, *message["notes"]):
-            assert {told[name] is None for name in PLACE} in ({True}, {False})
+        for part in (message, *message["notes"]):
+            assert {part[name] is None for name in PLACE} in ({True}, {False})
         for note in message["notes"]:
             assert list(note) == ["message", *PLACE]
     return found
@@ -55,7 +55,7 @@ def test_messages_have_the_same_fields(case: str, capsys: pytest.CaptureFixture[
     assert list(found) == (["schedules"] if command == "compile" else [])
 
 
-def test_places_are_those_that_people_see(capsys: pytest.CaptureFixture[str]) -> None:
+def test_positions_are_the_same_as_in_text_output(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.coll").write_text("let a = 1\nlet a = 2\n")
     (message,) = in_one_form(answer(capsys, "check", "p.coll")["diagnostics"])
     assert [message[name] for name in PLACE] == ["p.coll", 2, 5, 2, 6]

@@ -35,11 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, dict[str, object], str]:
-    """The exit code, the report of the last schedule, and what was told."""
+    """The exit code, the report of the last schedule, and stderr."""
     Path("p.coll").write_text(text)
     code = main(["compile", "p.coll", "-o", "out", "--json", *words])
-    said = capsys.readouterr()
-    return code, json.loads(said.out)["schedules"][-1], said.err
+    output = capsys.readouterr()
+    return code, json.loads(output.out)["schedules"][-1], output.err
 
 
 def solver() -> list[str]:
@@ -58,8 +58,8 @@ def rerun(certificate: Path) -> list[str]:
     return claimed
 
 
-def test_a_shorter_schedule_is_handed_over_with_prove(capsys: pytest.CaptureFixture[str]) -> None:
-    code, report, told = compiled(capsys, SLOW % "", "--prove")
+def test_a_shorter_schedule_is_written_with_prove(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, errors = compiled(capsys, SLOW % "", "--prove")
     assert (code, report["steps"], report["checks"]["proved"]) == (0, 3, "ok")
     assert report["files"] == ["out/s.ten"]
     optimal = report["optimal"]
@@ -67,23 +67,23 @@ def test_a_shorter_schedule_is_handed_over_with_prove(capsys: pytest.CaptureFixt
         "refuted",
         {"file": "out/s.shorter.ten", "time_ps": 2 * STEP},
     )
-    assert "warning[C0104]" in told
-    assert "it is in out/s.shorter.ten, verified" in told
+    assert "warning[C0104]" in errors
+    assert "it is in out/s.shorter.ten, verified" in errors
     assert main(["verify", "out/s.shorter.ten", "--collective", "all_gather", "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
     assert (set(verdict["checks"].values()), verdict["summary"]["time_ps"]) == ({"ok"}, 2 * STEP)
 
 
-def test_a_shorter_schedule_is_handed_over_where_optimality_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    code, report, told = compiled(capsys, SLOW % "verify optimal", "--certificate", "c.smt2")
+def test_a_shorter_schedule_is_written_with_verify_optimal(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, errors = compiled(capsys, SLOW % "verify optimal", "--certificate", "c.smt2")
     assert (code, report["checks"]["optimal"], report["files"]) == (4, "failed", [])
     assert report["optimal"]["shorter"]["file"] == "out/s.shorter.ten"
-    assert "error[C0104]" in told
+    assert "error[C0104]" in errors
     assert sorted(path.name for path in Path("out").iterdir()) == ["s.shorter.ten"]
     assert rerun(Path("c.smt2")) == ["sat"]
 
 
-def test_a_shorter_schedule_that_is_wrong_is_not_handed_over(
+def test_a_wrong_shorter_schedule_is_not_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should the search ever offer a wrong one, the check of the file that was read back is still there."""
@@ -100,13 +100,13 @@ def test_a_shorter_schedule_that_is_wrong_is_not_handed_over(
         return replace(found, shorter=replace(found.shorter, schedule=RowSchedule(found.shorter.model, rows)))
 
     monkeypatch.setattr(optimal, "prove_optimal", wrong)
-    code, _, told = compiled(capsys, SLOW % "", "--prove")
+    code, _, errors = compiled(capsys, SLOW % "", "--prove")
     assert code == 4
-    assert "V0301" in told
+    assert "V0301" in errors
     assert not list(Path().glob("out/*"))
 
 
-def test_what_is_proved_has_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proof_has_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     text = HEAD + "schedule s on loop { run all_reduce(loop.npus, size: 4MiB) synthesize %s }"
     code, report, _ = compiled(capsys, text % "auto", "--prove", "--certificate", "c.smt2")
     assert (code, report["checks"]["proved"]) == (0, "ok")
@@ -118,7 +118,7 @@ def test_what_is_proved_has_a_certificate(capsys: pytest.CaptureFixture[str]) ->
     assert len(logics) == len(claimed)
 
 
-def test_a_certificate_has_standard_commands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_has_only_standard_commands(capsys: pytest.CaptureFixture[str]) -> None:
     compiled(capsys, SLOW % "verify optimal, proved", "--certificate", "c.smt2")
     lines = Path("c.smt2").read_text().splitlines()
     commands = {line.split()[0].strip("()") for line in lines if not line.startswith(";")}
@@ -136,18 +136,18 @@ def test_each_of_several_schedules_has_its_certificate(capsys: pytest.CaptureFix
     assert rerun(Path("c.a.smt2"))[-5:] == ["unsat"] * 5
 
 
-def test_a_met_bound_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_met_bound_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, report, _ = compiled(capsys, HEAD + "schedule s on loop { run all_gather(loop.npus, size: 4MiB) }", "--prove")
     assert (code, report["optimal"]["answer"], report["optimal"]["shorter"]) == (0, "proved", None)
     assert report["optimal"]["reason"].startswith("the lower bound is met (")
 
 
-def test_without_a_proof_nothing_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_proof_the_report_has_no_optimality(capsys: pytest.CaptureFixture[str]) -> None:
     _, report, _ = compiled(capsys, SLOW % "")
     assert "optimal" not in report
 
 
-def test_undecided_is_told_and_no_failure_of_prove(
+def test_an_undecided_proof_is_reported_and_fails_only_verify_optimal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from collc.smt.script import Undecided
@@ -165,8 +165,8 @@ def test_undecided_is_told_and_no_failure_of_prove(
         "shorter": None,
     }
     assert "optimal: not decided: the question would be larger than 30 MB" in report["notes"]
-    code, _, told = compiled(capsys, SLOW % "verify optimal")
-    assert (code, "error[C0103]" in told) == (4, True)
+    code, _, errors = compiled(capsys, SLOW % "verify optimal")
+    assert (code, "error[C0103]" in errors) == (4, True)
 
 
 # Hints
@@ -180,19 +180,21 @@ CONGESTED = (
 
 
 @pytest.mark.parametrize("words", [[], ["--prove"]])
-def test_what_congests_is_never_proved_optimal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    code, report, told = compiled(capsys, CONGESTED % "verify optimal", *words)
+def test_a_schedule_with_congestion_is_never_proved_optimal(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    code, report, errors = compiled(capsys, CONGESTED % "verify optimal", *words)
     assert (code, report["checks"]["congestion_free"], report["checks"]["optimal"]) == (4, "failed", "failed")
     assert report["optimal"]["answer"] == "undecided"
-    assert "two chunks are on one link at once" in told
-    assert "help: leave out 'allow congestion'" in told
+    assert "two chunks are on one link at once" in errors
+    assert "help: leave out 'allow congestion'" in errors
     code, report, _ = compiled(capsys, CONGESTED % "")
     assert (code, report["checks"]["congestion_free"]) == (0, "failed")
 
 
-def hint_of(told: str, code: str) -> str:
+def hint_of(errors: str, code: str) -> str:
     """The hint of the first message with that code."""
-    after = told[told.index(f"[{code}]") :].split("\n\n", maxsplit=1)[0]
+    after = errors[errors.index(f"[{code}]") :].split("\n\n", maxsplit=1)[0]
     return next(line.removeprefix("help: ") for line in after.splitlines() if line.startswith("help: "))
 
 
@@ -212,17 +214,17 @@ def hint_of(told: str, code: str) -> str:
         ("time >= 1s", None),
     ],
 )
-def test_a_limit_below_the_bound_is_told_to_be_impossible(
+def test_a_limit_below_the_bound_is_reported_as_impossible(
     capsys: pytest.CaptureFixture[str], limit: str, possible: bool | None
 ) -> None:
-    code, _, told = compiled(capsys, SLOW % f"verify {limit}")
-    hint = hint_of(told, "C0102")
+    code, _, errors = compiled(capsys, SLOW % f"verify {limit}")
+    hint = hint_of(errors, "C0102")
     assert code == 4
     assert ("no schedule can keep to it" in hint) is (possible is False)
     assert ("more trials" in hint) is (possible is True)
 
 
-def test_more_time_is_advised_only_where_time_was_short(
+def test_more_time_is_advised_only_after_a_time_limit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from collc.smt.script import Undecided
@@ -234,30 +236,30 @@ def test_more_time_is_advised_only_where_time_was_short(
 
     monkeypatch.setattr(prove, "solve", short)
     monkeypatch.setattr(optimal, "solve", short)
-    _, _, told = compiled(capsys, SLOW % "verify optimal, proved")
-    assert "--time-limit" in hint_of(told, "C0103")
-    told = told[told.index("[C0103]") :]
-    _, _, told = compiled(capsys, SLOW % "verify proved")
-    assert "--time-limit" in hint_of(told, "C0105")
+    _, _, errors = compiled(capsys, SLOW % "verify optimal, proved")
+    assert "--time-limit" in hint_of(errors, "C0103")
+    errors = errors[errors.index("[C0103]") :]
+    _, _, errors = compiled(capsys, SLOW % "verify proved")
+    assert "--time-limit" in hint_of(errors, "C0105")
     monkeypatch.setattr(prove, "MOST_TRANSFERS", 1)
     monkeypatch.setattr("collc.smt.encoding.MOST_BYTES", 1, raising=False)
-    _, _, told = compiled(capsys, SLOW % "verify proved")
-    assert "--time-limit" not in hint_of(told, "C0105")
-    assert "fewer NPUs" in hint_of(told, "C0105")
+    _, _, errors = compiled(capsys, SLOW % "verify proved")
+    assert "--time-limit" not in hint_of(errors, "C0105")
+    assert "fewer NPUs" in hint_of(errors, "C0105")
 
     def too_large(*_given: object) -> None:
         raise Undecided("the question would be larger than 30 MB")
 
     monkeypatch.setattr(optimal, "DeadlineEncoding", too_large)
-    _, _, told = compiled(capsys, SLOW % "verify optimal")
-    assert "--time-limit" not in hint_of(told, "C0103")
+    _, _, errors = compiled(capsys, SLOW % "verify optimal")
+    assert "--time-limit" not in hint_of(errors, "C0103")
 
 
 @pytest.mark.parametrize(
     ("asked", "advised"), [("", "ask for a proof: --prove"), ("verify optimal", "optimal without Z3")]
 )
-def test_no_certificate_and_why(capsys: pytest.CaptureFixture[str], asked: str, advised: str) -> None:
+def test_a_missing_certificate_is_explained(capsys: pytest.CaptureFixture[str], asked: str, advised: str) -> None:
     text = HEAD + f"schedule s on loop {{ run all_gather(loop.npus, size: 4MiB) {asked} }}"
-    code, _, told = compiled(capsys, text, "--certificate", "c.smt2")
+    code, _, errors = compiled(capsys, text, "--certificate", "c.smt2")
     assert (code, Path("c.smt2").exists()) == (0, False)
-    assert advised in hint_of(told, "C0207")
+    assert advised in hint_of(errors, "C0207")

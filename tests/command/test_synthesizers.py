@@ -39,8 +39,8 @@ def compiled(tmp_path, monkeypatch, capsys):
     return run
 
 
-def program(shape: str, run: str, way: str = "") -> str:
-    return f"topology t = {shape.replace(')', f', {LINK})')}\nschedule s on t {{ run {run} {way} emit ten }}"
+def program(shape: str, run: str, synthesizer: str = "") -> str:
+    return f"topology t = {shape.replace(')', f', {LINK})')}\nschedule s on t {{ run {run} {synthesizer} emit ten }}"
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,19 @@ def test_exact_finds_the_optimum(compiled, shape: str, run: str, steps: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("way", "words", "told"),
+    ("synthesizer", "words", "message"),
     [
         ("synthesize exact(steps: 2)", (), "it takes 3 at least"),
         ("synthesize exact(time_limit: 1ps)", (), "no schedule was found within 1e-12 s"),
         ("synthesize exact", ("--time-limit", "0.000001"), "no schedule was found within 1e-06 s"),
     ],
 )
-def test_what_exact_does_not_find_is_no_schedule(compiled, way: str, words: tuple[str, ...], told: str) -> None:
-    code, _, err = compiled(program("ring(4)", "all_gather(t.npus, size: 8MiB, chunks: 2)", way), *words)
+def test_exact_without_a_result_is_reported_as_no_schedule(
+    compiled, synthesizer: str, words: tuple[str, ...], message: str
+) -> None:
+    code, _, err = compiled(program("ring(4)", "all_gather(t.npus, size: 8MiB, chunks: 2)", synthesizer), *words)
     assert code == 3
-    assert told in err
+    assert message in err
     assert not Path("s.ten").exists()
 
 
@@ -94,7 +96,7 @@ def test_overlapped(compiled) -> None:
     assert "nothing is to be reduced" in err
 
 
-def test_overlapped_plans_round_what_is_laid_out_by_hand(compiled) -> None:
+def test_overlapped_avoids_links_reserved_by_handwritten_runs(compiled) -> None:
     by_hand = "all_gather(t.npus, size: 4MiB) using ring run all_reduce(t.npus, size: 4MiB)"
     text = "import std.algorithms\n" + program("ring(4)", by_hand, "synthesize overlapped")
     code, schedule, _ = compiled(text)
@@ -157,14 +159,14 @@ raise SystemExit(int(report.schedules[0].exit))
 
 
 @pytest.mark.parametrize(
-    ("run", "way", "code"),
+    ("run", "synthesizer", "code"),
     [
         ("all_to_all(t.npus, size: 48MiB, chunks: 3)", "pccl(trials: 1000000)", 0),
         ("all_to_all(t.npus, size: 16MiB)", "exact", 3),
     ],
 )
-def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, way: str, code: int) -> None:
-    (tmp_path / "p.coll").write_text(HEAD + SLOW % (run, way))
+def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesizer: str, code: int) -> None:
+    (tmp_path / "p.coll").write_text(HEAD + SLOW % (run, synthesizer))
     with subprocess.Popen(
         [sys.executable, "-c", COMPILE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -180,7 +182,7 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, way: str, 
         assert main(["verify", str(tmp_path / "out" / "s.ten")]) == 0
 
 
-def test_a_second_interrupt_ends_it_and_the_handler_is_put_back() -> None:
+def test_a_second_interrupt_is_raised_and_the_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with stopping_at_interrupt() as interrupted:
         assert not interrupted()

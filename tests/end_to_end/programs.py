@@ -1,4 +1,4 @@
-"""Programs as users write them, and what every written file must stand."""
+"""Programs as users write them, and the checks that every written file must pass."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def build(folder: Path, text: str, **settings: object) -> tuple[ScheduleReport, 
     return report.schedules
 
 
-def all_ok(schedule: ScheduleReport, *more: str) -> None:
+def assert_all_checks_ok(schedule: ScheduleReport, *more: str) -> None:
     """The schedule's checks are the structural ones and `more`, and each was passed."""
     assert schedule.checks == dict.fromkeys((*SCHEDULE_CHECKS, *more), "ok"), schedule.name
 
 
-def stands(path: Path, collective: str, root: int | None = None) -> None:
+def assert_file_ok(path: Path, collective: str, root: int | None = None) -> None:
     """The file on disk is accepted by the check and computes what NumPy does, in every placement that it claims."""
     verdict = check_file(path, collective=collective, root=root)
     assert verdict.checks == dict.fromkeys(FILE_CHECKS, "ok"), (path.name, [d.message for d in verdict.diagnostics])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.programs import HEAD, SYNTHESIZERS, all_ok, build
+from tests.end_to_end.programs import HEAD, SYNTHESIZERS, assert_all_checks_ok, build
 
 GIB = 2**30
 
@@ -45,19 +45,19 @@ topology uneven(width: int, height: int, along_x: rate, along_y: rate, latency: 
 """
 
 
-@pytest.mark.parametrize("way", SYNTHESIZERS)
+@pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "gib", "chunks", "expected"), CASES)
 def test_public_numbers(
-    tmp_path: Path, topology: str, npus: int, gib: int, chunks: int, expected: str, way: str
+    tmp_path: Path, topology: str, npus: int, gib: int, chunks: int, expected: str, synthesizer: str
 ) -> None:
     pieces = npus * chunks
     size = -(-gib * GIB // pieces) * pieces
     text = (
         HEAD + UNEVEN + f"topology t = {topology}\n"
-        f"schedule s on t {{ run all_gather(t.npus, size: {size}B, chunks: {chunks}) synthesize {way} }}"
+        f"schedule s on t {{ run all_gather(t.npus, size: {size}B, chunks: {chunks}) synthesize {synthesizer} }}"
     )
     (schedule,) = build(tmp_path, text)
-    all_ok(schedule)
+    assert_all_checks_ok(schedule)
     assert schedule.time_ps is not None
     wanted = Fraction(expected) * 10**6
     # Written with two decimals: half of the last one is more than 0.001 % of none of them.

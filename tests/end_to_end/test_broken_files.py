@@ -1,4 +1,4 @@
-"""Good files broken in every way that matters: `collc verify` refuses each and names what is wrong."""
+"""Valid files with one defect each: `collc verify` refuses each of them and names the defect."""
 
 from __future__ import annotations
 
@@ -178,11 +178,11 @@ SCHEDULES: dict[str, tuple[str, Callable[[Lines], None], set[str], str]] = {
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_broken_schedule(good: Path, tmp_path: Path, capsys, name: str) -> None:
-    file, change, checks, told = SCHEDULES[name]
+    file, change, checks, message = SCHEDULES[name]
     code, found, err = judge(good / file, tmp_path, change, capsys)
     assert code == 4
     assert failed(found) == checks
-    assert told in err
+    assert message in err
 
 
 UNREADABLE: dict[str, tuple[str, Callable[[Lines], None], str]] = {
@@ -204,12 +204,12 @@ UNREADABLE: dict[str, tuple[str, Callable[[Lines], None], str]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_schedule_that_does_not_read(good: Path, tmp_path: Path, capsys, name: str) -> None:
-    file, change, told = UNREADABLE[name]
+def test_an_unreadable_schedule(good: Path, tmp_path: Path, capsys, name: str) -> None:
+    file, change, message = UNREADABLE[name]
     code, found, err = judge(good / file, tmp_path, change, capsys)
     assert code == 4
     assert set(found.values()) == {"skipped"}
-    assert told in err
+    assert message in err
     assert file in err
 
 
@@ -279,11 +279,11 @@ PROGRAMS: dict[str, tuple[Callable[[Lines], None], str, str]] = {
 @pytest.mark.parametrize("file", ["gather.msccl", "sum.msccl"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_broken_program(good: Path, tmp_path: Path, capsys, name: str, file: str) -> None:
-    change, check, told = PROGRAMS[name]
+    change, check, message = PROGRAMS[name]
     code, found, err = judge(good / file, tmp_path, change, capsys)
     assert code == 4
     assert check in failed(found)
-    assert told in err
+    assert message in err
     assert file in err
 
 
@@ -303,14 +303,14 @@ REDUCING: dict[str, tuple[Callable[[Lines], None], str, str]] = {
 
 @pytest.mark.parametrize("name", REDUCING)
 def test_a_broken_reduction(good: Path, tmp_path: Path, capsys, name: str) -> None:
-    change, check, told = REDUCING[name]
+    change, check, message = REDUCING[name]
     code, found, err = judge(good / "sum.msccl", tmp_path, change, capsys)
     assert code == 4
     assert check in failed(found)
-    assert told in err
+    assert message in err
 
 
-def test_the_good_ones_are_good(good: Path, capsys) -> None:
+def test_the_files_without_defects_pass(good: Path, capsys) -> None:
     files = sorted(good.glob("*.msccl")) + sorted(good.glob("*.ten"))
     assert len(files) == 6
     for path in files:

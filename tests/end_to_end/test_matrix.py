@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from collc.msccl.running.run_file import run_file
-from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, STEP, SYNTHESIZERS, USUAL, all_ok, build, stands
+from tests.end_to_end.programs import (
+    FILE_CHECKS,
+    HEAD,
+    LINK,
+    STEP,
+    SYNTHESIZERS,
+    USUAL,
+    assert_all_checks_ok,
+    assert_file_ok,
+    build,
+)
 
 COLLECTIVES = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
 
@@ -46,12 +56,12 @@ def check_all(folder: Path, text: str, count: int) -> None:
     schedules = build(folder, text)
     assert len(schedules) == count
     for schedule in schedules:
-        all_ok(schedule, *FILE_CHECKS)
+        assert_all_checks_ok(schedule, *FILE_CHECKS)
         assert schedule.time_ps is not None
         assert schedule.bound_ps is not None
         assert schedule.time_ps >= schedule.bound_ps > 0
         (path,) = schedule.files
-        stands(path, COLLECTIVES[schedule.name.rpartition("_")[0]])
+        assert_file_ok(path, COLLECTIVES[schedule.name.rpartition("_")[0]])
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 6])
@@ -80,12 +90,12 @@ def test_rooted_collectives_and_all_to_all(tmp_path: Path, topology: str) -> Non
             text += f"schedule {name}_{root} on t {{ run {run.format(root=root)} {USUAL} emit msccl }}\n"
     text += f"schedule all_to_all on t {{ run all_to_all(t.npus, size: 16MiB, chunks: 2) {USUAL} emit msccl }}\n"
     for schedule in build(tmp_path, text):
-        all_ok(schedule, *FILE_CHECKS)
+        assert_all_checks_ok(schedule, *FILE_CHECKS)
         name, _, root = schedule.name.rpartition("_")
         if name in ROOTED:
-            stands(schedule.files[0], name, int(root))
+            assert_file_ok(schedule.files[0], name, int(root))
         else:
-            stands(schedule.files[0], "alltoall")
+            assert_file_ok(schedule.files[0], "alltoall")
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
@@ -93,7 +103,7 @@ def test_every_reduction(tmp_path: Path, op: str) -> None:
     run = f'all_reduce(t.npus, size: 8MiB, op: "{op}")'
     text = HEAD + f"topology t = dgx1()\nschedule s on t {{ run {run} {USUAL} emit msccl }}"
     (schedule,) = build(tmp_path, text)
-    all_ok(schedule, *FILE_CHECKS)
+    assert_all_checks_ok(schedule, *FILE_CHECKS)
     assert all(report.ok for report in run_file(schedule.files[0], op=op, runs=3))
 
 
@@ -124,16 +134,16 @@ OPTIMA = [
 """Topology, NPUs, chunks per NPU, and the fewest steps of an All-Gather of them, proved by SMT by others."""
 
 
-@pytest.mark.parametrize("way", SYNTHESIZERS)
+@pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "chunks", "steps"), OPTIMA)
-def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, steps: int, way: str) -> None:
+def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, steps: int, synthesizer: str) -> None:
     """An All-Gather needs no more steps than is possible, nor does a Reduce-Scatter on the reversed network."""
-    options = f"size: {npus * chunks}MiB, chunks: {chunks}) synthesize {way}"
+    options = f"size: {npus * chunks}MiB, chunks: {chunks}) synthesize {synthesizer}"
     text = HEAD + THREE + f"topology t = {topology}\ntopology back = reversed(t)\n"
     text += f"schedule gather on t {{ run all_gather(t.npus, {options} }}\n"
     text += f"schedule scatter on back {{ run reduce_scatter(back.npus, {options} }}"
     for schedule in build(tmp_path, text):
-        all_ok(schedule)
+        assert_all_checks_ok(schedule)
         assert (schedule.steps, schedule.time_ps) == (steps, steps * STEP)
         assert schedule.bound_ps is not None
         assert schedule.bound_ps <= steps * STEP

@@ -131,9 +131,9 @@ def synthesized(chance: random.Random, kind: str) -> Module:
         demand = of_groups(chance, npus) if kind == "groups" else of_nobodys_kind(chance, npus)
     model = chance.choice(list(LinkModel))
     module = Module("m", network, demand, model, relays=True)
-    way = Synthesize("pccl") if network.switch_count or chance.random() < 0.5 else Synthesize("tacos")
+    synthesizer = Synthesize("pccl") if network.switch_count or chance.random() < 0.5 else Synthesize("tacos")
     context = PassContext(effort=Effort(seed=chance.randrange(1000)))
-    return Invert().run(way.run(module, context), context)
+    return Invert().run(synthesizer.run(module, context), context)
 
 
 def read_as_file(module: Module, kind: str, folder: Path) -> str:
@@ -174,7 +174,7 @@ def agree(seed: int, kind: str, folder: Path) -> set[str]:
     assert all(interpret(module).values()), seed
     read = read_as_file(module, kind, folder)
     mixed = len(np.unique(module.demand.chunks.size)) > 1
-    # MSCCL has one size of chunks; nothing else stands in the way of a file.
+    # MSCCL has one size of chunks; nothing else prevents a file.
     assert read == ("M0104" if mixed else "right"), (seed, read)
     network, op = module.network, module.demand.chunks.op
     there = {read, kind, module.model.value} | ({"runs"} if len(module.demand.runs) > 1 else set())

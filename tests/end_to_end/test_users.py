@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collc.command.cli import main
-from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, all_ok, build, stands
+from tests.end_to_end.programs import FILE_CHECKS, HEAD, LINK, assert_all_checks_ok, assert_file_ok, build
 
 TACOS = "synthesize tacos(seed: 1)"
 GATHER = f"run all_gather(t.npus, size: 4MiB) {TACOS}"
@@ -71,16 +71,17 @@ COLLECTIVES = {
 }
 
 
-@pytest.mark.parametrize("way", ["tacos()", 'pccl(link_model: "pipelined")', 'tacos(link_model: "pipelined")'])
-def test_links_that_all_differ(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("synthesizer", ["tacos()", 'pccl(link_model: "pipelined")', 'tacos(link_model: "pipelined")'])
+def test_links_that_all_differ(tmp_path: Path, synthesizer: str) -> None:
     text = HEAD + UNEVEN
     for name in COLLECTIVES:
-        text += f"schedule {name}_s on t {{ run {name}(t.npus, size: 4MiB) synthesize {way} emit msccl emit ten }}\n"
+        text += f"schedule {name}_s on t {{ run {name}(t.npus, size: 4MiB) synthesize {synthesizer} "
+        text += "emit msccl emit ten }\n"
     for schedule in build(tmp_path, text):
-        all_ok(schedule, *FILE_CHECKS)
+        assert_all_checks_ok(schedule, *FILE_CHECKS)
         assert schedule.steps is None
         name = schedule.name.removesuffix("_s")
-        stands(
+        assert_file_ok(
             schedule.files[0], COLLECTIVES[name], 0 if name in ("broadcast", "reduce", "scatter", "gather") else None
         )
         assert main(["verify", str(schedule.files[1])]) == 0
@@ -90,9 +91,9 @@ def test_links_that_all_differ(tmp_path: Path, way: str) -> None:
 def test_very_small_and_very_large_chunks(tmp_path: Path, size: str) -> None:
     text = one(f"run all_gather(t.npus, size: {size}) {TACOS} emit msccl emit ten")
     (schedule,) = build(tmp_path, text)
-    all_ok(schedule, *FILE_CHECKS)
+    assert_all_checks_ok(schedule, *FILE_CHECKS)
     assert schedule.steps == 2
-    stands(schedule.files[0], "allgather")
+    assert_file_ok(schedule.files[0], "allgather")
 
 
 def test_one_npu_has_nothing_to_do(tmp_path: Path) -> None:
@@ -103,8 +104,8 @@ def test_one_npu_has_nothing_to_do(tmp_path: Path) -> None:
     text += "schedule hand on t { run all_reduce(t.npus, size: 4MiB) using ring emit msccl emit ten }\n"
     for schedule in build(tmp_path, text):
         assert (schedule.time_ps, schedule.bound_ps, schedule.transfers, schedule.efficiency) == (0, 0, 0, 1.0)
-        all_ok(schedule, *FILE_CHECKS)
-        stands(schedule.files[0], COLLECTIVES.get(schedule.name.removesuffix("_s"), "allreduce"))
+        assert_all_checks_ok(schedule, *FILE_CHECKS)
+        assert_file_ok(schedule.files[0], COLLECTIVES.get(schedule.name.removesuffix("_s"), "allreduce"))
         assert main(["verify", str(schedule.files[1])]) == 0
 
 
@@ -114,19 +115,19 @@ def test_a_group_of_one_among_others(tmp_path: Path) -> None:
     assert (schedule.time_ps, schedule.transfers) == (0, 0)
 
 
-def test_ranks_are_those_that_are_left(tmp_path: Path) -> None:
+def test_ranks_are_those_of_the_remaining_npus(tmp_path: Path) -> None:
     topology = f"mesh2d(4, 2, {LINK}) without {{ npu 0, link 2 <-> 1 }}"
     (schedule,) = build(tmp_path, one(f"run all_reduce(t.npus, size: 7MiB) {TACOS} emit msccl", topology))
-    all_ok(schedule, *FILE_CHECKS)
+    assert_all_checks_ok(schedule, *FILE_CHECKS)
     assert schedule.npus == 7
     assert 'ngpus="7"' in schedule.files[0].read_text()
-    stands(schedule.files[0], "allreduce")
+    assert_file_ok(schedule.files[0], "allreduce")
 
 
 def test_runs_by_hand_and_synthesized_together(tmp_path: Path) -> None:
     hand = "run all_gather(t.npus, size: 4MiB) using ring run all_reduce(t.npus, size: 4MiB)"
     (schedule,) = build(tmp_path, one(f"{hand} {TACOS} emit ten"))
-    all_ok(schedule)
+    assert_all_checks_ok(schedule)
     assert schedule.algorithm == "ring+tacos"
 
 
@@ -272,25 +273,25 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_mistakes(collc: Callable[..., Outcome], name: str) -> None:
-    text, words, code, told = WRONG[name]
+    text, words, code, message = WRONG[name]
     done = collc(text, *words)
     assert done.code == code, done.err
     assert done.files == []
-    for part in told:
+    for part in message:
         assert part in done.err
     assert Path("p.coll").read_text() == text
 
 
-@pytest.mark.parametrize(("text", "told"), [("# größe".encode("latin-1"), "UTF-8"), (b"\xff\xfea\0", "UTF-8")])
-def test_files_that_are_no_text(collc: Callable[..., Outcome], text: bytes, told: str) -> None:
+@pytest.mark.parametrize(("text", "message"), [("# größe".encode("latin-1"), "UTF-8"), (b"\xff\xfea\0", "UTF-8")])
+def test_files_that_are_not_text_are_refused(collc: Callable[..., Outcome], text: bytes, message: str) -> None:
     done = collc(text)
     assert done.code == 1
-    assert told in done.err
+    assert message in done.err
 
 
 @pytest.mark.parametrize("file", [".", "/dev/null", "a/b.coll", "x" * 300, "p.coll/q"])
 @pytest.mark.parametrize("command", ["compile", "check", "verify", "run", "inspect", "fmt"])
-def test_files_that_are_none(collc: Callable[..., Outcome], command: str, file: str) -> None:
+def test_paths_that_are_not_files_are_refused(collc: Callable[..., Outcome], command: str, file: str) -> None:
     Path("p.coll").write_text(one(GATHER))
     done = collc(None, command=command, file=file)
     assert done.code in (1, 2, 4)
@@ -328,7 +329,7 @@ def test_a_schedule_of_another_network(collc: Callable[..., Outcome]) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + "/a", "a/" + "x" * 300])
-def test_names_that_are_too_long(collc: Callable[..., Outcome], name: str) -> None:
+def test_names_that_are_too_long_are_refused(collc: Callable[..., Outcome], name: str) -> None:
     done = collc(one(f'{GATHER} emit ten("{name}")'))
     assert done.code in (1, 2)
     assert "File name too long" in done.err

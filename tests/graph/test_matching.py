@@ -73,8 +73,8 @@ def test_extending_keeps_matched_ports_and_is_maximum(offers: list[int], data: s
     extend_matching(offers, chosen, [])
     assert all(not bit or bit in bits(offer) for bit, offer in zip(chosen, offers, strict=True))
     assert all(chosen[port] for port, bit in enumerate(before) if bit)
-    taken = [bit for bit in chosen if bit]
-    assert len(taken) == len(set(taken)) == maximum(offers)
+    matched = [bit for bit in chosen if bit]
+    assert len(matched) == len(set(matched)) == maximum(offers)
 
 
 def test_the_first_class_with_an_item_decides() -> None:

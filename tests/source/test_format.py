@@ -89,7 +89,7 @@ def test_matrices_are_aligned() -> None:
     )
 
 
-def test_comments_keep_their_places() -> None:
+def test_comments_keep_their_positions() -> None:
     text = (
         "# head\n\nlet a = 1  # why\n# before\nif a {  # open\n    # inside\n}  # after\n\n"
         "let b = [\n    1,  # one\n    # own\n    2\n]\n# end\n"

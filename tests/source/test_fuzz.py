@@ -24,7 +24,7 @@ MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 VERY_MANY = settings(MANY, max_examples=600)
 
 
-def told(path: Path) -> tuple[Diagnostic, ...]:
+def messages_about(path: Path) -> tuple[Diagnostic, ...]:
     """The messages about a file."""
     try:
         load_program(path)
@@ -37,7 +37,7 @@ def survive(folder: Path, data: bytes) -> None:
     """Elaborate a file; all messages have a code and a text, and can be rendered."""
     path = folder / "fuzz.coll"
     path.write_bytes(data)
-    messages = told(path)
+    messages = messages_about(path)
     assert all(d.code and d.message for d in messages)
     assert bool(render(messages)) == bool(messages)
 
@@ -45,8 +45,8 @@ def survive(folder: Path, data: bytes) -> None:
 def mutated(chance: random.Random) -> str:
     words = chance.choice(PROGRAMS).replace("\n", " \n ").split(" ")
     for _ in range(chance.randrange(1, 5)):
-        place = chance.randrange(len(words))
-        words[place : place + chance.randrange(3)] = chance.choices(WORDS, k=chance.randrange(3))
+        index = chance.randrange(len(words))
+        words[index : index + chance.randrange(3)] = chance.choices(WORDS, k=chance.randrange(3))
     return " ".join(words)
 
 
@@ -71,7 +71,7 @@ def test_many_good_programs_with_words_changed(tmp_path: Path, chance: random.Ra
 
 @MANY
 @given(st.integers(0, 2**32), st.integers(0, 5), st.binary(max_size=4))
-def test_good_programs_with_bytes_changed(tmp_path: Path, place: int, length: int, new: bytes) -> None:
-    data = PROGRAMS[place % len(PROGRAMS)].encode()
-    at = place % len(data)
+def test_good_programs_with_bytes_changed(tmp_path: Path, index: int, length: int, new: bytes) -> None:
+    data = PROGRAMS[index % len(PROGRAMS)].encode()
+    at = index % len(data)
     survive(tmp_path, data[:at] + new + data[at + length :])

@@ -125,9 +125,9 @@ def test_recovery_reads_damaged_programs_to_the_end(chance: random.Random) -> No
         i = chance.randrange(len(text) + 1)
         new = chance.choice(["", "{", "}", "(", "]", '"', "\n", "for", "=", "9", ",", "é"])
         text = text[:i] + new + text[i + chance.randrange(3) :]
-    told = messages(text)
-    assert all(d.code and d.message for d in told)
-    assert len(told) <= 60
+    reported = messages(text)
+    assert all(d.code and d.message for d in reported)
+    assert len(reported) <= 60
 
 
 @pytest.mark.parametrize(
@@ -239,5 +239,5 @@ def test_several_errors_are_reported_at_once() -> None:
     text = "lett a = 1\ntopology t {\n    npu n[\n    link a b\n    run x()\n}\nlet b = 5Mib;\n"
     with pytest.raises(SourceError) as caught:
         tree(text)
-    told = [(d.code, d.span.line) for d in caught.value.diagnostics if d.span]
-    assert told == [("E0102", 1), ("E0104", 3), ("E0101", 4), ("E0103", 5), ("E0108", 7), ("E0107", 7)]
+    reported = [(d.code, d.span.line) for d in caught.value.diagnostics if d.span]
+    assert reported == [("E0102", 1), ("E0104", 3), ("E0101", 4), ("E0103", 5), ("E0108", 7), ("E0107", 7)]

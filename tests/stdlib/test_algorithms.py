@@ -171,9 +171,9 @@ def test_hierarchical_all_to_all(shape: list[int]) -> None:
 def test_rings_use_the_links_of_a_ring(name: str, one_way: bool) -> None:
     for collective in (c for a, c in STEPS if a == name):
         for n in (3, 6, 7):
-            ways = [1] if one_way else [1, n - 1]
+            offsets = [1] if one_way else [1, n - 1]
             moves = textbook(name, collective, n, 1, root=1).moves or []
-            assert {(m.target - m.source) % n for m in moves} <= set(ways)
+            assert {(m.target - m.source) % n for m in moves} <= set(offsets)
 
 
 @pytest.mark.parametrize("n", range(3, 20))

@@ -17,7 +17,7 @@ LOCAL = LinkKind(500_000, Fraction(400 * GB))
 ALL_ALIKE = "bandwidth: 50GB/s, latency: 0.5us"
 
 
-def made(expression: str) -> Topology:
+def elaborated(expression: str) -> Topology:
     """A topology of the library as the naive evaluator builds it."""
     text = f"import std.topologies import std.clusters topology t = {expression} schedule s on t {{ }}"
     return evaluate(text).schedules()[0].topology
@@ -61,7 +61,7 @@ SAME = {
 
 @pytest.mark.parametrize("expression", SAME)
 def test_same_as_built_in_python(expression: str) -> None:
-    topology, network = made(expression), SAME[expression]
+    topology, network = elaborated(expression), SAME[expression]
     assert len(topology.npus) == network.npu_count
     assert len(topology.switches) == network.switch_count
     assert links(topology) == expected(network)
@@ -94,20 +94,20 @@ COUNTS = {
 
 @pytest.mark.parametrize("expression", COUNTS)
 def test_numbers_of_devices_and_links(expression: str) -> None:
-    topology = made(expression)
+    topology = elaborated(expression)
     assert (len(topology.npus), len(topology.switches), len(topology.links)) == COUNTS[expression]
 
 
 @pytest.mark.slow
 def test_the_large_mesh_of_the_reference() -> None:
-    topology = made("mesh2d(200, 200)")
+    topology = elaborated("mesh2d(200, 200)")
     assert (len(topology.npus), len(topology.links)) == (40_000, 159_200)
 
 
 @pytest.mark.parametrize(
     ("expression", "each_way"),
     [
-        ("dgx1()", 150),  # six lanes of 25 GB/s
+        ("dgx1()", 150),  # six links of 25 GB/s
         ("dgx_a100()", 300),
         ("dgx_a100(2)", 325),  # and a NIC of 25 GB/s
         ("dgx_h100(2)", 500),  # 450 + 50
@@ -119,7 +119,7 @@ def test_the_large_mesh_of_the_reference() -> None:
 )
 def test_bandwidth_of_a_machine(expression: str, each_way: int) -> None:
     """The bytes that one NPU can send, or receive, per second are those of the vendor."""
-    topology = made(expression)
+    topology = elaborated(expression)
     for npu in topology.npus:
         out = sum((k.bandwidth or 0 for k in topology.links if k.source is npu), Fraction(0))
         into = sum((k.bandwidth or 0 for k in topology.links if k.target is npu), Fraction(0))
@@ -128,7 +128,7 @@ def test_bandwidth_of_a_machine(expression: str, each_way: int) -> None:
 
 @pytest.mark.parametrize("expression", ["fat_tree(4)", "fat_tree(6)"])
 def test_fat_tree_switches_use_their_ports(expression: str) -> None:
-    topology = made(expression)
+    topology = elaborated(expression)
     radix = 4 if "4" in expression else 6
     for switch in topology.switches:
         assert sum(k.source is switch for k in topology.links) == radix
@@ -136,20 +136,20 @@ def test_fat_tree_switches_use_their_ports(expression: str) -> None:
 
 def test_dragonfly_distributes_its_global_links() -> None:
     """Groups (a, b), a < b, in order, each taking the next member of both, counted with a counter for each group."""
-    topology = made("dragonfly(7, 4)")
-    taken = [0] * 7
+    topology = elaborated("dragonfly(7, 4)")
+    used = [0] * 7
     wanted = []
     for a in range(7):
         for b in range(a + 1, 7):
-            wanted.append((4 * a + taken[a] % 4, 4 * b + taken[b] % 4))
-            taken[a] += 1
-            taken[b] += 1
+            wanted.append((4 * a + used[a] % 4, 4 * b + used[b] % 4))
+            used[a] += 1
+            used[b] += 1
     found = [(k.source.number, k.target.number) for k in topology.links if k.source.number // 4 < k.target.number // 4]
     assert found == wanted
 
 
 def test_rails_join_the_same_rank_of_all_domains() -> None:
-    topology = made("rail_only(3, 4, local: 300GB/s, rail: 25GB/s, local_latency: 350ns, rail_latency: 850ns)")
+    topology = elaborated("rail_only(3, 4, local: 300GB/s, rail: 25GB/s, local_latency: 350ns, rail_latency: 850ns)")
     for k in topology.links:
         if k.source.kind == "npu" and k.target.label.startswith("rails"):
             assert k.target.label == f"rails[{k.source.number % 4}]"
@@ -160,7 +160,7 @@ def test_rails_join_the_same_rank_of_all_domains() -> None:
 
 
 def test_rail_optimized_has_full_bisection_above_the_rails() -> None:
-    topology = made(
+    topology = elaborated(
         "rail_optimized(6, 4, local: 300GB/s, rail: 25GB/s, local_latency: 350ns, rail_latency: 850ns, spines: 2)"
     )
     for rail in (s for s in topology.switches if s.label.startswith("rails")):
@@ -175,11 +175,11 @@ def test_rail_optimized_has_full_bisection_above_the_rails() -> None:
 
 def test_tpu_slices_wrap_only_as_whole_cubes() -> None:
     """Two chips at the ends of a line are neighbours in a torus of cubes, and not in a smaller slice."""
-    small, cube = made("tpu_v4_slice(4, 4, 2)"), made("tpu_v4_slice(4, 4, 4)")
+    small, cube = elaborated("tpu_v4_slice(4, 4, 2)"), elaborated("tpu_v4_slice(4, 4, 4)")
     assert (0, 3) not in {(k.source.number, k.target.number) for k in small.links}
     assert (0, 3) in {(k.source.number, k.target.number) for k in cube.links}
     assert (0, 48) in {(k.source.number, k.target.number) for k in cube.links}
 
 
 def test_shape_alone_has_no_rates() -> None:
-    assert all(k.bandwidth is None and k.latency is None for k in made("ring(4)").links)
+    assert all(k.bandwidth is None and k.latency is None for k in elaborated("ring(4)").links)

@@ -1,4 +1,4 @@
-"""Random small problems for the bounds: networks, demands, all ways to plan them; optima by trying everything."""
+"""Random small problems for the bounds: networks, demands, schedules of all synthesizers, exhaustive search."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def random_module(chance: random.Random) -> Module:
 
 
 def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module]]:
-    """(way, module with a schedule) for every way that takes the module, on the network as it is and unwound."""
+    """(synthesizer, module with a schedule) for each synthesizer that accepts the module, with and without switches."""
     effort = Effort(seed=chance.randrange(1000), trials=2)
     context = PassContext(effort=effort)
     nets = [("", module)]
@@ -155,15 +155,15 @@ def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module
         with suppress(CollcError):
             nets.append((" unwound", Unwind(chance.randrange(1, 3)).run(module, context)))
     for words, start in nets:
-        for way in SYNTHESIZERS:
+        for synthesizer in SYNTHESIZERS:
             try:
-                if way == "exact":
+                if synthesizer == "exact":
                     result = join(solve(start, lambda task: exact(task, effort, most=6, work=20_000)))
                 else:
-                    result = Invert().run(make_pass(way, {}).run(start, context), context)
+                    result = Invert().run(make_pass(synthesizer, {}).run(start, context), context)
             except CollcError:
                 continue
-            yield way + words, result
+            yield synthesizer + words, result
     hand = by_hand(module)
     if hand is not None:
         yield "fixed", hand
@@ -190,7 +190,7 @@ def by_hand(module: Module) -> Module | None:
         return None
 
 
-# Optima by trying everything
+# Optima by exhaustive search
 
 
 def least_time(

@@ -1,4 +1,4 @@
-"""The choice among ways of synthesis; every result is checked by collc.verification."""
+"""The choice among synthesizers; every result is checked by collc.verification."""
 
 import random
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def test_exact_finds_or_refutes_what_is_shorter():
 
 
 @pytest.mark.parametrize("maker", [all_gather, all_reduce])
-def test_made_earlier_where_switches_hold_several_copies(maker: Callable[..., Demand]):
+def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: Callable[..., Demand]):
     """Two nodes of eight with a switch each, rails between them, and one rail lost at its first NPU."""
     fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(2_000_000, Fraction(50 * 10**9))
     links = [
@@ -120,7 +120,7 @@ def test_made_earlier_where_switches_hold_several_copies(maker: Callable[..., De
     assert time_of(retimed(stored)) < time_of(stored)
 
 
-def test_a_proof_is_said():
+def test_a_proof_of_optimality_is_in_the_notes():
     """An All-to-All over a cycle with chords that all lead the same way: the bound is too low, and Z3 shows it."""
     net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 1), (0, 1), (3, 1)])
     result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
@@ -128,8 +128,8 @@ def test_a_proof_is_said():
     assert "optimal: nothing is shorter, as Z3 has shown" in result.notes[-1]
 
 
-def test_broken_lines_are_gone_round():
-    """A pod whose first GPU has lost its way out of the node; the demand is dense."""
+def test_incomplete_lines_are_left_to_other_synthesizers():
+    """A pod whose first GPU has lost its links out of the node; the demand is dense."""
     links = [pair for gpu in range(12) for s in (12 + gpu // 6, 14) for pair in ((gpu, s), (s, gpu))]
     net = network(12, [link for link in links if link not in ((0, 14), (14, 0))], switches=3, shape=(2, 6))
     result = auto(Module("m", net, all_gather(list(range(12)), chunks=20)), Effort())
@@ -137,24 +137,24 @@ def test_broken_lines_are_gone_round():
     assert any("hierarchical found none" in note for note in result.notes)
 
 
-def test_places_of_switches_are_never_given_up():
-    """Direct links have no buffer, so they do not stand for switches that have a limited one."""
+def test_buffer_limits_of_switches_are_never_dropped():
+    """Direct links have no buffer, so they are no model of switches with a limited one."""
     result = auto(Module("m", switched(8, buffer=4), all_reduce(EIGHT)), Effort())
     assert not result.network.unwound
     assert not any("unwound" in note for note in result.notes)
     assert "failed" not in verify_schedule(result).checks.values()
 
 
-def test_the_first_schedule_comes_at_once_and_is_kept():
+def test_the_first_schedule_is_found_at_once_and_kept():
     """On one large switch, that of the unwound network; what is stopped after it changes nothing."""
-    told = list[str]()
-    effort = Effort(stop=lambda: bool(told), progress=lambda _share, words: told.append(words))
+    phases = list[str]()
+    effort = Effort(stop=lambda: bool(phases), progress=lambda _share, words: phases.append(words))
     result = auto(Module("m", switched(96), all_reduce(list(range(96)))), effort)
     assert result.algorithm == "symmetric on unwound switches"
-    assert len(told) == 1
+    assert len(phases) == 1
 
 
-def test_a_large_switch_is_not_searched_in_vain():
+def test_a_large_switch_is_not_given_to_pccl():
     result = auto(Module("m", switched(32), all_gather(list(range(32)))), Effort())
     assert result.algorithm == "swarm"
     assert not any("pccl" in note for note in result.notes)
@@ -190,7 +190,7 @@ def test_pipelined_is_never_longer_than_stored(seed: int):
     assert time_of(pipelined) <= time_of(stored)
 
 
-def test_made_earlier_for_links_that_pipeline():
+def test_transfers_are_moved_earlier_for_pipelined_links():
     """Any schedule that stores, over links and switches of all kinds, is valid and no longer, at times shorter."""
     shorter = 0
     for seed in range(100, 160):
@@ -216,7 +216,7 @@ def test_switches_that_add_up_are_used(maker: Callable[..., Demand], model: Link
 
 
 def test_sums_of_groups_and_of_two_switches():
-    """Each switch joins half of the NPUs; a sum over all of them is for another way."""
+    """Each switch joins half of the NPUs; a sum over all of them is for another synthesizer."""
     links = [pair for gpu in range(8) for s in (8 + gpu // 4,) for pair in ((gpu, s), (s, gpu))]
     net = replace(network(8, links, switches=2, multicast=True), reduces=np.ones(2, np.bool_))
     demand = Demand((*all_reduce([0, 1, 2, 3], chunks=2).runs, *all_reduce([4, 6, 7], chunks=3).runs))

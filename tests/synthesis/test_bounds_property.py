@@ -1,4 +1,4 @@
-"""No schedule beats its bound, of no way, on no network; and where the optimum is known the bound is not above it."""
+"""No schedule of any synthesizer is shorter than its bound, and no bound is above a known optimum."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from tests.verification.random_modules import random_module as random_plan
 
 SYNTHESIZERS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "swarm", "auto"}
 SEEDS = (*range(60, 85), 547, 3177)
-"""Of the last two, reductions go backwards through switches that add up and have few places."""
+"""Of the last two, reductions are inverted over switches that reduce and have few slots."""
 
 
-def hold(seed: int) -> set[str]:
-    """Asserts that all ways keep to the bound on one random problem; the ways that found a schedule."""
+def check_bound(seed: int) -> set[str]:
+    """Assert that no schedule of a random problem is shorter than the bound; the synthesizers that found one."""
     chance = random.Random(seed)
     module = random_module(chance)
     seen = set()
-    for way, result in planned(module, chance):
+    for synthesizer, result in planned(module, chance):
         verdict = verify_schedule(result)
-        if way != "fixed":
-            assert "failed" not in verdict.checks.values(), (seed, way, verdict.diagnostics)
+        if synthesizer != "fixed":
+            assert "failed" not in verdict.checks.values(), (seed, synthesizer, verdict.diagnostics)
         elif "failed" in verdict.checks.values():
             continue  # by hand, transfers may meet on a link
         assert result.schedule is not None
         time = result.schedule.collective_time(result.network, result.demand)
         bound = lower_bound(result.network, result.demand, result.model)
-        assert bound.time <= time, (seed, way, bound, time)
+        assert bound.time <= time, (seed, synthesizer, bound, time)
         assert bool(bound.name)
-        seen.add(way.split()[0])
+        seen.add(synthesizer.split()[0])
     return seen
 
 
-def test_no_way_beats_the_bound() -> None:
-    seen = set.union(*(hold(seed) for seed in SEEDS))
+def test_no_synthesizer_beats_the_bound() -> None:
+    seen = set.union(*(check_bound(seed) for seed in SEEDS))
     assert seen >= SYNTHESIZERS_SEEN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
-def test_no_way_beats_the_bound_on_many(block: int) -> None:
+def test_no_synthesizer_beats_the_bound_on_many(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
-        hold(seed)
+        check_bound(seed)
 
 
 @pytest.mark.parametrize("model", LinkModel)
@@ -76,7 +76,7 @@ def test_the_textbook_does_not_beat_the_bound(make: Callable[..., Demand], model
 
 
 def test_no_random_schedule_beats_the_bound() -> None:
-    """Schedules that no way of synthesis makes: greedy ones along random paths, with switches that reduce."""
+    """Schedules that no synthesizer makes: greedy ones along random paths, with switches that reduce."""
     right = 0
     for seed in range(400):
         module = random_plan(seed)

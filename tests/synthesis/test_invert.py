@@ -26,7 +26,7 @@ from tests.synthesis.test_tacos import HALF, ONE, STEP
 NETWORKS = [ring(5), ring(4, one_way=True), grid(3, 3), dgx1(), unequal_mesh(3, 4, kind(50, HALF), kind(75, ONE))]
 
 
-def made(net, demand, model=LinkModel.STORE, schedule=None, planned=None):
+def synthesized(net, demand, model=LinkModel.STORE, schedule=None, planned=None):
     module = Module("m", net, demand, model, schedule=schedule, planned=planned)
     return join(solve(module, lambda task: tacos(task, Effort())))
 
@@ -53,14 +53,14 @@ def test_reductions_are_right(net, model):
         all_reduce(group[::2]),
         mixed(),
     ):
-        module = made(net, demand, model)
+        module = synthesized(net, demand, model)
         assert module.phases == ()
         assert lower_bound(net, demand, model).time <= check(net, demand, module.schedule)
 
 
-def test_all_reduce_on_a_mesh_is_one_grid():
+def test_all_reduce_on_a_mesh_is_one_step_by_link_table():
     net = grid(4, 4)
-    schedule = made(net, all_reduce(net.npus.tolist())).schedule
+    schedule = synthesized(net, all_reduce(net.npus.tolist())).schedule
     assert isinstance(schedule, StepSchedule)
     assert (len(schedule.chunk), schedule.reduce_steps) == (16, 8)
 
@@ -88,29 +88,29 @@ def test_copies_alone_are_one_phase():
 
 
 @pytest.mark.parametrize("model", LinkModel)
-def test_reductions_go_round_what_is_planned(model):
+def test_reductions_avoid_reserved_intervals(model):
     net = grid(3, 3)
     first, second = all_gather(net.npus.tolist()), reduce_scatter(net.npus.tolist())
     whole = Demand((first.runs[0], second.runs[0]))
     fixed = RowSchedule(model, tacos(task_of(net, first, model), Effort()).transfers)
-    module = made(net, whole, model, fixed, frozenset([0]))
+    module = synthesized(net, whole, model, fixed, frozenset([0]))
     assert check(net, whole, module.schedule) == module.schedule.collective_time(net, whole)
     assert len(module.schedule) == len(fixed) * 2
 
 
-def test_reductions_come_after_what_is_planned_where_no_way_round_is_found():
-    """As on Ctrl-C: the schedule that is there already is kept."""
+def test_reductions_follow_the_planned_runs_if_no_overlapping_schedule_is_found():
+    """As on Ctrl-C: the schedule of the planned runs is kept."""
     net = grid(3, 3)
     first, second = all_gather(net.npus.tolist()), reduce_scatter(net.npus.tolist())
     whole = Demand((first.runs[0], second.runs[0]))
     fixed = RowSchedule(LinkModel.STORE, tacos(task_of(net, first), Effort()).transfers)
 
-    def way(task):
+    def synthesizer(task):
         if task.reserved is not None:
             raise NoSchedule(Diagnostic("S0201", "stopped"))
         return tacos(task, Effort())
 
-    module = join(solve(Module("m", net, whole, schedule=fixed, planned=frozenset([0])), way))
+    module = join(solve(Module("m", net, whole, schedule=fixed, planned=frozenset([0])), synthesizer))
     assert check(net, whole, module.schedule) == 2 * fixed.collective_time(net, whole)
 
 
@@ -153,7 +153,7 @@ def reductions(draw):
 @given(reductions(), st.sampled_from(LinkModel))
 def test_any_mixture_is_right_and_no_better_than_the_bound(problem, model):
     net, demand = problem
-    schedule = made(net, demand, model).schedule
+    schedule = synthesized(net, demand, model).schedule
     assert lower_bound(net, demand, model).time <= check(net, demand, schedule)
 
 

@@ -79,17 +79,17 @@ def test_links_may_lead_one_way(make):
         planned(net, make(net.npus.tolist(), chunks=3))
 
 
-def test_one_way_ring_is_as_good_as_it_gets():
+def test_a_one_way_ring_is_near_the_optimum():
     assert planned(ring(4, one_way=True), all_reduce([0, 1, 2, 3], chunks=16)) <= 100 * STEP  # its links carry 96
 
 
-def test_failed_links_are_gone_round():
+def test_failed_links_are_avoided():
     mesh = grid(4, 4)
     broken = without(mesh, [5], np.array([0, 1], np.int64))
     assert planned(broken, all_reduce(broken.npus.tolist(), chunks=2)) < 120 * STEP
 
 
-def test_trees_lead_over_npus_outside_the_group():
+def test_trees_may_use_npus_outside_the_group():
     """The corners of a mesh are not neighbours."""
     net = grid(3, 3)
     assert planned(net, all_reduce([0, 2, 6, 8])) <= 9 * STEP
@@ -114,7 +114,7 @@ def test_copies_beside_reductions():
 
 
 @pytest.mark.parametrize("model", LinkModel)
-def test_what_is_planned_already_keeps_its_links(model):
+def test_reserved_links_are_not_used(model):
     net = grid(3, 3)
     demand = Demand((*all_gather([0, 1]).runs, *all_reduce(list(range(9)), chunks=2).runs))
     first = int(demand.first_chunk[1])
@@ -127,7 +127,7 @@ def test_what_is_planned_already_keeps_its_links(model):
     assert not set(own.transfers.chunk.tolist()) & {0, 1}
 
 
-def test_what_it_cannot_do_is_refused():
+def test_unsuitable_problems_are_refused():
     cases = [
         (ring(3), all_gather([0, 1, 2]), "nothing is to be reduced"),
         (switched(3), all_reduce([0, 1, 2]), "has switches"),
@@ -135,12 +135,12 @@ def test_what_it_cannot_do_is_refused():
         (network(4, [(0, 1), (1, 0), (2, 3), (3, 2)]), reduce([0, 1, 2, 3]), "do not lead from each NPU"),
         (network(2, [(0, 1, LinkKind(None, None)), (1, 0, LinkKind(None, None))]), all_reduce([0, 1]), "no bandwidth"),
     ]
-    for net, demand, told in cases:
-        with pytest.raises(SourceError, match=told):
+    for net, demand, message in cases:
+        with pytest.raises(SourceError, match=message):
             overlapped(net, demand, LinkModel.STORE, Effort())
 
 
-def test_asked_to_stop():
+def test_a_request_to_stop_is_obeyed():
     net, demand = grid(4, 4), all_reduce(list(range(16)), chunks=4)
     asked = 0
 

@@ -37,7 +37,7 @@ def test_all_gather_on_the_dgx1_as_in_sccl(chunks: int, extra: int, expected: li
 
 
 def test_bandwidth_optimal_on_the_dgx1() -> None:
-    """7 chunks a block come over 6 lanes: 7/6 rounds a chunk are the least. Matching finds most of the schedules."""
+    """7 chunks a block arrive over 6 parallel links: 7/6 rounds a chunk at least. Matching finds most schedules."""
     found = (
         Synthesize("exact", {"pareto": 6}).run(Module("m", dgx1(), all_gather(list(range(8)))), PassContext()).pareto
     )
@@ -70,13 +70,13 @@ def test_steps_of_one_round_are_those_of_brute_force() -> None:
     assert found[0][:2] == (1, 2)
 
 
-def test_time_is_over_and_what_was_found_is_told() -> None:
+def test_the_points_found_before_the_time_limit_are_reported() -> None:
     with pytest.raises(NoSchedule, match="not all Pareto points were found within 0 s") as caught:
         pareto_points(Module("m", ring(8), all_gather(list(range(8)))), Effort(time_limit=0), 2, 0)
     assert [note.message for note in caught.value.diagnostics[0].notes] == ["no point was found"]
 
 
-def test_what_has_no_points() -> None:
+def test_problems_without_points_are_refused() -> None:
     with pytest.raises(SourceError, match="two"):
         points(ring(4), all_reduce([0, 1, 2, 3]), 1)
     with pytest.raises(SourceError, match="direct links"):

@@ -49,7 +49,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 
 def chained(chance: random.Random) -> Network:
-    """NPUs on a line of switches, most of them with few places: chunks go from one full switch to the next."""
+    """NPUs on a line of switches, most of them with few slots: chunks go from one full switch to the next."""
     n, switches = chance.randint(2, 6), chance.randint(1, 4)
 
     def kind() -> LinkKind:
@@ -91,12 +91,12 @@ def reachable(net: Network, source: int) -> set[int]:
 
 def is_possible(net: Network, demand: Demand) -> bool:
     """Whether copies can come from a holder, and contributions from all."""
-    ways = {v: reachable(net, v) for v in net.npus.tolist()}
+    reached = {v: reachable(net, v) for v in net.npus.tolist()}
     table = demand.chunks
     for pre, post, op in zip(table.pre.tolist(), table.post.tolist(), table.op.tolist(), strict=True):
         holders, wanting = table.sets[pre].tolist(), table.sets[post].tolist()
         need = any if op == Op.COPY else all
-        if not all(need(w in ways[h] for h in holders) for w in wanting):
+        if not all(need(w in reached[h] for h in holders) for w in wanting):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Broadcasts and the like by swarm: steps against what is known or proved, and every result verified."""
+"""Rarest-first spreading (swarm): steps against known and proved optima; every result is verified."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_auto_takes_it_where_few_hold_what_many_want():
 @given(st.integers(0, 10**6))
 def test_random_worlds(seed: int):
     """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""
-    with suppress(SourceError, NoSchedule):  # nothing leads there, or switches leave no way
+    with suppress(SourceError, NoSchedule):  # no path leads there, or the rules of switches allow none
         by_swarm(random_module(random.Random(seed)), Effort(seed=seed))
 
 

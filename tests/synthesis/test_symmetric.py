@@ -96,8 +96,8 @@ def steps_of(net, demand, bound):
     return len(schedule.chunk), max(bound, lower_bound(net, demand, LinkModel.STORE).time // schedule.step)
 
 
-def way_round(net, chunks):
-    """The least steps of an All-to-All over unwound switches: what goes e NPUs further makes e hops of 1."""
+def least_steps_unwound(net, chunks):
+    """The least steps of an All-to-All over unwound switches: a chunk for the e-th next NPU takes e hops of 1."""
     name = net.name.split("*")[-1]
     n = int(name.removeprefix("switched")) if name.startswith("switched") else 1
     degree = net.link_count // net.npu_count if "*" not in net.name else 1
@@ -117,7 +117,7 @@ def test_all_gather_meets_the_bound(family, chunks):
 def test_all_to_all_meets_the_bound(family, chunks):
     """On unwound switches of degree 4, paths are not always balanced at best: up to one step more."""
     for net in FAMILIES[family]:
-        round_ = way_round(net, chunks) if "switch" in net.name else 0
+        round_ = least_steps_unwound(net, chunks) if "switch" in net.name else 0
         one_way = chunks * net.npu_count * (net.npu_count - 1) // 2 if family == "one-way rings" else 0
         steps, bound = steps_of(net, all_to_all(net.npus.tolist(), chunks=chunks), max(round_, one_way))
         assert steps <= bound + (family == "switches" and net.link_count > 3 * net.npu_count), net.name

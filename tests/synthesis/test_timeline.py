@@ -51,7 +51,7 @@ def test_the_last_free_start_is_the_last(intervals: list[tuple[int, int]], time:
 
 
 @given(INTERVALS, st.integers(0, LAST), st.integers(1, 6))
-def test_a_start_is_blocked_until_the_first_interval_in_the_way_ends(
+def test_a_start_is_blocked_until_the_first_overlapping_interval_ends(
     intervals: list[tuple[int, int]], start: int, length: int
 ) -> None:
     timeline = reserved(intervals)

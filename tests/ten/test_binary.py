@@ -158,7 +158,7 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [*ROWS_DAMAGE, *TABLE_DAMAGE])
-def test_damaged_members_are_refused_in_words(tmp_path: Path, name: str) -> None:
+def test_damaged_members_are_refused_with_a_message(tmp_path: Path, name: str) -> None:
     path = tmp_path / "m.ten"
     save_module(table_module() if name in TABLE_DAMAGE else rows_module(), path)
     with zipfile.ZipFile(path) as archive:
@@ -172,7 +172,7 @@ def test_damaged_members_are_refused_in_words(tmp_path: Path, name: str) -> None
     assert re.search(why, message), message
 
 
-def test_damaged_archives_are_refused_in_words(tmp_path: Path) -> None:
+def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
     path = tmp_path / "m.ten"
     save_module(rows_module(), path)
     good = path.read_bytes()
@@ -259,13 +259,13 @@ def test_verify_refuses_a_damaged_file(compiled: Callable[[str], int], capsys: p
     assert "error[T0110]" in capsys.readouterr().err
 
 
-def test_what_is_too_large_for_text_says_so(
+def test_a_schedule_too_large_for_text_is_refused(
     compiled: Callable[[str], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("collc.ten.text.limits.MOST_CELLS", 1)
     monkeypatch.setattr("collc.ten.text.limits.MOST_TRANSFERS", 1)
     assert compiled("true") != 0
-    told = capsys.readouterr().err
-    assert "too large for the text form" in told
-    assert "binary: true" in told
+    errors = capsys.readouterr().err
+    assert "too large for the text form" in errors
+    assert "binary: true" in errors
     assert not list(Path().glob("out/*"))

@@ -23,7 +23,7 @@ NONE = 65535
     st.sampled_from([1, 10**6, 10**9]),
     st.sampled_from(LinkModel),
 )
-def test_time_of_a_grid_is_that_of_its_rows(rows, kinds, step, model):
+def test_time_of_a_step_by_link_table_is_that_of_its_rows(rows, kinds, step, model):
     net = network(2, [(k % 2, 1 - k % 2, kind) for k, kind in enumerate(kinds)])
     demand = demand_of([(size, [0], [1], Op.COPY) for size in (1, 1 << 20, 1 << 24)])
     steps = StepSchedule(model, np.array(rows, np.uint16).reshape(-1, 4), step)
@@ -37,8 +37,10 @@ def test_rows_are_sorted_if_they_are_not_yet(rows: list[tuple[int, int, int, boo
     given_rows = Transfers(chunk, link, columns[2].astype(np.int64), columns[3].astype(np.bool_))
     in_order = sorted(rows, key=lambda row: (row[2], row[1], row[0]))
     found = RowSchedule(LinkModel.STORE, given_rows).transfers
-    told = zip(found.chunk.tolist(), found.link.tolist(), found.start.tolist(), found.reduce.tolist(), strict=True)
-    assert list(told) == in_order
+    sorted_rows = zip(
+        found.chunk.tolist(), found.link.tolist(), found.start.tolist(), found.reduce.tolist(), strict=True
+    )
+    assert list(sorted_rows) == in_order
     assert given_rows.ordered is ([row[:3] for row in rows] == [row[:3] for row in in_order])
     assert found.ordered
     assert (found is given_rows) is given_rows.ordered

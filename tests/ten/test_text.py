@@ -125,7 +125,7 @@ def test_reader_and_grammar_accept_the_same(grammar: lark.Lark, module: Module, 
         if accepted(grammar, broken):
             assert not codes & {"T0101", "T0102"}, broken
         else:
-            # A wrong number or name that stands before the syntax error is reported first.
+            # A wrong number or name before the syntax error is reported first.
             assert codes, broken
 
 
@@ -138,7 +138,7 @@ def test_parallel_links_are_lanes() -> None:
     assert content(read(text)) == content(module)
 
 
-def test_grids_keep_their_layout() -> None:
+def test_step_by_link_tables_keep_their_layout() -> None:
     chunk = np.full((3, 8), 65535, np.uint16)
     chunk[0, 1], chunk[2, 3] = 2, 1
     module = Module("m", ring(4), all_gather([0, 1, 2, 3]), schedule=StepSchedule(LinkModel.STORE, chunk, 7, 1))
@@ -231,7 +231,7 @@ def test_mistakes_are_named(old: str, new: str, code: str) -> None:
     assert found.span.line >= 1
 
 
-def test_place_of_a_mistake() -> None:
+def test_position_of_a_mistake() -> None:
     with pytest.raises(SourceError) as caught:
         read(GOOD.replace("over npu[1] -> npu[0]", "over npu[1] -> npu[3]", 1))
     (found,) = caught.value.diagnostics
@@ -247,7 +247,7 @@ def test_a_keyword_as_a_name_gets_a_hint() -> None:
     assert '"send"' in caught.value.diagnostics[0].hint
 
 
-def test_grids_refuse_what_does_not_fit() -> None:
+def test_wrong_step_by_link_tables_are_refused() -> None:
     chunk = np.full((2, 8), 65535, np.uint16)
     chunk[0, 0], chunk[1, 0] = 0, 1
     module = Module("m", ring(4), all_gather([0, 1, 2, 3]), schedule=StepSchedule(LinkModel.STORE, chunk, 7, 1))
@@ -272,7 +272,7 @@ def test_grids_refuse_what_does_not_fit() -> None:
 
 @SLOW
 @given(st.one_of(st.text(), st.text(alphabet='ten 1module"{}[]%@.->0159us#\n\\')))
-def test_rubbish_is_refused_in_words(text: str) -> None:
+def test_random_text_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(SourceError):
         read(text)
 
@@ -280,7 +280,7 @@ def test_rubbish_is_refused_in_words(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "ten", "ten 1", "ten 1 module", '"' * 50_000, "#" * 100_000, " " * 200_000 + "\x00"]
 )
-def test_edges_are_refused_in_words(text: str) -> None:
+def test_edge_cases_are_refused_with_a_message(text: str) -> None:
     with pytest.raises(SourceError):
         read(text)
 

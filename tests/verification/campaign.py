@@ -29,14 +29,14 @@ def outcomes(module: Module, large: int = 10**9) -> dict[str, bool]:
 
 @dataclass
 class Campaign:
-    """How often each kind of damage broke a schedule, was found to, or did no harm; what failed and what was told."""
+    """For each mutation: how often it broke a schedule, was found, or was harmless; the failed checks and messages."""
 
     broken: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
     harmless: Counter[str] = field(default_factory=Counter)
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    told: dict[str, list[Diagnostic]] = field(default_factory=dict)
-    by: dict[str, set[str]] = field(default_factory=dict)
+    diagnostics: dict[str, list[Diagnostic]] = field(default_factory=dict)
+    codes: dict[str, set[str]] = field(default_factory=dict)
 
     def rate(self) -> str:
         return (
@@ -46,11 +46,11 @@ class Campaign:
 
     def rows(self) -> Iterator[str]:
         for name in MUTATIONS:
-            codes = " ".join(sorted(self.by.get(name, ())))
+            codes = " ".join(sorted(self.codes.get(name, ())))
             yield f"{name:28} {self.broken[name]:5} {self.harmless[name]:9} {self.killed[name]:7}  {codes}"
 
-    def judge(self, name: str, seed: int, mutant: Module) -> None:
-        """One mutant; asserts that the check and the interpreter say the same of each property."""
+    def check(self, name: str, seed: int, mutant: Module) -> None:
+        """Check one mutant; assert that the check and the interpreter agree on each property."""
         expected = interpret(mutant)
         verdict = verify_schedule(mutant, large=10**9)
         found = {check: outcome == "ok" for check, outcome in verdict.checks.items()}
@@ -64,8 +64,8 @@ class Campaign:
         self.killed[name] += not all(found.values())
         self.failed.update((name, check) for check, right in expected.items() if not right)
         for diagnostic in verdict.diagnostics:
-            self.told.setdefault(diagnostic.code, []).append(diagnostic)
-            self.by.setdefault(name, set()).add(diagnostic.code)
+            self.diagnostics.setdefault(diagnostic.code, []).append(diagnostic)
+            self.codes.setdefault(name, set()).add(diagnostic.code)
 
 
 @cache
@@ -78,7 +78,7 @@ def campaign() -> Campaign:
                 break
             mutant = mutate(module, random.Random(seed))
             if mutant is not None:
-                result.judge(name, seed, mutant)
+                result.check(name, seed, mutant)
     return result
 
 

@@ -48,7 +48,7 @@ class Interpreter:
         self.gone: list[tuple[int, Held]] = []
 
     def lasts(self, link: int, chunk: int) -> tuple[int, int]:
-        """How long the link is taken, and until the chunk is there."""
+        """Time for which the link is busy, and time until the chunk arrives."""
         kind = self.module.network.kinds[int(self.module.network.kind[link])]
         exact = self.size[chunk] * 10**12 / kind.bandwidth
         wire = -(-exact.numerator // exact.denominator)
@@ -160,11 +160,11 @@ class Interpreter:
         for device, held in self.gone:
             spans[device].append((held.since, held.until))
         for pools in (self.sums, self.copies):
-            for (_, device), places in pools.items():
-                spans[device] += [(held.since, held.until) for held in places]
-        for (_, device), places in self.sums.items():
+            for (_, device), slots in pools.items():
+                spans[device] += [(held.since, held.until) for held in slots]
+        for (_, device), slots in self.sums.items():
             if not self.module.network.reduces[device - self.npus]:
-                self.broken["switches"] += len(places)
+                self.broken["switches"] += len(slots)
         for device, times in spans.items():
             limit = int(self.module.network.buffers[device - self.npus])
             for instant, _ in times:

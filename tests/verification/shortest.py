@@ -48,15 +48,15 @@ class Search:
             source, device = self.ends[link]
             value = frozenset(value)
             if device >= self.npus:
-                places = held[device, chunk]
-                last = places[-1] if places else None
+                slots = held[device, chunk]
+                last = slots[-1] if slots else None
                 adds = self.network.reduces[device - self.npus]
                 if reduce and adds and last and last[0] and not last[4]:
                     if last[1] & value:
                         return None
-                    held[device, chunk] = (*places[:-1], (True, last[1] | value, last[2], -1, False))
+                    held[device, chunk] = (*slots[:-1], (True, last[1] | value, last[2], -1, False))
                 else:
-                    held[device, chunk] = (*places, (reduce, value, source, -1, False))
+                    held[device, chunk] = (*slots, (reduce, value, source, -1, False))
             elif reduce and held[device, chunk] & value:
                 return None
             else:
@@ -69,23 +69,23 @@ class Search:
         if source < self.npus:
             return held[source, chunk] or None
         number = source - self.npus
-        places = list(held[source, chunk])
-        sums = [k for k, place in enumerate(places) if place[0]]
-        copies = [k for k, place in enumerate(places) if not place[0]]
+        slots = list(held[source, chunk])
+        sums = [k for k, slot in enumerate(slots) if slot[0]]
+        copies = [k for k, slot in enumerate(slots) if not slot[0]]
         adds = self.network.reduces[number]
         end = now + self.lasts[link, chunk][0]
         if sums and not adds and (reduce or not copies):
-            away = [k for k in sums if places[k][2] != target]
-            value = places.pop((away or sums)[0])[1]
-            held[source, chunk] = tuple(places)
+            away = [k for k in sums if slots[k][2] != target]
+            value = slots.pop((away or sums)[0])[1]
+            held[source, chunk] = tuple(slots)
             return value
         choices = sums[-1:] if sums and adds and (reduce or not copies) else copies
-        idle = [k for k in choices if self.network.multicast[number] or places[k][3] <= now]
+        idle = [k for k in choices if self.network.multicast[number] or slots[k][3] <= now]
         if not idle:
             return None
-        kind, value, origin, until, _ = places[idle[-1]]
-        places[idle[-1]] = (kind, value, origin, max(until, end), True)
-        held[source, chunk] = tuple(places)
+        kind, value, origin, until, _ = slots[idle[-1]]
+        slots[idle[-1]] = (kind, value, origin, max(until, end), True)
+        held[source, chunk] = tuple(slots)
         return value
 
     def moves(self, state, now, last):
@@ -118,10 +118,10 @@ class Search:
     def done(self, state):
         held = dict(state[0])
         stuck = any(
-            place[0] and not self.network.reduces[device - self.npus]
-            for (device, _), places in held.items()
+            slot[0] and not self.network.reduces[device - self.npus]
+            for (device, _), slots in held.items()
             if device >= self.npus
-            for place in places
+            for slot in slots
         )
         return not stuck and all(
             held[npu, chunk] == self.all[chunk] for chunk, post in enumerate(self.post) for npu in post

@@ -105,7 +105,7 @@ def test_optima_beyond_equal_steps(_name: str, module: Module, time: int) -> Non
     assert again.shorter.schedule.collective_time(module.network, module.demand) == time
 
 
-def test_what_is_left_open_is_told() -> None:
+def test_an_undecided_question_has_a_reason() -> None:
     many = [LinkKind(1_000_003 * k, Fraction(10**9 + 7 * k)) for k in range(1, 5)]
     unlike = network(4, [(i, (i + 1) % 4, many[i]) for i in range(4)])
     rows = RowSchedule(LinkModel.STORE, transfers([(10**12, 0, 0, False)]))
@@ -153,7 +153,7 @@ def test_no_schedule_is_undecided() -> None:
     assert (result.answer, result.reason) == ("undecided", "there is no schedule")
 
 
-def test_no_time_is_no_answer() -> None:
+def test_without_time_the_answer_is_undecided() -> None:
     module = Module("m", grid(3, 4), all_to_all(list(range(12))))
     long = replace(module, schedule=RowSchedule(LinkModel.STORE, transfers([(10**8 * 3, 0, 0, False)])))
     assert prove_optimal(long, timeout=0.001).answer == "undecided"
@@ -168,8 +168,8 @@ def tiny(seed: int) -> Module:
         links = [(i, (i + 1) % n, rng.choice(kinds)) for i in range(n)]
         net = network(n, [*links, (1, 0, rng.choice(kinds))] if rng.random() < 0.5 else links)
     else:
-        lanes = [(i, n, rng.choice(kinds)) for i in range(n)]
-        net = network(n, [pair for a, b, kind in lanes for pair in ((a, b, kind), (b, a, kind))], switches=1)
+        links = [(i, n, rng.choice(kinds)) for i in range(n)]
+        net = network(n, [pair for a, b, kind in links for pair in ((a, b, kind), (b, a, kind))], switches=1)
         net = replace(net, multicast=np.array([rng.random() < 0.4]), reduces=np.array([rng.random() < 0.4]))
     rows = []
     for _ in range(rng.choice([1, 1, 2])):
@@ -234,7 +234,7 @@ def few_times(module: Module) -> bool:
 
 
 @pytest.mark.slow
-def test_what_there_is_is_never_impossible() -> None:
+def test_an_existing_schedule_is_never_impossible() -> None:
     """Z3 is asked for schedules as long as random ones that are right: it may not say that there are none."""
     seen: Counter[str] = Counter()
     for seed in range(200):

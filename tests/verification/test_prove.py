@@ -69,7 +69,7 @@ def test_a_good_schedule_is_proved() -> None:
 @pytest.mark.parametrize(
     "name", ["link_that_is_not_there", "chunk_that_is_not_there", "device_removed", "link_to_itself"]
 )
-def test_what_is_not_there_is_never_proved(name: str) -> None:
+def test_false_properties_are_never_proved(name: str) -> None:
     found = find_schedule(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
     assert found is not None
     mutant = MUTATIONS[name](found, random.Random(1))

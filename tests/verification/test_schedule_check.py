@@ -58,7 +58,7 @@ def test_every_mutation_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 CHUNK, LINK, TIME = r"\d+:\w+\[[\d, ]*\]", r"[\w\[\], ]+ -> [\w\[\], ]+ \(link \d+\)", r"at -?[\d.]+\w+"
-TOLD = {
+MESSAGES = {
     "V0101": f"causality: {CHUNK} on {LINK} {TIME} is sent by .*, which does not hold it yet",
     "V0102": f"causality: ({CHUNK}|chunk -?\\d+) on ({LINK}|link -?\\d+) {TIME}: ",
     "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is no time",
@@ -75,11 +75,11 @@ TOLD = {
     "V0502": f"switches: {CHUNK} reaches .* {TIME}, the buffer of which then holds \\d+ chunks",
     "V0503": f"switches: {CHUNK} {TIME} is a partial that reaches .* and never leaves",
 }
-"""What each code says: chunk, link and time, as far as there is one."""
+"""The message of each code: it names the chunk, the link and the time if there is one."""
 
 
-def of_no_duration() -> list[Module]:
-    """What the interpreter cannot judge: sizes and links that no transfer can take."""
+def modules_without_durations() -> list[Module]:
+    """Modules that the interpreter does not accept: transfers over them have no duration."""
     module = ring_all_gather()
     unknown = tuple(replace(kind, bandwidth=None) for kind in module.network.kinds)
     slow = tuple(replace(kind, latency=2**62) for kind in module.network.kinds)
@@ -89,17 +89,17 @@ def of_no_duration() -> list[Module]:
     ]
 
 
-def test_every_code_has_damage_that_raises_it_and_says_what_where_and_when() -> None:
+def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     folder = Path(collc.verification.__file__).parent
     codes = {code for path in folder.glob("*.py") for code in re.findall(r'"(V\d{4})"', path.read_text())}
-    told = dict(campaign().told)
-    for module in of_no_duration():
+    diagnostics_by_code = dict(campaign().diagnostics)
+    for module in modules_without_durations():
         for diagnostic in verify_schedule(module).diagnostics:
-            told.setdefault(diagnostic.code, []).append(diagnostic)
-    assert set(told) == codes == set(TOLD)
-    for code, diagnostics in told.items():
+            diagnostics_by_code.setdefault(diagnostic.code, []).append(diagnostic)
+    assert set(diagnostics_by_code) == codes == set(MESSAGES)
+    for code, diagnostics in diagnostics_by_code.items():
         for diagnostic in diagnostics:
-            assert re.match(TOLD[code], diagnostic.message), diagnostic.message
+            assert re.match(MESSAGES[code], diagnostic.message), diagnostic.message
             assert diagnostic.notes[0].message.startswith("expected: "), diagnostic
 
 
@@ -156,9 +156,9 @@ def test_the_first_offenders_come_first_and_the_rest_is_counted() -> None:
     verdict = verify_schedule(
         replace(module, schedule=RowSchedule(LinkModel.STORE, replace(late, start=late.start // 2)))
     )
-    told = [d for d in verdict.diagnostics if d.message.startswith("causality")]
-    assert len(told) == 5
-    assert "more of this check" in told[-1].notes[-1].message
+    reported = [d for d in verdict.diagnostics if d.message.startswith("causality")]
+    assert len(reported) == 5
+    assert "more of this check" in reported[-1].notes[-1].message
 
 
 def test_congestion_can_be_allowed() -> None:
@@ -172,7 +172,7 @@ def test_congestion_can_be_allowed() -> None:
     assert verdict.failed(allow_congestion=True) == ()
 
 
-def test_recursive_doubling_is_right_and_its_copy_as_final_too_early_is_not() -> None:
+def test_recursive_doubling_passes_and_a_partial_sent_as_final_fails() -> None:
     net = network(4, [(a, a ^ d) for a in range(4) for d in (1, 2)])
     module = Module("m", net, demand_of([(1 << 20, [0, 1, 2, 3], [0, 1, 2, 3], Op.SUM)]))
     step = step_of(module)
@@ -185,7 +185,7 @@ def test_recursive_doubling_is_right_and_its_copy_as_final_too_early_is_not() ->
     assert "2 of 4 contributions" in found["reductions"]
 
 
-def test_links_without_times_are_told() -> None:
+def test_links_without_times_are_reported() -> None:
     module = ring_all_gather()
     kinds = tuple(replace(kind, bandwidth=None) for kind in module.network.kinds)
     verdict = verify_schedule(replace(module, network=replace(module.network, kinds=kinds)))
@@ -200,12 +200,12 @@ def test_a_duration_beyond_64_bits_is_reported() -> None:
     assert [diagnostic.code for diagnostic in verdict.diagnostics] == ["V0105"]
 
 
-def test_negative_sizes_are_told() -> None:
+def test_negative_sizes_are_reported() -> None:
     module = replace(ring_all_gather(), demand=all_gather([0, 1, 2, 3], chunk=-5))
     assert verify_schedule(module).checks["causality"] == "failed"
 
 
-def test_a_buffer_may_be_taken_when_it_is_left() -> None:
+def test_a_slot_may_be_reused_when_its_chunk_leaves() -> None:
     net = switched(3, buffer=1)
     rows_of_two = [(1 << 20, [0], [1], Op.COPY), (1 << 20, [2], [1], Op.COPY)]
     module = Module("m", net, demand_of(rows_of_two))
@@ -224,8 +224,8 @@ def test_only_planned_runs_must_be_delivered() -> None:
     assert not verify_schedule(replace(module, planned=frozenset({0}))).ok
 
 
-def grid_module(rng: np.random.Generator) -> Module:
-    """A greedy All-Gather as a grid, now and then with a cell changed."""
+def step_table_module(rng: np.random.Generator) -> Module:
+    """A greedy All-Gather as a step-by-link table; some tables have one wrong cell."""
     net = grid(int(rng.integers(1, 4)), int(rng.integers(2, 4)))
     module = Module("m", net, all_gather(list(range(net.npu_count))))
     held = np.eye(net.npu_count, dtype=np.bool_)
@@ -249,11 +249,11 @@ def grid_module(rng: np.random.Generator) -> Module:
     return replace(module, schedule=StepSchedule(model, cells, busy))
 
 
-def test_grids_step_by_step_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_by_link_tables_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     seen = Counter()
     for seed in range(300):
-        module = grid_module(np.random.default_rng(seed))
+        module = step_table_module(np.random.default_rng(seed))
         if seed % 3 == 0:
             monkeypatch.setattr(step_table_check, "_BLOCK", 40)
         expected = interpret(module)
@@ -278,7 +278,7 @@ def test_reduce_scatter_through_a_switch_that_reduces() -> None:
     assert set(verify_schedule(plain).failed()) >= {"switches", "delivered"}
 
 
-def test_large_and_small_say_the_same_of_an_all_reduce() -> None:
+def test_plain_and_compiled_checks_agree_on_an_all_reduce() -> None:
     n = 8
     module = Module("m", ring(n, one_way=True), all_reduce(list(range(n))))
     step = step_of(module)

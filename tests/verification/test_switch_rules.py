@@ -89,7 +89,7 @@ def test_a_slot_that_nothing_left_is_free() -> None:
 
 
 def checked(net: Network, pre: list[int], post: list[int], rows: list[tuple[int, int, int, bool]]) -> dict[str, bool]:
-    """The checks of a sum of one chunk; all ways to make them agree."""
+    """The checks of a sum of one chunk; all implementations of the check agree."""
     schedule = RowSchedule(LinkModel.STORE, transfers(rows))
     module = Module("m", net, demand_of([(MiB, pre, post, Op.SUM)]), schedule=schedule)
     found = {name: outcome == "ok" for name, outcome in verify_schedule(module).checks.items()}
