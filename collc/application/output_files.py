@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.application.settings import Progress
-from collc.base.atomic_files import Draft, inside
+from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
 from collc.base.outcome import Outcome
 from collc.base.wording import did_you_mean, listed
@@ -234,7 +234,7 @@ def write_outputs(
     """
     written: list[WrittenFile] = []
     for emit in emits:
-        path = inside(folder, emit.path or f"{module.name}.{emit.kind}", emit.span)
+        path = path_inside(folder, emit.path or f"{module.name}.{emit.kind}", emit.span)
         destination = Destination(path, draft)
         try:
             found = WRITERS[emit.kind](module, emit, destination, progress)

@@ -9,7 +9,7 @@ from typing import Final
 from collc.application.compile_report import Optimality, ShorterSchedule
 from collc.application.output_files import write_ten
 from collc.application.settings import Progress, Settings
-from collc.base.atomic_files import drafting, inside, write_file
+from collc.base.atomic_files import drafting, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
@@ -146,7 +146,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     kept = module if settings.keep_modules else None
     if not settings.write_shorter:
         return ShorterSchedule(time_ps, None, kept)
-    path = inside(settings.output, f"{module.name}.shorter.ten")
+    path = path_inside(settings.output, f"{module.name}.shorter.ten")
     with drafting() as draft:
         temporary = draft.new(path)
         write_ten(module, temporary)

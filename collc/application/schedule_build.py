@@ -17,7 +17,7 @@ from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.interrupts import stopping_at_interrupt, tidy_when_ended
+from collc.base.interrupts import cleanup_on_termination, stopping_at_interrupt
 from collc.base.outcome import Outcome
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
@@ -91,7 +91,7 @@ class ScheduleBuild:
         self._verify(module)
         self._check_limits()
         self._prove(module)
-        with tidy_when_ended(), drafting() as draft:
+        with cleanup_on_termination(), drafting() as draft:
             output = write_outputs(module, emits, self.settings.output, draft, self.progress)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())

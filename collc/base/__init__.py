@@ -1,1 +1,1 @@
-"""What every other package may import: units, messages, names in messages, reading and writing files."""
+"""Modules that all other folders may import: units, messages, options, reading and writing files."""

@@ -1,7 +1,9 @@
-"""Writing files so that a failure leaves what was there before: a temporary name, then a rename.
+"""Atomic writing of files: a file is written under a temporary name and then renamed, so that a failure leaves the
+existing file unchanged.
 
-A temporary file is locked while it is being written. The lock ends with the process, however that ends, so what
-a killed run has left behind is told from what another run is just writing, and the next run removes it.
+A process holds a lock (flock) on a temporary file while it writes the file, and the system releases the lock when the
+process ends. A temporary file without a lock was therefore left by a killed process, and the next process that writes
+the same file removes it.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span, UsageError
 
-_KEPT_NAME: Final = 100
-"""Letters of a long name that its temporary name has."""
+_MOST_LETTERS: Final = 100
+"""The most letters of a file name that its temporary name repeats; the system limits the length of names."""
 
 
-def inside(folder: Path, name: str, span: Span | None = None) -> Path:
-    """The path of `name`, as a program gives it at `span`, in `folder`.
+def path_inside(folder: Path, name: str, span: Span | None = None) -> Path:
+    """The path of the file `name` in `folder`. span: where the program gives the name.
 
-    Raises SourceError where the name is absolute, empty or leaves the folder, also through a link.
+    Raises SourceError if the name is absolute or empty, if it denotes a folder, or if it leads out of the folder, also
+    through a symbolic link.
     """
     path = folder / name
     real = path.parent.resolve()
@@ -35,51 +38,52 @@ def inside(folder: Path, name: str, span: Span | None = None) -> Path:
         hint = "give a relative name without '..', and the folder with -o DIR"
         raise SourceError(Diagnostic("U0201", message, span, hint=hint))
     try:
-        folder_there = path.is_dir()
+        is_folder = path.is_dir()
     except OSError as error:
         message = f"'{name}' cannot be the name of a file: {error.strerror}"
         raise SourceError(Diagnostic("U0201", message, span, hint="choose another name")) from error
-    if folder_there:
+    if is_folder:
         raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A file to come. handle: open while it holds the lock, None where the system has no locks."""
+    """A file that is not published yet. handle: the open, locked file; None if the system has no locks."""
 
     temporary: Path
     final: Path
     handle: int | None
 
     def release(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         if self.handle is not None:
             os.close(self.handle)
 
 
 @dataclass
 class Draft:
-    """Files under temporary names beside their final ones, until `publish` renames them all.
+    """Files under temporary names in the folders of their final names, until `publish` renames all of them.
 
-    Used as a context manager: what was not published is removed.
+    `drafting` creates one and removes the files that were not published.
     """
 
     _pending: list[_Pending] = field(default_factory=list[_Pending])
 
     def new(self, path: Path) -> Path:
-        """An empty file beside `path`, with its suffix, to be written before `publish`.
+        """Create an empty temporary file for `path`, with the same suffix, and return its path.
 
-        What killed runs have left there for `path` goes. Raises UsageError where the folder cannot be written.
+        Removes temporary files for `path` that killed processes have left. Raises UsageError if the folder cannot be
+        written.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
-                path.lstat()  # fails for a name that is too long, which its temporary name is not
+                path.lstat()  # fails if the name is too long; the temporary name is shorter
             _remove_abandoned(path)
-            pending = _created(path)
+            pending = _create(path)
             self._pending.append(pending)
-            pending.temporary.chmod(0o666 & ~_mask())
+            pending.temporary.chmod(0o666 & ~_umask())
         except OSError as error:
             raise UsageError(
                 Diagnostic("U0203", f"cannot write {path}: {error.strerror}", hint="choose another folder with -o DIR")
@@ -87,7 +91,7 @@ class Draft:
         return pending.temporary
 
     def publish(self) -> list[Path]:
-        """Give all files their final names, which are returned."""
+        """Rename all files to their final names and return these."""
         done = [pending.final for pending in self._pending]
         for pending in self._pending:
             pending.temporary.replace(pending.final)
@@ -96,7 +100,7 @@ class Draft:
         return done
 
     def discard(self) -> None:
-        """Remove what was not published."""
+        """Remove the files that were not published."""
         for pending in self._pending:
             with contextlib.suppress(OSError):
                 pending.temporary.unlink()
@@ -104,32 +108,33 @@ class Draft:
         self._pending.clear()
 
 
-def _mask() -> int:
+def _umask() -> int:
+    """The file mode mask of the process. The system has no call that only reads it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def _prefix(path: Path) -> str:
-    return f".{path.name[:_KEPT_NAME]}."
+    return f".{path.name[:_MOST_LETTERS]}."
 
 
-def _created(path: Path) -> _Pending:
-    """A new temporary file for `path`, locked where the system can."""
+def _create(path: Path) -> _Pending:
+    """Create a temporary file for `path`, and lock it if the system has locks."""
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".draft{path.suffix}", dir=path.parent)
         if sys.platform == "win32":
-            os.close(handle)  # an open file cannot be renamed there
+            os.close(handle)  # Windows cannot rename an open file
             return _Pending(Path(name), path, None)
         with contextlib.suppress(OSError):
             if not _locked(handle) or not os.fstat(handle).st_nlink:
-                os.close(handle)  # another run has taken it for a leftover before it was locked
+                os.close(handle)  # another process found it unlocked and removed it
                 continue
         return _Pending(Path(name), path, handle)
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file; False where another holds it. Raises OSError where its file system has no locks."""
+    """Lock an open file; False if another process holds the lock. Raises OSError if the file system has no locks."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -142,18 +147,18 @@ def _locked(handle: int) -> bool:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary files for `path` that nobody is writing any more."""
+    """Remove the temporary files for `path` that no process has locked."""
     if sys.platform == "win32":
         return
-    ours = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft" + re.escape(path.suffix))
-    for left in (there for there in path.parent.iterdir() if ours.fullmatch(there.name)):
-        with contextlib.suppress(OSError), left.open("rb+") as file:
+    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft" + re.escape(path.suffix))
+    for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
+        with contextlib.suppress(OSError), temporary.open("rb+") as file:
             if _locked(file.fileno()):
-                left.unlink()
+                temporary.unlink()
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text as UTF-8, whole or not at all. Raises UsageError where the folder cannot be written."""
+    """Write a text as UTF-8, atomically. Raises UsageError if the folder cannot be written."""
     with drafting() as draft:
         draft.new(path).write_text(text, encoding="utf-8")
         draft.publish()
@@ -161,7 +166,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def drafting() -> Generator[Draft]:
-    """A draft whose unpublished files vanish."""
+    """A draft; at the end of the context, the files that were not published are removed."""
     draft = Draft()
     try:
         yield draft

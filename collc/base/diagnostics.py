@@ -1,4 +1,4 @@
-"""Errors that carry messages for users, with the exit codes of the command line."""
+"""Exceptions with messages for users, and the exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Exit(IntEnum):
 
 
 class CollcError(Exception):
-    """An error that the user can do something about. `str` gives its messages as the command line prints them."""
+    """An error that the user can correct. `str` gives its messages as the command line prints them."""
 
     exit: Exit = Exit.SOURCE
 
@@ -46,17 +46,17 @@ class CollcError(Exception):
 
 
 class SourceError(CollcError):
-    """The program is wrong, or asks for something impossible."""
+    """The program has an error, or demands something impossible."""
 
 
 class UsageError(CollcError):
-    """The command line or a keyword of the Python API is wrong."""
+    """An argument of the command line or a keyword of the Python API is wrong."""
 
     exit: Exit = Exit.USAGE
 
 
 class NoSchedule(CollcError):
-    """No schedule exists, or none was found in the time given."""
+    """No schedule exists, or none was found within the time limit."""
 
     exit: Exit = Exit.NO_SCHEDULE
 

@@ -1,4 +1,6 @@
-"""Signals: Ctrl-C keeps the best schedule so far; who is ended while files are written tidies up first."""
+"""Handlers of signals: Ctrl-C ends a search, which keeps its best schedule; SIGTERM and SIGHUP first remove temporary
+files.
+"""
 
 from __future__ import annotations
 
@@ -8,55 +10,59 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-_ENDING: Final = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__)
-"""What asks a process to end."""
+_TERMINATION_SIGNALS: Final = tuple(
+    signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__
+)
+"""Signals that ask a process to end; Windows has no SIGHUP."""
 
 
 @contextmanager
 def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
-    """Yields what tells whether there was a first Ctrl-C; the second raises KeyboardInterrupt.
+    """Yield a function that says whether Ctrl-C was pressed. A second Ctrl-C raises KeyboardInterrupt.
 
-    The handler that was there is put back. Outside the main thread, where signals cannot be caught, nothing changes.
+    The previous handler is restored at the end. Python handles signals only in the main thread; in other threads the
+    function returns False, and no handler is installed.
     """
-    seen = threading.Event()
+    interrupted = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is None:
-        yield seen.is_set
+        yield interrupted.is_set
         return
 
     def handle(_number: int, _frame: object) -> None:
-        if seen.is_set():
+        if interrupted.is_set():
             raise KeyboardInterrupt
-        seen.set()
+        interrupted.set()
 
     signal.signal(signal.SIGINT, handle)
     try:
-        yield seen.is_set
+        yield interrupted.is_set
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-class _Ended(KeyboardInterrupt):
-    """Leaves what is being done."""
+class _Terminated(KeyboardInterrupt):
+    """Raised by a termination signal, so that context managers clean up."""
 
 
 @contextmanager
-def tidy_when_ended() -> Generator[None]:
-    """SIGTERM and SIGHUP first leave what is inside, which tidies up, and then do what they do otherwise.
+def cleanup_on_termination() -> Generator[None]:
+    """SIGTERM and SIGHUP raise an exception inside the context, so that it cleans up; then the signal is raised again
+    with its previous handler.
 
-    Outside the main thread, where signals cannot be caught, nothing changes.
+    Ignored signals stay ignored. Python handles signals only in the main thread; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
 
     def handle(number: int, _frame: object) -> None:
-        if not came:
-            came.append(number)
-            raise _Ended
+        if not received:
+            received.append(number)
+            raise _Terminated
 
-    before = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
     caught = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in caught:
         signal.signal(number, handle)
@@ -65,5 +71,5 @@ def tidy_when_ended() -> Generator[None]:
     finally:
         for number, handler in caught.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])

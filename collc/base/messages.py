@@ -1,4 +1,4 @@
-"""Messages for users: what is wrong, where in which file, and what to try."""
+"""Messages for users: the error, its position in a file, and a hint."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4)
 def line_starts(text: str) -> tuple[int, ...]:
-    """Offset of the first character of each line. Cached for the last texts, since many messages are about one file."""
+    """Offset of the first character of each line. Cached, since many messages are about one file."""
     return (0, *(match.end() for match in re.finditer("\n", text)))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A text that was read: the name that messages show, and the text."""
+    """A text that was read, and its name in messages."""
 
     name: str
     text: str = field(repr=False)
@@ -24,7 +24,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place: the characters from `start` to `end` (exclusive) of a file."""
+    """The characters from `start` to `end` (exclusive) of a file."""
 
     file: SourceFile
     start: int
@@ -42,17 +42,17 @@ class Span:
 
     @property
     def text(self) -> str:
-        """The characters themselves."""
+        """The characters of the span."""
         return self.file.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The place from here to the end of another place of the same file."""
+        """The span from the start of this one to the end of another one of the same file."""
         return Span(self.file, self.start, max(self.end, other.end))
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Another place that a message is about, or a remark without a place."""
+    """A remark on a message, with or without a span of its own."""
 
     message: str
     span: Span | None = None
@@ -62,8 +62,8 @@ class Note:
 class Diagnostic:
     """One message.
 
-    code: as in "E0203"; `collc explain` explains it. message: what is wrong, in one line. span: where, None where that
-    is no place in a file. hint: what to try, "" for nothing. warning: whether it is a warning and not an error.
+    code: as in "E0203"; `collc explain` explains it. message: the error, in one line. span: its position; None if it
+    concerns no part of a file. hint: how to correct it; "" for none. warning: whether it is a warning, not an error.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""Options of synthesizers and of kinds of files: what can be given, and what a program gives."""
+"""Options of synthesizers and of kinds of files: their types and limits, and the values that a program gives."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collc.base.diagnostics import Span
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that can be given.
+    """An option of a synthesizer or of a kind of file.
 
     type: "int", "bool", "time", "string" or "range" (of bytes), as docs/language.md names the types. meaning: one line,
-    for the documents and for `--help`. default: the value of an option that is not given; None where there is none.
+    for the documents and for `--help`. default: the value if the option is not given; None for no value.
     least: the smallest number allowed. choices: the strings allowed; () for any.
     """
 

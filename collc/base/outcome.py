@@ -1,8 +1,8 @@
-"""The outcome of a check, the same type for schedules, for files and in reports."""
+"""The outcome of a check of a schedule or of a file."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Outcome = Literal["ok", "failed", "skipped"]
-"""`skipped`: the check was not made, because an earlier one failed or because there was nothing to check."""
+"""`skipped`: the check did not run, because an earlier one failed or because there was nothing to check."""

@@ -9,16 +9,17 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 
 LIMIT: Final = 2**30
-"""Bytes of a text that is read at once."""
+"""The most bytes of a text file."""
 
 _HINT: Final = "check the name and the folder"
 
 
 def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Span | None = None) -> SourceFile:
-    """A whole file, called `name` in messages (None: its path); at: what names it in a program.
+    """Read a whole text file.
 
-    What the command line names may also be a pipe, or `-` for standard input. Raises SourceError where it cannot be
-    read (E0701), is larger than `limit` bytes (E0801) or is no UTF-8 (E0705).
+    name: the name of the file in messages; None for its path. at: where a program names the file; None for a file that
+    the command line names, which may also be a pipe, or `-` for standard input. Raises SourceError if the file cannot
+    be read (E0701), has more than `limit` bytes (E0801) or is not UTF-8 (E0705).
     """
     shown = str(path) if name is None else name
     try:

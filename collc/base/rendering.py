@@ -1,4 +1,4 @@
-"""Messages as text for people, and as JSON for editors."""
+"""Messages as text for terminals, and as JSON for editors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TAB: Final = 4
 """Columns from one tab stop to the next."""
 
 WIDTH: Final = 160
-"""Columns of a source line that are shown; a longer line is clipped to those around the place."""
+"""The most columns of a source line that are shown; a longer line is clipped around the span."""
 
 _NUMBER: Final = re.compile(r"\d+")
-_MORE: Final = re.compile(r"and (\d+) more ")
-"""The last note of a check that reports only the first faults it finds."""
+_OTHERS: Final = re.compile(r"and (\d+) more ")
+"""The last note of a check that reports only the first errors and counts the others."""
 
 _RED, _YELLOW, _BLUE, _CYAN, _BOLD, _END = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;34m", "\x1b[1;36m", "\x1b[1m", "\x1b[0m"
 
 
 def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
-    """The messages as text, one below the other, each with its source line and the place underlined.
+    """The messages as text, one below the other, each with its source line and the span underlined.
 
-    colour: with ANSI colour codes.
+    colour: whether ANSI colour codes are used.
     """
     return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
 
@@ -34,14 +34,14 @@ def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
 def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The messages without repeated warnings.
 
-    Of warnings that differ only in numbers and places, the first one is kept, with a note how many follow.
+    Of warnings that differ only in numbers and spans, the first one is kept, with a note that counts the others.
     """
     kept: dict[object, Diagnostic] = {}
     more: dict[object, int] = {}
     for number, diagnostic in enumerate(diagnostics):
-        alike = (diagnostic.code, _NUMBER.sub("0", diagnostic.message))
-        key: object = alike if diagnostic.warning else number
-        counted = [int(found[1]) for note in diagnostic.notes if (found := _MORE.match(note.message))]
+        without_numbers = (diagnostic.code, _NUMBER.sub("0", diagnostic.message))
+        key: object = without_numbers if diagnostic.warning else number
+        counted = [int(found[1]) for note in diagnostic.notes if (found := _OTHERS.match(note.message))]
         if key in kept:
             more[key] = more.get(key, 0) + 1 + sum(counted)
         else:
@@ -53,14 +53,14 @@ def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
-    """One object per message: code, severity, message, place (null where there is none), notes and hint.
+    """One object per message: code, severity, message, span (null if there is none), notes and hint.
 
-    A note has a message and a place. Lines and columns start at 1; the end is the first column after the place.
+    A note has a message and a span. Lines and columns start at 1; the end is the first column after the span.
     """
     return [
         {"code": d.code, "severity": _severity(d), "message": d.message}
-        | _json_place(d.span)
-        | {"notes": [{"message": note.message} | _json_place(note.span) for note in d.notes], "hint": d.hint or None}
+        | _json_span(d.span)
+        | {"notes": [{"message": note.message} | _json_span(note.span) for note in d.notes], "hint": d.hint or None}
         for d in diagnostics
     ]
 
@@ -69,7 +69,7 @@ def _severity(diagnostic: Diagnostic) -> str:
     return "warning" if diagnostic.warning else "error"
 
 
-def _json_place(span: Span | None) -> dict[str, object]:
+def _json_span(span: Span | None) -> dict[str, object]:
     if span is None:
         return {"file": None, "line": None, "column": None, "end_line": None, "end_column": None}
     end = Span(span.file, span.end, span.end)
@@ -105,7 +105,7 @@ def _note(note: Note, colour: bool) -> list[str]:
 
 
 def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
-    """The place as file:line:column, its first source line, and marks below the characters."""
+    """The span as file:line:column, its first source line, and marks below the characters."""
     text = span.file.text
     starts = line_starts(text)
     number = span.line
@@ -115,9 +115,9 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     first = min(span.start - begin, len(line))
     last = min(max(span.end - begin, first + 1), max(len(line), first + 1))
     line, first, last = _clipped(line, first, last)
-    before = _wide(line[:first], 0)
-    marked = _wide(line[first:last], len(before))
-    shown = before + marked + _wide(line[last:], len(before) + len(marked))
+    before = _expanded(line[:first], 0)
+    marked = _expanded(line[first:last], len(before))
+    shown = before + marked + _expanded(line[last:], len(before) + len(marked))
     below = " " * _columns(before) + _paint(mark * max(1, _columns(marked)), tint, colour)
     gutter = str(number)
     bar = _paint("|", _BLUE, colour)
@@ -132,6 +132,7 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
 
 
 def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
+    """At most WIDTH characters of a line around the characters from `first` to `last`, and their new positions."""
     if len(line) <= WIDTH:
         return line, first, last
     start = max(0, min(first - WIDTH // 4, len(line) - WIDTH))
@@ -147,8 +148,8 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
-def _wide(text: str, column: int) -> str:
-    """The text with tabs as spaces and other control characters replaced; `column` is where the text begins."""
+def _expanded(text: str, column: int) -> str:
+    """The text with tabs as spaces and other control characters replaced. column: the column of the first character."""
     out: list[str] = []
     for character in text:
         piece = " " * (TAB - column % TAB) if character == "\t" else _printable(character.replace("\n", "\ufffd"))

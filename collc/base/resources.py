@@ -1,4 +1,4 @@
-"""Where the grammars and the standard library are: inside the installed package, or beside it in a checkout."""
+"""Paths of the grammars and of the standard library, in an installed package or in a checkout."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def _folder(name: str) -> Path:
-    """`collc/NAME` of an installed wheel, or `NAME` of the checkout that collc runs from.
+    """The folder `collc/NAME` of an installed wheel, or `NAME` of the checkout that collc runs from.
 
-    Raises FileNotFoundError where neither is there (a broken installation).
+    Raises FileNotFoundError if neither exists: the installation is broken.
     """
     for folder in (_PACKAGE / name, _PACKAGE.parent / name):
         if folder.is_dir():
@@ -19,10 +19,10 @@ def _folder(name: str) -> Path:
 
 
 def grammar_file(name: str) -> Path:
-    """A file of the grammars: `coll.lark`, as Lark reads it, or `coll.json`, its parse table."""
+    """The path of `coll.lark`, the grammar for Lark, or of `coll.json`, its parse table."""
     return _folder("grammar") / name
 
 
 def standard_library() -> dict[str, Path]:
-    """The modules of the standard library in order of name: "topologies" -> its file."""
+    """The files of the standard library by name of the module, such as "topologies", in alphabetical order."""
     return {path.stem: path for path in sorted(_folder("stdlib").glob("*.coll"))}

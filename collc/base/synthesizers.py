@@ -1,5 +1,5 @@
-"""The options of all synthesizers: one table, from which the checks of the language, the passes, the command line and
-the documents follow.
+"""The options of all synthesizers. The checks of the language, the passes, the command line and the documents are
+derived from this table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEARCH: Final[Options] = {
     "trials": Option("int", "independent attempts; the best schedule is kept", 1, least=1),
     "threads": Option("int", "threads at most; the result is the same with any number", 1, least=1),
 }
-"""How hard a search tries; see collc.synthesis.task.Effort."""
+"""The effort of a search; see collc.synthesis.task.Effort."""
 
 TIME_LIMIT: Final[Options] = {
     "time_limit": Option("time", "when the search ends; the best schedule found until then is kept", least=1),
@@ -46,7 +46,8 @@ SYNTHESIZERS: Final[dict[str, Options]] = {
     "swarm": COMMON,
     "fixed": LINK_MODEL,
 }
-"""What `synthesize` can name, with its options. `fixed` plans nothing: all runs are written by hand."""
+"""The synthesizers that `synthesize` accepts, with their options. `fixed` is for schedules whose runs all use
+handwritten algorithms."""
 
 
 def pass_options(name: str) -> Options:

@@ -2,7 +2,7 @@
 
 A size is an integer number of bytes, a time an integer number of picoseconds (in the IR) or an
 exact fraction of one (in the source language), a rate an exact fraction of bytes per second.
-Nothing here is ever a float.
+No value is a float, so that equal programs give equal results on all machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PICOSECONDS: Final = 10**12
 
 
 class Dimension(StrEnum):
-    """What a quantity measures."""
+    """The physical dimension of a quantity."""
 
     BYTES = "bytes"
     TIME = "time"
@@ -48,6 +48,7 @@ _TIMES: Final[dict[str, int]] = {
 
 
 def _units() -> dict[str, tuple[Dimension, Fraction]]:
+    """All units of the source language; a rate is also given in bits per second (`Gb/s`)."""
     units = {name: (Dimension.TIME, Fraction(scale)) for name, scale in _TIMES.items()}
     for prefix, scale in _PREFIXES.items():
         units[f"{prefix}B"] = (Dimension.BYTES, Fraction(scale))
@@ -57,19 +58,16 @@ def _units() -> dict[str, tuple[Dimension, Fraction]]:
 
 
 UNITS: Final[dict[str, tuple[Dimension, Fraction]]] = _units()
-"""Unit name -> what it measures, and how many bytes, picoseconds or bytes per second it is."""
+"""Name of a unit -> its dimension, and its value in bytes, picoseconds or bytes per second."""
 
 
 def serialization_time(size: int, bandwidth: Fraction) -> int:
-    """Time in picoseconds that `size` bytes occupy a link of `bandwidth` bytes per second.
-
-    Rounded up to the next picosecond where the rate does not divide.
-    """
+    """Time in picoseconds for which `size` bytes occupy a link of `bandwidth` bytes per second, rounded up."""
     return -((-size * PICOSECONDS * bandwidth.denominator) // bandwidth.numerator)
 
 
 def decimal(value: Fraction, digits: int = 6) -> str:
-    """`value` in decimal with at most `digits` places and no trailing zeros."""
+    """`value` in decimal, rounded to `digits` decimal places, without trailing zeros."""
     scale = 10**digits
     scaled = round(value * scale)
     whole, part = divmod(abs(scaled), scale)
@@ -79,7 +77,7 @@ def decimal(value: Fraction, digits: int = 6) -> str:
 
 
 def _exact(value: Fraction, units: list[tuple[str, Fraction]]) -> str | None:
-    """`value` in the largest unit that says it with at most three decimal places."""
+    """`value` in the largest unit in which at most three decimal places are exact; None if there is no such unit."""
     for name, scale in units:
         scaled = value / scale
         if abs(scaled) >= 1 and (scaled * 1000).denominator == 1:
@@ -88,7 +86,7 @@ def _exact(value: Fraction, units: list[tuple[str, Fraction]]) -> str | None:
 
 
 def format_bytes(size: int) -> str:
-    """An exact text of a size that reads back to the same number: `1MiB`, `1500B`."""
+    """The exact text of a size, which the language reads as the same number: `1MiB`, `1500B`."""
     units = [(f"{p}iB", Fraction(2 ** (10 * k))) for k, p in ((4, "T"), (3, "G"), (2, "M"), (1, "K"))]
     for name, scale in units:
         if size and size % scale == 0:
@@ -101,7 +99,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_time(picoseconds: int | Fraction) -> str:
-    """A time for people: `80.125us`."""
+    """The text of a time, rounded to six decimal places of its unit: `80.125us`."""
     value = Fraction(picoseconds)
     for name, scale in reversed(_TIMES.items()):
         if abs(value) >= scale:
@@ -110,7 +108,7 @@ def format_time(picoseconds: int | Fraction) -> str:
 
 
 def format_rate(rate: Fraction) -> str:
-    """A rate for people, exact where it can be: `50GiB/s`, `12.5GB/s`."""
+    """The text of a rate, rounded only if no unit is exact: `50GiB/s`, `12.5GB/s`."""
     binary = [(f"{p}iB/s", Fraction(2 ** (10 * k))) for k, p in ((4, "T"), (3, "G"), (2, "M"), (1, "K"))]
     decimals = [(f"{p}B/s", Fraction(10**k)) for k, p in ((12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""))]
     text = None

@@ -1,4 +1,4 @@
-"""Words for messages: names that are close to a mistyped one, lists, numbers of things."""
+"""Parts of messages: suggestions for misspelled names, lists and plurals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """Edits (insert, delete, replace, swap neighbours) from one name to another; limit + 1 where more."""
+    """The Damerau-Levenshtein distance of two names (optimal string alignment); limit + 1 if their lengths differ by
+    more than `limit`.
+    """
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []
@@ -23,7 +25,7 @@ def _distance(a: str, b: str, limit: int) -> int:
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest to a mistyped one, None where none is close."""
+    """The known name closest to a misspelled one; None if none is within one edit (short names) or two edits."""
     limit = 1 if len(name) <= 4 else 2
     if len(name) > 100:
         return None
@@ -32,7 +34,7 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str], most: int) -> list[str]:
-    """At most so many of the known names, those closest to a mistyped one first, then in order of the alphabet."""
+    """At most `most` of the known names, in order of their distance to a misspelled one, then alphabetically."""
 
     def rank(other: str) -> tuple[int, str]:
         return _distance(name.lower(), other.lower(), max(len(name), len(other))), other
@@ -41,7 +43,7 @@ def nearest(name: str, known: Iterable[str], most: int) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint for an unknown name."""
+    """The hint for an unknown name: the closest known one, or `otherwise`."""
     close = near(name, known)
     return f"did you mean '{close}'?" if close is not None else otherwise
 

@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from collc.base import atomic_files
-from collc.base.atomic_files import drafting, inside, write_file
+from collc.base.atomic_files import drafting, path_inside, write_file
 from collc.base.diagnostics import SourceError, UsageError
-from collc.base.interrupts import tidy_when_ended
+from collc.base.interrupts import cleanup_on_termination
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/x", "../x", "a/../../x", ".", "a/.."])
 def test_names_stay_in_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(SourceError):
-        inside(tmp_path, name)
+        path_inside(tmp_path, name)
 
 
 def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "out").symlink_to(tmp_path)
     with pytest.raises(SourceError, match="not a file inside"):
-        inside(tmp_path / "in", "out/x.ten")
-    assert inside(tmp_path / "in", "sub/x.ten") == tmp_path / "in" / "sub" / "x.ten"
+        path_inside(tmp_path / "in", "out/x.ten")
+    assert path_inside(tmp_path / "in", "sub/x.ten") == tmp_path / "in" / "sub" / "x.ten"
 
 
 def test_nothing_changes_until_it_is_published(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ HELD = """
 import signal, sys, time
 from pathlib import Path
 from collc.base.atomic_files import drafting
-from collc.base.interrupts import tidy_when_ended
+from collc.base.interrupts import cleanup_on_termination
 for name in ("SIGTERM", "SIGHUP"):  # the parent process may ignore them, and a child inherits that
     if hasattr(signal, name):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-with tidy_when_ended(), drafting() as draft:
+with cleanup_on_termination(), drafting() as draft:
     draft.new(Path(sys.argv[1])).write_text("half")
     print("held", flush=True)
     time.sleep(60)
@@ -157,14 +157,14 @@ def test_ignored_signals_stay_ignored() -> None:
     """As under nohup."""
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with tidy_when_ended():
+        with cleanup_on_termination():
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def ended(seen: list[str]) -> None:
-    with tidy_when_ended():
+    with cleanup_on_termination():
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
