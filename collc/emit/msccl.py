@@ -1,8 +1,8 @@
 """MSCCL XML for msccl-executor-nccl and microsoft/msccl.
 
-The runtimes read a strict subset of XML (docs/msccl-contract.md, section 1): one element a line, double quotes, one
-space between attributes, no declaration. The lines are put together as text: lxml's incremental writer gives the same
-bytes in 5 times the time (docs/architecture.md).
+The runtimes read a strict subset of XML (docs/msccl-contract.md, section 1): one element per line, double quotes,
+one space between attributes, no declaration. The lines are formatted as text: lxml's incremental writer gives the same
+bytes and takes 5 times as long (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
 from collc.ten.demand import Op as Reduction
 
 _NO_LIMIT: Final = 1 << 62
-"""`maxBytes` of a file of the old runtime without a limit; the runtime's default is 128 MiB."""
+"""`maxBytes` of a file without a limit for the old runtime, whose default is 128 MiB."""
 
 _NO_SLOT: Final = Slot("i", -1)
 """Source and destination of a `nop`."""
 
 
 def write_xml(program: Program, out: BinaryIO) -> None:
-    """Write a final program, a GPU at a time."""
+    """Write a program on which all stages of the lowering have run."""
     out.writelines(line.encode("ascii") for line in xml_lines(program))
 
 
 def xml_lines(program: Program) -> Iterator[str]:
-    """The lines of the file, with line ends."""
+    """The lines of the file, including line ends."""
     ends = _message_slots(program)
     yield _algo(program)
     for gpu in program.gpus:
@@ -36,9 +36,10 @@ def xml_lines(program: Program) -> Iterator[str]:
 
 
 class _MessageSlots(NamedTuple):
-    """By number of the message, the slot that its sender reads and the slot where its receiver keeps it.
+    """The slots at both ends of each message, by message number.
 
-    A receiver that only passes a sum on (`rrs`) keeps nothing; then it is the slot of its local operand.
+    source: the slot that the sender reads. target: the slot in which the receiver stores the message. A receiver that
+    only forwards a sum (`rrs`) stores nothing; then the target is the slot of its local operand.
     """
 
     source: dict[int, Slot]
@@ -80,7 +81,7 @@ def _algo(program: Program) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name with only letters, digits, `_`, `-` and `.`, which need no escapes."""
+    """The name with `_` in place of all characters except letters, digits, `_`, `-` and `.`: it needs no escapes."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)
 
 
@@ -104,10 +105,10 @@ def _threadblock(number: int, tb: Threadblock, ends: _MessageSlots) -> Iterator[
 
 
 def _step(position: int, step: Step, ends: _MessageSlots) -> str:
-    """One step.
+    """The line of one step.
 
-    The runtimes ignore the destination of `s` and the source of `r`: there it names the slot at the other end of the
-    message, as msccl-tools does. Where another operation does not use a side, it repeats the other one.
+    The runtimes ignore the destination of `s` and the source of `r`. As in msccl-tools, these name the slot at the
+    other end of the message. If another operation does not use its source or destination, the one repeats the other.
     """
     src, dst = step.src or step.dst or _NO_SLOT, step.dst or step.src or _NO_SLOT
     if step.op is Op.SEND:

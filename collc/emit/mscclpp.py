@@ -15,7 +15,8 @@ from collc.ten.module import Module
 def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bool, list[str]]:
     """Write the plan of a module's schedule, one operation per line.
 
-    Returns whether its collective is `custom`, and remarks for the report. Raises SourceError as `plan_of` does.
+    Returns whether the collective of the plan is `custom`, and remarks for the report. Raises SourceError as `plan_of`
+    does.
     """
     plan = plan_of(module, options)
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
@@ -23,7 +24,7 @@ def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bo
 
 
 def plan_lines(plan: Json) -> Iterator[str]:
-    """The lines of the file, with line ends."""
+    """The lines of the file, including line ends."""
     yield "{\n"
     yield from (f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in plan.items() if name != "gpus")
     yield ' "gpus": [\n'

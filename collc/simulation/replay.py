@@ -1,7 +1,7 @@
-"""A schedule run on its network under either link model, by dependencies instead of by its own times.
+"""The replay of a schedule on its network, under either link model, by dependencies instead of start times.
 
-Every transfer starts as soon as its chunk is at its source and its link is free; each link carries its
-transfers in the order of the schedule (as ASTRA-sim's congestion-aware model and MSCCL's threadblocks do).
+Every transfer starts as soon as its chunk is at its source and its link is free. Each link carries its
+transfers in the order of the schedule, as in ASTRA-sim's congestion-aware model and in MSCCL's threadblocks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What happened.
+    """The result of a replay.
 
-    transfers: with the times at which they started. arrival: int64, picoseconds at which each was complete.
-    busy: int64[links], picoseconds for which each link was taken. sent: int64[links], bytes that it carried.
+    transfers: with their start times in the replay. arrival: int64[transfers], picoseconds at which each arrives.
+    busy: int64[links], picoseconds for which each link is occupied. sent: int64[links], bytes that it carries.
     """
 
     model: LinkModel
@@ -36,12 +36,12 @@ class Replay:
 
     @cached_property
     def time(self) -> int:
-        """Picoseconds until the last chunk has arrived; 0 where nothing moves."""
+        """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""
         return int(self.arrival.max(initial=0))
 
     @cached_property
     def load(self) -> NDArray[np.float64]:
-        """float64[links]: the share of the whole time for which each link was taken."""
+        """float64[links]: the share of the total time for which each link is occupied."""
         return self.busy / max(1, self.time)
 
     @property
@@ -51,10 +51,11 @@ class Replay:
 
 
 def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkModel) -> Replay:
-    """Runs a schedule. A chunk that is copied is at its source from its first arrival there on; of one that is
-    reduced, what leaves waits for all that arrived before in the schedule.
+    """Replay a schedule under a link model.
 
-    Raises CheckFailed where a transfer can never start, since its chunk never comes to its source.
+    A transfer of a copied chunk waits for the first arrival of the chunk at its source; one of a reduced chunk waits
+    for all arrivals that precede it in the schedule; one out of a switch waits for the last of them. model: need not be
+    the model of the schedule. Raises CheckFailed (S0401) if a transfer can never start.
     """
     rows = schedule.transfers
     planned = Clock.of(network, demand, schedule.model)
@@ -62,19 +63,22 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
     waits = _dependencies(network, demand, rows, rows.start + planned.total_of(rows))
     start = _starts(rows, waits, clock)
     if start is None:
-        raise _stuck(network, demand, rows, waits)
+        raise _deadlock(network, demand, rows, waits)
     busy, total = clock.busy_of(rows), clock.total_of(rows)
-    taken = np.zeros(network.link_count, np.int64)
+    occupied = np.zeros(network.link_count, np.int64)
     sent = np.zeros(network.link_count, np.int64)
-    np.add.at(taken, rows.link, busy)
+    np.add.at(occupied, rows.link, busy)
     np.add.at(sent, rows.link, demand.chunks.size[rows.chunk])
     order = np.lexsort((rows.chunk, rows.link, start))
-    moved = Transfers(rows.chunk[order], rows.link[order], start[order], rows.reduce[order])
-    return Replay(model, moved, (start + total)[order], taken, sent)
+    replayed = Transfers(rows.chunk[order], rows.link[order], start[order], rows.reduce[order])
+    return Replay(model, replayed, (start + total)[order], occupied, sent)
 
 
 def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> list[list[int]]:
-    """For each transfer the transfers whose arrival it waits for; [-1] where its chunk never comes."""
+    """For each transfer the transfers for whose arrival it waits; [-1] if its chunk never arrives at its source.
+
+    ends: int64[transfers], picoseconds at which each arrives in the schedule.
+    """
     chunks: list[int] = rows.chunk.tolist()
     sources: list[int] = network.source[rows.link].tolist()
     targets: list[int] = network.target[rows.link].tolist()
@@ -100,7 +104,7 @@ def _dependencies(network: Network, demand: Demand, rows: Transfers, ends: Int64
 
 
 def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Int64Array | None:
-    """int64: when each transfer starts; None where one never does."""
+    """int64[transfers]: the start of each transfer in picoseconds; None if some never start."""
     links: list[int] = rows.link.tolist()
     busy: list[int] = clock.busy_of(rows).tolist()
     total: list[int] = clock.total_of(rows).tolist()
@@ -119,10 +123,10 @@ def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Int64Array
     ready = [0] * len(links)
     queue = [(0, k) for k, count in enumerate(left) if count == 0]
     heapq.heapify(queue)
-    done = 0
+    started = 0
     while queue:
         time, k = heapq.heappop(queue)
-        done += 1
+        started += 1
         following = [(other, time + total[k]) for other in unlocks[k]]
         if k in after_link:
             following.append((after_link[k], time + busy[k]))
@@ -131,10 +135,11 @@ def _starts(rows: Transfers, waits: list[list[int]], clock: Clock) -> Int64Array
             left[other] -= 1
             if left[other] == 0:
                 heapq.heappush(queue, (ready[other], other))
-    return np.array(ready, np.int64) if done == len(links) else None
+    return np.array(ready, np.int64) if started == len(links) else None
 
 
-def _stuck(network: Network, demand: Demand, rows: Transfers, waits: list[list[int]]) -> CheckFailed:
+def _deadlock(network: Network, demand: Demand, rows: Transfers, waits: list[list[int]]) -> CheckFailed:
+    """The error for transfers that never start: the first whose chunk never arrives, or else a cycle of waits."""
     for k, wait in enumerate(waits):
         if -1 in wait:
             link = int(rows.link[k])

@@ -1,8 +1,9 @@
 """Lower bounds on the time of a demand: times that no schedule can beat, for both link models.
 
 Each bound asks how soon a set of links can deliver all chunks that must cross it: the links into or out of an NPU,
-those across a cut, or all links. Chunks are not divided among links, and a link counts only from when a chunk can be at
-its source until a chunk can still get on from its target in time (`collc/synthesis/bounds/timing.py`, Delays).
+those across a cut, or all links. Chunks are not divided among links. A link counts only from the earliest time at which
+a chunk can be at its source to the latest time from which a chunk can still continue to its destination
+(`collc/synthesis/bounds/timing.py`, Delays).
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 DETAILED_DEVICES: Final = 2048
-"""Devices up to which hops between all devices are counted, and delays before and behind links."""
+"""Up to so many devices, hops between all devices and delays before and behind links are computed."""
 
 PATH_WORK: Final = 1_000_000
 """Sources x links that the search for the longest path may visit."""
 
 MOST_LINK_CLASSES: Final = 256
-"""Classes of links with equal delays up to which delays count in the bounds of single NPUs."""
+"""Up to so many classes of links with equal delays, the bounds of single NPUs consider delays."""
 
 NPU_CUTS: Final = 8
 """NPUs with the largest bounds that are also tried as cuts."""
@@ -87,7 +88,7 @@ def _bounds(
 
 @dataclass(frozen=True, eq=False)
 class _BoundProblem:
-    """What must move, how long transfers take, and when links are of use."""
+    """The input of all bounds: what must move, how long transfers take, and when links can carry useful chunks."""
 
     network: Network
     traffic: list[Traffic]
@@ -97,7 +98,7 @@ class _BoundProblem:
 
     @staticmethod
     def of(network: Network, traffic: list[Traffic], times: TransferTimes) -> _BoundProblem:
-        """Without delays where the network is large."""
+        """The problem of a network. In a large network, delays are not computed."""
         if network.device_count > DETAILED_DEVICES:
             return _BoundProblem(network, traffic, times, Delays.none(network))
         ends = [part.holders_and_wanting() for part in traffic]
@@ -112,9 +113,9 @@ class _BoundProblem:
 
 
 def _degree_bounds(problem: _BoundProblem, received: bool) -> tuple[list[Bound], list[Bound]]:
-    """What each NPU must receive over its incoming links, or send over its outgoing ones.
+    """Bounds by what each NPU must receive over its incoming links, or send over its outgoing ones.
 
-    (bounds of NPUs all of whose links are of use all the time; those of the others, and those of NPUs as cuts).
+    Returns (the bounds of NPUs whose links have no lag; those of the other NPUs, and of some NPUs as cuts).
     """
     network, times = problem.network, problem.times
     name, ends = ("in-degree", network.target) if received else ("out-degree", network.source)
@@ -165,7 +166,7 @@ def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
 
 
 def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
-    """The longest shortest path of a chunk, where it can be longer than a bound that is known already."""
+    """The longest shortest path of a chunk, if it can exceed `known`, the largest bound so far."""
     network, times = problem.network, problem.times
     if diameter_limit(network, times.total[:, -1]) <= known:
         return

@@ -17,10 +17,10 @@ EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
 
 MOST_CUTS: Final = 1024
-"""Components of one link cost, or switches, of which at most so many are tried."""
+"""At most so many components for one link cost, and so many switches, are tried as cuts."""
 
 AXIS_CUTS: Final = 16
-"""Into how many parts an axis that is longer is divided, to be cut between them."""
+"""A longer axis is divided into so many parts, with cuts only between them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""How soon a set of links can deliver a number of chunks, counting each link only while it can be of use."""
+"""How soon a set of links can deliver some chunks, if each link counts only while it can carry useful ones."""
 
 from __future__ import annotations
 

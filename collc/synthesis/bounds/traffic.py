@@ -31,7 +31,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Bytes that an NPU must get from one of some NPUs, or, backward, that one of these must get from it."""
+    """Bytes that the target must get from one of the sources; backward: that one of the sources must get from it."""
 
     sources: tuple[int, ...]
     target: int

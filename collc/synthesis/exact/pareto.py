@@ -1,8 +1,8 @@
 """Pareto points of steps, rounds and chunks (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL).
 
-A schedule of S steps and R rounds for blocks of C chunks takes S latencies and R/C times a block's time on a link. Few
-steps are best for small sizes, few rounds a chunk for large ones. For each number of steps, from the fewest on, Z3 is
-asked for the least rounds a chunk; a point counts if that is less than with fewer steps.
+A schedule of S steps and R rounds for blocks of C chunks takes S latencies and R/C times the time of a block on a link.
+Few steps are best for small sizes, few rounds per chunk for large ones. For each number of steps, beginning with the
+fewest, Z3 is asked for the least number of rounds per chunk. It is a Pareto point if it is less than with fewer steps.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from collc.ten.schedule import Schedule
 def pareto_points(
     module: Module, effort: Effort, chunks: int, extra: int, other: Callable[[Task], Schedule] | None = None
 ) -> tuple[ParetoPoint, ...]:
-    """The Pareto points for 1 .. `chunks` chunks a block, by steps; with at most `extra` rounds more than steps.
+    """The Pareto points for 1 .. `chunks` chunks per block, by steps, with at most `extra` rounds more than steps.
 
-    other: another synthesizer; Z3 is not asked for schedules that it finds.
-    What the demand says of chunks a block does not count. A collective that reduces and spreads again (All-Reduce)
-    has two phases, each with points of its own. Raises SourceError for these, for what `exact` does not take;
-    NoSchedule, with the points found so far, where the time is over or `effort.stop` asks to stop.
+    The number of chunks per block in the demand is ignored. other: another synthesizer; Z3 is not asked about numbers
+    of steps for which it finds a schedule.
+    Raises SourceError for a collective of two phases (All-Reduce), each of which has points of its own, and for demands
+    that `exact` does not support; NoSchedule, with the points found so far, at the time limit or if `effort.stop`
+    returns True.
     """
     phases = split(module)
     if len(phases) != 1:
@@ -58,7 +59,7 @@ def pareto_points(
 
 
 def point_lines(points: Sequence[ParetoPoint]) -> list[str]:
-    """A line for each point."""
+    """One line of the report for each point."""
     lines: list[str] = []
     for point in points:
         ratio = Fraction(point.rounds, point.chunks)
@@ -72,7 +73,7 @@ def point_lines(points: Sequence[ParetoPoint]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _ParetoSearch:
-    """One phase's problem, for any number of chunks a block."""
+    """The problem of one phase, for any number of chunks per block. task: with one chunk per block."""
 
     task: Task
     effort: Effort
@@ -80,7 +81,7 @@ class _ParetoSearch:
 
     @staticmethod
     def of(module: Module, effort: Effort, inverted: bool, other: Callable[[Task], Schedule] | None) -> _ParetoSearch:
-        """Raises SourceError where there are no equal steps."""
+        """The search for a module of one phase. Raises SourceError unless all transfers take equal time."""
         demand = Demand(tuple(replace(run, pattern=_single(run), standard=None) for run in module.demand.runs))
         moving = np.arange(len(demand.chunks), dtype=np.int32)
         task = Task(module.network, demand, module.model, moving, inverted=inverted)
@@ -90,7 +91,7 @@ class _ParetoSearch:
         return _ParetoSearch(task, effort, other)
 
     def frontier(self, chunks: int, extra: int, end: float) -> Iterator[ParetoPoint]:
-        """The points, by steps. Raises Undecided where it is not known whether there are more."""
+        """The points, by steps. end: when to stop, by the monotonic clock. Raises Undecided if there may be more."""
         problems = [conditions_of(self.times(count)) for count in range(1, chunks + 1)]
         if not len(problems[0]):
             return
@@ -113,14 +114,14 @@ class _ParetoSearch:
             steps += 1
 
     def times(self, count: int) -> Task:
-        """The problem with so many chunks where there was one."""
+        """The task with `count` chunks in place of each one."""
         table = self.task.demand.chunks
         rows = np.repeat(np.arange(len(table)), count)
-        run = replace(self.task.demand.runs[0], pattern=_taken(table, rows))
+        run = replace(self.task.demand.runs[0], pattern=_selected(table, rows))
         return replace(self.task, demand=Demand((run,)), chunks=np.arange(len(rows), dtype=np.int32))
 
     def _found(self, problem: Conditions) -> int:
-        """The steps, of one round each, that the other synthesizer takes; 2**62 if there is none."""
+        """The number of steps, of one round each, of the other synthesizer's schedule; 2**62 without a synthesizer."""
         if self.other is None or self.effort.stop():
             return 1 << 62
         schedule = self.other(problem.task)
@@ -128,12 +129,13 @@ class _ParetoSearch:
         return time // int(problem.clock.total.max())
 
     def _least_rounds(self, problem: Conditions) -> int:
+        """A lower bound on the number of rounds."""
         step = int(problem.clock.total.max())
         return -(-task_bound(problem.task).time // step)
 
 
 def _cheapest_first(least: list[int], steps: int, extra: int) -> list[tuple[Fraction, int, int]]:
-    """(rounds a chunk, chunks a block, rounds) to ask for. least: rounds that 1, 2, ... chunks take at least."""
+    """(rounds per chunk, chunks per block, rounds) to ask for. least: lower bounds on rounds for 1, 2, ... chunks."""
     asked: list[tuple[Fraction, int, int]] = []
     for count, bound in enumerate(least, 1):
         asked += [(Fraction(rounds, count), count, rounds) for rounds in range(max(steps, bound), steps + extra + 1)]
@@ -141,17 +143,17 @@ def _cheapest_first(least: list[int], steps: int, extra: int) -> list[tuple[Frac
 
 
 def _single(run: Run) -> ChunkTable:
-    """The chunks of a run as if it had one chunk a block."""
+    """The chunks of a run if it had one chunk per block."""
     table = run.pattern.expand()
     if run.standard is None or run.standard.chunks == 1:
         return table
     ranks = np.array([family.rank for family in table.families], np.int64)
     last = table.index[np.arange(len(table)), ranks[table.family] - 1]
-    return _taken(table, np.flatnonzero(last == 0))
+    return _selected(table, np.flatnonzero(last == 0))
 
 
-def _taken(table: ChunkTable, rows: Int64Array) -> ChunkTable:
-    """Some rows of a table, also more than once."""
+def _selected(table: ChunkTable, rows: Int64Array) -> ChunkTable:
+    """The given rows of a table, which may be repeated."""
     return replace(
         table,
         size=table.size[rows],

@@ -16,7 +16,7 @@ from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Transfers
 
 SECONDS = 60.0
-"""How long a search takes at most where nothing else is said."""
+"""The default time limit of a search."""
 
 
 def allowed(effort: Effort) -> float:
@@ -26,7 +26,7 @@ def allowed(effort: Effort) -> float:
 
 @dataclass(frozen=True, eq=False)
 class StepSearch:
-    """Asks for schedules of some conditions in equal steps of `step` picoseconds."""
+    """Asks Z3 for schedules of some conditions, in equal steps of `step` picoseconds."""
 
     conditions: Conditions
     problem: ScheduleProblem
@@ -35,7 +35,7 @@ class StepSearch:
 
     @staticmethod
     def of(conditions: Conditions, effort: Effort) -> StepSearch:
-        """The search for conditions whose transfers all take equal time, without switches."""
+        """The search for conditions. All transfers must take equal time, and the network must have no switches."""
         clock, network = conditions.clock, conditions.task.network
         goals: list[ChunkGoal] = []
         for k, column in enumerate(conditions.column.tolist()):
@@ -46,11 +46,11 @@ class StepSearch:
         return StepSearch(conditions, problem, int(clock.total.max()), effort)
 
     def ask(self, steps: int, end: float, work: int | None = None, rounds: int | None = None) -> Transfers | None:
-        """The transfers of a schedule of at most `steps` steps, None where Z3 shows that there is none.
+        """The transfers of a schedule of at most `steps` steps; None if Z3 shows that there is none.
 
         end: when to stop, by the monotonic clock. work: see SolverLimits. rounds: see DeadlineEncoding; with more
-        rounds than steps the transfers of a step are not given apart.
-        Raises Undecided, whose words follow "no schedule was found".
+        rounds than steps, the result for a schedule that exists is empty.
+        Raises Undecided; its text continues "no schedule was found".
         """
         try:
             encoding = DeadlineEncoding(self.problem, steps * self.step, rounds=rounds)
@@ -72,10 +72,10 @@ class StepSearch:
 
 
 def answer(text: str, effort: Effort, end: float, work: int | None) -> frozenset[str] | None:
-    """The constants that are true in a model of a script in Booleans, None where it has none.
+    """The constants that are true in a model of a propositional script; None if it has no model.
 
-    end: when to stop, by the monotonic clock. Raises Undecided where the time or the work is over, `effort.stop` asks
-    to stop, or at Ctrl-C.
+    end: when to stop, by the monotonic clock. work: see SolverLimits. Raises Undecided if the time or the work is used
+    up, if `effort.stop` returns True, or at Ctrl-C.
     """
     limits = SolverLimits(end - monotonic(), work, effort.seed, effort.stop)
     try:

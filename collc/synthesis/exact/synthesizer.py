@@ -1,4 +1,4 @@
-"""Fewest steps by Z3 (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL), for small problems.
+"""Schedules with the fewest steps, by Z3, for small problems (Cai et al., SCCL, PPoPP 2021).
 
 For each number of steps, from the lower bound up, Z3 is asked for a schedule. The first one that exists has the fewest
 steps, since every smaller number was refuted.
@@ -22,18 +22,18 @@ from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 
 class NoShorter(NoSchedule):
-    """Z3 has shown that no schedule of so few steps exists."""
+    """Z3 has shown that no schedule has as few steps as requested."""
 
 
 def exact(
     task: Task, effort: Effort, timeout: float | None = None, most: int | None = None, work: int | None = None
 ) -> Schedule:
-    """A schedule of the fewest steps, which is proved.
+    """A schedule that is proved to have the fewest steps.
 
-    timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: steps that it may
-    have. work: Z3's resource limit for each number of steps (see SolverLimits). Raises SourceError where links or
-    chunks take different times, links or chunks are planned already, or the network has switches; NoSchedule where the
-    time is over, NoShorter where more than `most` steps are needed.
+    timeout: seconds for the whole search; None: the time limit of the effort, or a minute. most: the largest number of
+    steps to try. work: Z3's resource limit for each number of steps (see SolverLimits). Raises SourceError if transfers
+    take different times, links are reserved, chunks are available late, or the network has switches; NoSchedule at the
+    time limit; NoShorter if more than `most` steps are needed.
     """
     conditions = conditions_of(task)
     if not len(conditions):
@@ -60,9 +60,9 @@ def exact(
 
 
 def farthest_hops(conditions: Conditions) -> int:
-    """The most links from a chunk's nearest holder to an NPU that wants it.
+    """The largest number of hops from the nearest holder of a chunk to an NPU that must receive it.
 
-    Raises SourceError where no path leads there.
+    Raises SourceError if there is no path.
     """
     network = conditions.task.network
     one = np.ones(network.link_count, np.int64)
@@ -70,7 +70,7 @@ def farthest_hops(conditions: Conditions) -> int:
 
 
 def require_steps(conditions: Conditions) -> None:
-    """Raise SourceError where transfers take different times, or links or chunks are not free from the start."""
+    """Raise SourceError unless transfers take equal time, links are direct, and links and chunks are free at 0."""
     task = conditions.task
     network = task.network
     reason = ""

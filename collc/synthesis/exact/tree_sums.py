@@ -1,10 +1,10 @@
-"""Fewer steps for reductions whose results spread (All-Reduce), by Z3: both phases at once, along trees.
+"""Schedules of both phases of an All-Reduce at once, with few steps, along trees, by Z3.
 
-Each chunk is reduced along a tree to an NPU of Z3's choice, its root, and copied from there. An NPU sends its part
-once, after all that it receives has arrived; the root has the whole when all others have sent. Each phase by itself can
-have the fewest steps (`exact`) without the whole having them, since links that are idle in one phase can serve the
-other. Why these formulas stand beside those of `collc.smt.reductions`, which allow sums without trees:
-docs/architecture.md, Decisions.
+Each chunk is reduced along a tree to an NPU of Z3's choice, the root, and copied from there. An NPU sends its partial
+once, after all partials that it receives have arrived. The root has the result when all others have sent. Two phases
+with the fewest steps each (`exact`) can have more steps together than necessary, since links that are idle in one phase
+can be used by the other. docs/architecture.md (Decisions) says why the formulas of `collc.smt.reductions`, which allow
+sums without trees, are not used.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 
 
 def exact_sums(module: Module, effort: Effort, most: int, work: int | None = None) -> Schedule:
-    """A schedule of at most `most` steps, and of as few as can be found.
+    """A schedule of at most `most` steps, and of as few as Z3 finds within the time limit.
 
-    The module has direct links and chunks that all take equal time, under the link model `store`. work: Z3's resource
-    limit for each number of steps (see SolverLimits). Raises NoSchedule where Z3 finds none, or shows that none along
-    trees exists.
+    The module must have direct links, transfers that all take equal time, and the link model `store`. work: Z3's
+    resource limit for each number of steps (see SolverLimits). Raises NoSchedule if Z3 finds none, or shows that none
+    along trees exists.
     """
     end = monotonic() + allowed(effort)
     clock = Clock.of(module.network, module.demand, LinkModel.STORE)
@@ -60,7 +60,10 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
 
 
 def shortened(module: Module, effort: Effort) -> Module:
-    """A module whose two phases are solved, with one shorter schedule of both, or as it is; the notes say which."""
+    """A module with a shorter schedule of both phases at once, or unchanged if none is found; a note says which.
+
+    The two phases of the module have schedules already.
+    """
     whole = join(module)
     assert whole.schedule is not None
     time = whole.schedule.collective_time(module.network, module.demand)
@@ -75,14 +78,14 @@ def shortened(module: Module, effort: Effort) -> Module:
 
 
 class TreeSumEncoding:
-    """The question whether so many steps are enough.
+    """The question whether a schedule along trees of at most `steps` steps exists, in SMT-LIB.
 
-    The constants, for chunk k: r_k_v, device v is the root; u_k_e_t and d_k_e_t, a part or the whole goes over edge e
-    in step t; s_k_v_t and w_k_v_t, device v has sent its part, or has the whole, after t steps.
+    The constants for chunk k: r_k_v, device v is the root; u_k_e_t, edge e carries a partial in step t; d_k_e_t, it
+    carries the result; s_k_v_t, device v has sent its partial within t steps; w_k_v_t, it has the result by then.
     """
 
     def __init__(self, module: Module, steps: int, stop: Callable[[], bool]) -> None:
-        """Raises Stopped where `stop`, which is asked after each chunk, returns True."""
+        """Raises Stopped if `stop`, which is called before each chunk, returns True."""
         self._steps, self._devices = steps, range(module.network.device_count)
         self._edges = edges_of(module.network)
         self._sends: dict[str, tuple[int, int, int, bool]] = {}
@@ -105,10 +108,11 @@ class TreeSumEncoding:
         return self._script.text()
 
     def _by_steps(self, name: str) -> list[str]:
-        """A constant for after each number of steps; before the first it is false."""
+        """The terms of a property after 0, 1, ... steps: false, then one constant for each."""
         return ["false", *(self._script.declare(f"{name}_{t}") for t in range(1, self._steps + 1))]
 
     def _send(self, k: int, edge: int, t: int, up: bool) -> str:
+        """The constant that an edge carries a partial (up) or the result of chunk k in step t."""
         name = self._script.declare(f"{'u' if up else 'd'}_{k}_{edge}_{t}")
         self._sends[name] = (t, edge, k, up)
         self._used[edge, t].append(name)
@@ -132,7 +136,7 @@ class TreeSumEncoding:
         script.require(all_of(whole[v][self._steps] for v in post))
 
     def _add_parts(self, k: int, pre: list[int], root: dict[int, str], whole: dict[int, list[str]]) -> None:
-        """Parts go to the root, which has the whole when all that had or received a part have sent theirs."""
+        """Partials go to the root, which has the result when all NPUs with a partial have sent it."""
         require = self._script.require
         sent = {v: self._by_steps(f"s_{k}_{v}") for v in self._devices}
         out: dict[int, list[str]] = {v: [] for v in self._devices}
@@ -162,7 +166,7 @@ class TreeSumEncoding:
                         require(f"(=> (and {root[other]} {whole[other][t]} {part}) {sent[v][t]})")
 
     def _add_copies(self, k: int, root: dict[int, str], whole: dict[int, list[str]], reduced: bool) -> None:
-        """The whole is copied from the root to all that want it."""
+        """The result is copied from the root to all NPUs that must receive it."""
         require = self._script.require
         for t in range(self._steps):
             into: dict[int, list[str]] = {v: [] for v in self._devices}
@@ -175,7 +179,7 @@ class TreeSumEncoding:
                 require(f"(=> {whole[v][t + 1]} {any_of([whole[v][t], *into[v], *begins])})")
 
     def transfers(self, true: frozenset[str]) -> Transfers:
-        """The transfers of a model, without copies that are of no use; starts count in steps."""
+        """The transfers of a model, without copies that no NPU needs. Start times are numbers of steps."""
         chosen = sorted(self._sends[name] for name in true & self._sends.keys())
         needed = {send for send in chosen if send[3]}
         arrived: dict[tuple[int, int], tuple[int, int]] = {}

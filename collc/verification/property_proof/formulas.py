@@ -175,8 +175,8 @@ def _switches(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -
         if network.multicast[number] and not limited and not transfers.reduced(chunk):
             continue
         departures = SwitchDepartures(transfers, script, times, chunk, switch)
-        yield from departures.single()
-        yield from departures.all_left()
+        yield from departures.exclusive_reads()
+        yield from departures.partials_have_left()
         if limited:
             slots[switch] += [_SlotTerms.of(script, times, *slot) for slot in departures.slots()]
     for switch, found in slots.items():
