@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CHECKS = ("tests/verification/test_switch_rules.py", "tests/verification/test_schedule_check.py")
+CHECKS = (
+    "tests/verification/test_switch_rules.py",
+    "tests/verification/test_step_tables.py",
+    "tests/verification/test_schedule_check.py",
+)
 PROOF = ("tests/verification/test_switch_rules.py", "tests/verification/test_prove.py", "tests/command/test_prove.py")
 OPTIMAL = ("tests/smt", "tests/verification/test_optimal.py", "tests/command/test_prove.py")
 MSCCL = (
@@ -31,7 +35,6 @@ BOUNDS = (
     "tests/synthesis/test_bounds_property.py",
 )
 EVALUATE = (
-    "tests/source/test_evaluate.py",
     "tests/source/test_limits.py",
     "tests/source/test_codes_semantic.py",
     "tests/source/test_elaborate.py",

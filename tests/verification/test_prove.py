@@ -14,7 +14,7 @@ from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification.optimal import find_schedule
 from collc.verification.prove import prove_properties
-from tests.support import all_gather, all_reduce, ring
+from tests.support import MiB, all_gather, all_reduce, demand_of, ring
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
 from tests.verification.random_modules import random_module, transfers
@@ -75,3 +75,26 @@ def test_false_properties_are_never_proved(name: str) -> None:
     mutant = MUTATIONS[name](found, random.Random(1))
     assert mutant is not None
     assert prove_properties(mutant).answer == "undecided"
+
+
+def test_what_is_sent_at_a_time_does_not_contain_what_arrives_later() -> None:
+    """Two NPUs exchange their contributions at the same time."""
+    exchange = RowSchedule(LinkModel.STORE, transfers([(0, 0, 0, True), (0, 1, 0, True)]))
+    module = Module("m", ring(2), demand_of([(MiB, [0, 1], [0, 1], Op.SUM)]), schedule=exchange)
+    assert prove_properties(module).answer == "proved"
+
+
+def test_only_planned_runs_must_be_delivered() -> None:
+    module = Module("m", ring(3), all_gather([0, 1, 2]), schedule=RowSchedule(LinkModel.STORE, transfers([])))
+    assert prove_properties(replace(module, planned=frozenset())).answer == "proved"
+    for planned in (frozenset({0}), None):
+        assert prove_properties(replace(module, planned=planned)).outcomes["delivered"] == "refuted"
+
+
+@pytest.mark.parametrize("removed", [0, 1])
+def test_a_link_with_one_removed_end_is_undecided(removed: int) -> None:
+    net = ring(2)
+    present = np.arange(2) != removed
+    schedule = RowSchedule(LinkModel.STORE, transfers([(0, 0, 0, False)]))
+    module = Module("m", replace(net, present=present), demand_of([(MiB, [0], [1], Op.COPY)]), schedule=schedule)
+    assert prove_properties(module).reasons["causality"] == "a transfer has no two devices that are there"

@@ -161,6 +161,15 @@ def test_the_first_offenders_come_first_and_the_rest_is_counted() -> None:
     assert "more of this check" in reported[-1].notes[-1].message
 
 
+def test_at_most_249_impossible_transfers_are_counted() -> None:
+    rows = [(start, 99, 0, False) for start in range(300)]
+    module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
+    verdict = verify_schedule(module)
+    listed = [d for d in verdict.diagnostics if d.code == "V0102"]
+    assert len(listed) == 5
+    assert listed[-1].notes[-1].message == "and 244 more of this check"
+
+
 def test_congestion_can_be_allowed() -> None:
     n = 4
     module = Module("m", ring(n, one_way=True), all_gather(list(range(n))))

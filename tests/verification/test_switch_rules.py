@@ -14,7 +14,7 @@ from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from collc.verification.buffers import BufferSlot, ChunkBuffer
 from collc.verification.prove import prove_properties
-from tests.support import MiB, demand_of, switched
+from tests.support import MiB, demand_of, network, switched
 from tests.verification.interpreter import interpret
 from tests.verification.random_modules import transfers
 
@@ -88,10 +88,12 @@ def test_a_slot_that_nothing_left_is_free() -> None:
 # Whole schedules. In `switched(n)` link 2 i leads from NPU i to the switch, link 2 i + 1 back.
 
 
-def checked(net: Network, pre: list[int], post: list[int], rows: list[tuple[int, int, int, bool]]) -> dict[str, bool]:
-    """The checks of a sum of one chunk; all implementations of the check agree."""
+def checked(
+    net: Network, pre: list[int], post: list[int], rows: list[tuple[int, int, int, bool]], op: Op = Op.SUM
+) -> dict[str, bool]:
+    """The checks of a collective of one chunk; all implementations of the check agree."""
     schedule = RowSchedule(LinkModel.STORE, transfers(rows))
-    module = Module("m", net, demand_of([(MiB, pre, post, Op.SUM)]), schedule=schedule)
+    module = Module("m", net, demand_of([(MiB, pre, post, op)]), schedule=schedule)
     found = {name: outcome == "ok" for name, outcome in verify_schedule(module).checks.items()}
     assert found == interpret(module)
     assert found == {name: outcome == "ok" for name, outcome in verify_schedule(module, large=0).checks.items()}
@@ -136,6 +138,25 @@ def test_copies_without_multicast_leave_one_at_a_time() -> None:
     assert not checked(net, [0], [1, 2], rows)["switches"]
     assert all(checked(net, [0], [1, 2], both).values())
     assert all(checked(replace(net, multicast=np.array([True])), [0], [1, 2], rows).values())
+
+
+def test_a_switch_with_multicast_does_not_excuse_the_next_one() -> None:
+    """The chunk passes a switch with multicast, then one without, which sends it to one NPU after another."""
+    net = network(3, [(0, 3), (3, 4), (4, 1), (4, 2)], switches=2)
+    net = replace(net, multicast=np.array([True, False]))
+    rows = [(0, 0, 0, False), (STEP, 1, 0, False), (2 * STEP, 2, 0, False)]
+    assert all(checked(net, [0], [1, 2], [*rows, (3 * STEP, 3, 0, False)], Op.COPY).values())
+    assert not checked(net, [0], [1, 2], [*rows, (2 * STEP, 3, 0, False)], Op.COPY)["switches"]
+
+
+@pytest.mark.parametrize(("slots", "right"), [(1, False), (2, True)])
+def test_a_sum_that_is_still_leaving_and_a_new_one_take_two_slots(slots: int, right: bool) -> None:
+    """The partial of NPU 1 arrives while the sum with that of NPU 0 leaves."""
+    net = replace(switched(3, buffer=slots), reduces=np.array([True]))
+    rows = [(0, 0, 0, True), (1, 2, 0, True), (STEP, 5, 0, True), (2 * STEP, 5, 0, True)]
+    found = checked(net, [0, 1], [2], rows)
+    assert found["switches"] is right
+    assert found["reductions"]
 
 
 def test_of_several_sums_the_newest_is_read() -> None:
