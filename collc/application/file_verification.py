@@ -1,4 +1,4 @@
-"""`collc verify`: all checks of a file or module, from whatever source."""
+"""`collc verify`: all checks of a file or module of any origin."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
     "compile": ("synthesize and verify the schedules of a program, and write their files", _compile_arguments),
     "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
-    "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan, from whatever source", _verify_arguments),
+    "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),
