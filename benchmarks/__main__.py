@@ -1,7 +1,8 @@
-"""`python -m benchmarks [SUITE ...] [--only WORD] [--large]`: one table of all cases, each in a process of its own.
+"""`python -m benchmarks [SUITE ...] [--only WORD] [--large]`: print one table of all cases; each runs in its own
+process.
 
-Times are of the work alone, kernels compiled before; seconds is wall clock, cpu that of all threads, and the smaller
-counts for the target. MiB is the peak memory of the process. LB: lower bound.
+Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
+compared with the target. MiB: peak memory of the process. LB: lower bound.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ def cases_of(suite: str) -> list[Case]:
     return import_module(f"benchmarks.{suite}").cases()
 
 
-def line(case: Case, result: Result) -> str:
+def table_row(case: Case, result: Result) -> str:
     def number(value: float, digits: int) -> str:
         return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
     right = {None: "-", True: "yes", False: "NO"}[result.verified]
-    target = case.target.words()
+    target = case.target.text()
     met = ("yes" if result.meets(case.target) else "NO") if target else "-"
     reached = f"{number(result.reached, 2)} {result.unit}".strip()
     return (
@@ -42,8 +43,8 @@ def line(case: Case, result: Result) -> str:
     )
 
 
-def apart(suite: str, case: Case) -> Result | str:
-    """The result of a case in a fresh process, or what went wrong."""
+def run_in_process(suite: str, case: Case) -> Result | str:
+    """The result of a case in a fresh process, or the last line of its error output."""
     command = [sys.executable, "-m", "benchmarks", suite, "--case", case.name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -51,18 +52,21 @@ def apart(suite: str, case: Case) -> Result | str:
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(suites: list[str], word: str, large: bool) -> bool:
-    """Prints the table; whether all targets are met."""
+def print_table(suites: list[str], part: str, large: bool) -> bool:
+    """Print the table; return whether all targets are met."""
     good = True
     print(HEAD)
     for suite in suites:
         print(f"-- {suite}")
         for case in cases_of(suite):
-            if word not in case.name or (case.large and not large):
+            if part not in case.name or (case.large and not large):
                 continue
-            result = apart(suite, case)
+            result = run_in_process(suite, case)
             good = good and isinstance(result, Result) and result.meets(case.target)
-            print(line(case, result) if isinstance(result, Result) else f"{case.name:44} FAILED: {result}", flush=True)
+            print(
+                table_row(case, result) if isinstance(result, Result) else f"{case.name:44} FAILED: {result}",
+                flush=True,
+            )
     return good
 
 
@@ -81,7 +85,7 @@ def main() -> int:
         case = next(case for case in cases_of(suites[0]) if case.name == options.case)
         print(json.dumps(asdict(case.run())))
         return 0
-    return 0 if table(suites, options.only, options.large) else 1
+    return 0 if print_table(suites, options.only, options.large) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A benchmark case: what is measured, what it must reach, and whether it does."""
+"""A benchmark case: the measurement, its target, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Schedule, StepSchedule
 from collc.verification.schedule_check import verify_schedule
 
-NONE = float("nan")
+NO_VALUE = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What must be reached; None: nothing is asked. reached: in the unit of the case. mib: peak memory."""
+    """Upper limits; None for no limit.
+
+    reached: time of the schedule, in the unit of the case. ratio: `reached` by its bound. mib: peak memory in MiB.
+    """
 
     seconds: float | None = None
     reached: float | None = None
     ratio: float | None = None
     mib: int | None = None
 
-    def words(self) -> str:
-        """For the table."""
+    def text(self) -> str:
+        """The target as text for the table."""
         parts = [f"<= {self.reached:g}"] if self.reached is not None else []
         parts += [f"<= {self.ratio:g} LB" if self.ratio > 1 else "LB"] if self.ratio is not None else []
         parts += [f"< {self.seconds:g} s"] if self.seconds is not None else []
@@ -40,28 +43,30 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """wall, cpu: seconds. mib: peak memory of the process when the work was done.
+    """The result of a case.
 
-    reached, bound: time of the schedule and its lower bound in `unit`; NaN where there are none.
-    verified: None where there is nothing to verify.
+    wall, cpu: seconds. mib: peak memory of the process in MiB.
+
+    reached, bound: time of the schedule and its lower bound in `unit`; NaN if there are none.
+    verified: None if there is nothing to verify.
     """
 
     wall: float
     cpu: float
     mib: int
-    reached: float = NONE
-    bound: float = NONE
+    reached: float = NO_VALUE
+    bound: float = NO_VALUE
     unit: str = ""
     verified: bool | None = None
     note: str = ""
 
     @property
     def seconds(self) -> float:
-        """The smaller of both: other work on the machine lengthens the one, threads the other."""
+        """The smaller of both times: other processes lengthen wall time, threads lengthen CPU time."""
         return min(self.wall, self.cpu)
 
     def meets(self, target: Target) -> bool:
-        """Whether everything that is asked is reached, and the schedule is right."""
+        """Whether no limit is exceeded and the schedule is not wrong."""
         return (
             self.verified is not False
             and (target.seconds is None or self.seconds < target.seconds)
@@ -73,7 +78,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """run: warms up, then measures; in a process of its own. large: only on request."""
+    """A case of a suite. run: compiles the kernels, then measures. large: runs only with `--large`."""
 
     name: str
     run: Callable[[], Result]
@@ -82,7 +87,7 @@ class Case:
 
 
 class Watch:
-    """Seconds since it was made, and peak memory, as far as a Result has them."""
+    """A stop watch: times since its creation, and peak memory."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -94,14 +99,14 @@ class Watch:
 
 
 def task_of(network: Network, demand: Demand, model: LinkModel = LinkModel.STORE) -> Task:
-    """All chunks of a demand."""
+    """The task of planning all chunks of a demand."""
     return Task(network, demand, model, np.arange(len(demand.chunks), dtype=np.int32))
 
 
-def measured(
+def measure(
     plan: Callable[[], Schedule], network: Network, demand: Demand, model: LinkModel = LinkModel.STORE
 ) -> Result:
-    """Plans, then verifies, and takes the bound; only planning is timed."""
+    """Plan a schedule, verify it and compute its bound; only planning is timed."""
     assert len(demand.chunks)  # expands patterns before the clock starts
     watch = Watch()
     schedule = plan()

@@ -1,4 +1,4 @@
-"""Elaboration of large programs: load, and expand the chunks."""
+"""Elaboration of large programs, with or without the expansion of chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 
 
-def elaborated(topology: str, run: str, expand: bool) -> Result:
+def measure_elaboration(topology: str, run: str, expand: bool) -> Result:
     from collc.source import load_program
 
     with tempfile.TemporaryDirectory() as folder:
@@ -36,4 +36,4 @@ def cases() -> list[Case]:
             f"ring(10000, {LINK})", "all_to_all(t.npus, size: 10000MiB)", False,
         ),
     }  # fmt: skip
-    return [Case(name, lambda p=program: elaborated(*p)) for name, program in programs.items()]
+    return [Case(name, lambda p=program: measure_elaboration(*p)) for name, program in programs.items()]

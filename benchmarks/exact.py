@@ -1,8 +1,8 @@
-"""Exact search and bounds on small networks: what auto reaches, Pareto points of the DGX-1, and what a bound costs."""
+"""Exact search and bounds on small networks: results of auto, Pareto points of the DGX-1, and the time of bounds."""
 
 from __future__ import annotations
 
-from benchmarks.case import Case, Result, Target, Watch, measured
+from benchmarks.case import Case, Result, Target, Watch, measure
 from collc.passes.context import PassContext
 from collc.passes.synthesize import Synthesize
 from collc.synthesis.auto.synthesizer import auto
@@ -17,7 +17,7 @@ from tests.support import all_gather, all_reduce, dgx1, grid, network, ring
 CHORD = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
 
 
-def least(net: Network, demand: Demand) -> Result:
+def measure_auto(net: Network, demand: Demand) -> Result:
     """The schedule that auto finds, with Z3 among its synthesizers."""
 
     def plan() -> Schedule:
@@ -26,10 +26,10 @@ def least(net: Network, demand: Demand) -> Result:
         return found
 
     plan()
-    return measured(plan, net, demand)
+    return measure(plan, net, demand)
 
 
-def points(chunks: int) -> Result:
+def measure_pareto(chunks: int) -> Result:
     """The Pareto points of All-Gather on the DGX-1; reached: rounds a chunk at the last of them; bound: 7/6."""
     module = Module("case", dgx1(), all_gather(list(range(8))))
     watch = Watch()
@@ -39,8 +39,8 @@ def points(chunks: int) -> Result:
     return Result(*watch.read(), last.rounds / last.chunks, 7 / 6, "rounds", None, f"chunks/steps/rounds {note}")
 
 
-def bounded(net: Network, demand: Demand) -> Result:
-    """The time of the bound alone; reached and bound are both its steps."""
+def measure_bound(net: Network, demand: Demand) -> Result:
+    """The time of computing the bound; reached and bound are both its value."""
     assert len(demand.chunks)
     watch = Watch()
     bound = lower_bound(net, demand, LinkModel.STORE)
@@ -57,12 +57,14 @@ def cases() -> list[Case]:
     found = [
         Case(
             f"auto, All-Reduce, {name}, {chunks}",
-            lambda net=net, chunks=chunks: least(net, all_reduce(net.npus.tolist(), chunks=chunks)),
+            lambda net=net, chunks=chunks: measure_auto(net, all_reduce(net.npus.tolist(), chunks=chunks)),
             Target(reached=steps),
         )
         for name, net, chunks, steps in reduced
     ]
-    found.append(Case("Pareto points, DGX-1, up to 6 chunks", lambda: points(6), Target(seconds=10, ratio=1.0)))
+    found.append(Case("Pareto points, DGX-1, up to 6 chunks", lambda: measure_pareto(6), Target(seconds=10, ratio=1.0)))
     for name, net in (("mesh 4x5", grid(4, 5)), ("mesh 32x32", grid(32, 32)), ("mesh 64x64", grid(64, 64))):
-        found.append(Case(f"bound, All-Gather, {name}", lambda net=net: bounded(net, all_gather(net.npus.tolist()))))
+        found.append(
+            Case(f"bound, All-Gather, {name}", lambda net=net: measure_bound(net, all_gather(net.npus.tolist())))
+        )
     return found

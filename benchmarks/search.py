@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.case import Case, Result, Target, measured, task_of
-from benchmarks.worlds import exchanged, mixed_exchange, two_switches
+from benchmarks.case import Case, Result, Target, measure, task_of
+from benchmarks.problems import all_to_all_demand, mixed_all_to_all_demand, two_switches
 from collc.kernels.compiled import compiled
 from collc.kernels.pccl_steps import plan_by_steps
 from collc.kernels.pccl_times import plan_by_times
@@ -18,22 +18,22 @@ from collc.ten.network import Network
 from tests.support import all_to_all, grid
 
 ROW_TRIALS = 12
-"""Few enough for a second, and enough to come below what the best known schedules have."""
+"""Few enough for one second, and enough for schedules shorter than the best known ones."""
 
 
-def searched_cold(net: Network, demand: Demand) -> Result:
-    """In plain Python: nothing compiled is loaded."""
-    pccl(task_of(grid(3, 3), exchanged(9)), Effort())
-    return measured(lambda: pccl(task_of(net, demand), Effort()), net, demand)
+def measure_plain(net: Network, demand: Demand) -> Result:
+    """pccl in plain Python; no kernel is compiled."""
+    pccl(task_of(grid(3, 3), all_to_all_demand(9)), Effort())
+    return measure(lambda: pccl(task_of(net, demand), Effort()), net, demand)
 
 
-def searched(net: Network, demand: Demand, trials: int = 1) -> Result:
+def measure_pccl(net: Network, demand: Demand, trials: int = 1) -> Result:
     for kernel in (plan_by_steps, plan_by_times):
-        compiled(kernel)  # what is compiled plans small cases too
+        compiled(kernel)  # compiled kernels are then used for small cases too
     effort = Effort(trials=trials, threads=2)
     for small in (grid(8, 16), two_switches(2, 4)):
-        pccl(task_of(small, exchanged(small.npu_count)), effort)
-    return measured(lambda: pccl(task_of(net, demand), effort), net, demand)
+        pccl(task_of(small, all_to_all_demand(small.npu_count)), effort)
+    return measure(lambda: pccl(task_of(net, demand), effort), net, demand)
 
 
 def cases() -> list[Case]:
@@ -49,21 +49,31 @@ def cases() -> list[Case]:
     for sizes, target in targets.items():
         name = f"All-to-All {'x'.join(map(str, sizes))}"
         net = grid(*sizes)
-        found.append(Case(name, lambda n=net: searched(n, exchanged(n.npu_count)), target, sizes == (12, 12, 12)))
+        found.append(
+            Case(name, lambda n=net: measure_pccl(n, all_to_all_demand(n.npu_count)), target, sizes == (12, 12, 12))
+        )
     net = grid(8, 8)
-    found.append(Case("All-to-All 8x8, in plain Python", lambda: searched_cold(net, exchanged(64)), Target(0.05, 130)))
-    found.append(Case("All-to-All 8x8, 16 trials", lambda: searched(net, exchanged(64), 16), Target(0.5, 129)))
+    found.append(
+        Case("All-to-All 8x8, in plain Python", lambda: measure_plain(net, all_to_all_demand(64)), Target(0.05, 130))
+    )
+    found.append(
+        Case("All-to-All 8x8, 16 trials", lambda: measure_pccl(net, all_to_all_demand(64), 16), Target(0.5, 129))
+    )
     pods = two_switches(8, 32)
     found.append(
-        Case("All-to-All switched(8) * switched(32)", lambda: searched(pods, exchanged(256)), Target(1, ratio=1.05))
+        Case(
+            "All-to-All switched(8) * switched(32)",
+            lambda: measure_pccl(pods, all_to_all_demand(256)),
+            Target(1, ratio=1.05),
+        )
     )
     tight = replace(pods, buffers=np.full(40, 8))
-    found.append(Case("the same with 8 slots in each switch", lambda: searched(tight, exchanged(256))))
-    mixed = mixed_exchange(256)
-    found.append(Case("All-to-All 16x16 of 0.5, 1 and 2 MiB", lambda: searched(grid(16, 16), mixed)))
+    found.append(Case("the same with 8 slots in each switch", lambda: measure_pccl(tight, all_to_all_demand(256))))
+    mixed = mixed_all_to_all_demand(256)
+    found.append(Case("All-to-All 16x16 of 0.5, 1 and 2 MiB", lambda: measure_pccl(grid(16, 16), mixed)))
     best = {(3,): 57, (2, 5): 73, (0, 2, 5, 7): 131, tuple(range(8)): 256, (0,): 85, (0, 1): 119, (0, 1, 2, 3): 155}
     for rows, steps in best.items():
         runs = tuple(all_to_all([8 * r + i for i in range(8)], chunks=16).runs[0] for r in rows)
         name = f"8x8, rows {', '.join(map(str, rows))}, 16 chunks"
-        found.append(Case(name, lambda r=runs: searched(net, Demand(r), ROW_TRIALS), Target(1, steps)))
+        found.append(Case(name, lambda r=runs: measure_pccl(net, Demand(r), ROW_TRIALS), Target(1, steps)))
     return found

@@ -1,12 +1,12 @@
-"""All-Gather by matching, All-Reduce by trees, both on Cayley graphs, and broadcasts by swarm."""
+"""Synthesis: All-Gather by tacos, All-Reduce by overlapped, Cayley graphs by symmetric, broadcasts by swarm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks.case import Case, Result, Target, Watch, measured, task_of
-from benchmarks.worlds import HALF, exchanged, gathered, two_switches
+from benchmarks.case import Case, Result, Target, Watch, measure, task_of
+from benchmarks.problems import HALF, all_gather_demand, all_to_all_demand, two_switches
 from collc.synthesis.overlapped import overlapped
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
@@ -35,36 +35,36 @@ from tests.synthesis.cases import kind, ring_fc_switch
 EFFORT = Effort(threads=2)
 
 
-def by_matching(net: Network, chunks: int = 1, model: LinkModel = LinkModel.STORE) -> Result:
-    """Kernels for all rules are compiled before: the torus needs the second one, the last network that of events."""
+def measure_tacos(net: Network, chunks: int = 1, model: LinkModel = LinkModel.STORE) -> Result:
+    """All kernels are compiled before: the torus needs that of the second rule, the last network that of events."""
     warm = [grid(12, 12), grid(13, 17, wrap=True), ring_fc_switch(17, [kind(r, HALF) for r in (200, 100, 50)])]
     for small in warm if net.npu_count > 128 else [grid(3, 3)]:
-        tacos(task_of(small, gathered(small.npu_count)), EFFORT)
-    demand = gathered(net.npu_count, chunks)
-    return measured(lambda: tacos(task_of(net, demand, model), EFFORT), net, demand, model)
+        tacos(task_of(small, all_gather_demand(small.npu_count)), EFFORT)
+    demand = all_gather_demand(net.npu_count, chunks)
+    return measure(lambda: tacos(task_of(net, demand, model), EFFORT), net, demand, model)
 
 
-def by_trees(net: Network, chunks: int) -> Result:
+def measure_overlapped(net: Network, chunks: int) -> Result:
     overlapped(grid(6, 6), all_reduce(list(range(36)), chunks=9), LinkModel.STORE, EFFORT)  # large enough for kernels
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
-    return measured(lambda: overlapped(net, demand, LinkModel.STORE, EFFORT), net, demand)
+    return measure(lambda: overlapped(net, demand, LinkModel.STORE, EFFORT), net, demand)
 
 
-def by_swarm(net: Network, chunks: int, backward: bool = False) -> Result:
-    """A broadcast, or a reduce: the same backwards."""
-    demand = (reduce if backward else broadcast)(net.npus.tolist(), 4 * MiB, chunks)
+def measure_swarm(net: Network, chunks: int, inverted: bool = False) -> Result:
+    """A broadcast, or its inverse, a reduce."""
+    demand = (reduce if inverted else broadcast)(net.npus.tolist(), 4 * MiB, chunks)
     module = Module("m", net, demand)
-    return measured(lambda: spread(module), net, demand)
+    return measure(lambda: plan_by_swarm(module), net, demand)
 
 
-def spread(module: Module) -> Schedule:
+def plan_by_swarm(module: Module) -> Schedule:
     found = join(solve(module, lambda task: swarm(task, EFFORT))).schedule
     assert found is not None
     return found
 
 
-def by_symmetry(net: Network, what: str, bound: int) -> Result:
-    """Before expansion; where the whole is small, it is expanded and verified too."""
+def measure_representative(net: Network, what: str, bound: int) -> Result:
+    """The representative plan; on at most 1000 NPUs, the whole schedule is built and verified too."""
     standard = Standard(what, 1, 1)
     warm = grid(24, 24, wrap=True)
     group = find_group(warm)
@@ -78,17 +78,17 @@ def by_symmetry(net: Network, what: str, bound: int) -> Result:
     wall, cpu, mib = watch.read()
     verified = None
     if net.npu_count <= 1000:
-        demand = gathered(net.npu_count) if what == "all_gather" else exchanged(net.npu_count)
-        verified = measured(lambda: symmetric(task_of(net, demand), EFFORT), net, demand).verified
+        demand = all_gather_demand(net.npu_count) if what == "all_gather" else all_to_all_demand(net.npu_count)
+        verified = measure(lambda: symmetric(task_of(net, demand), EFFORT), net, demand).verified
     return Result(wall, cpu, mib, found.end, bound, "steps", verified, "before expansion")
 
 
-def by_expansion(net: Network) -> Result:
+def measure_symmetric(net: Network) -> Result:
     """The whole schedule of an All-Gather, verified."""
     warm = grid(24, 24, wrap=True)
-    symmetric(task_of(warm, gathered(warm.npu_count)), EFFORT)
-    demand = gathered(net.npu_count)
-    return measured(lambda: symmetric(task_of(net, demand), EFFORT), net, demand)
+    symmetric(task_of(warm, all_gather_demand(warm.npu_count)), EFFORT)
+    demand = all_gather_demand(net.npu_count)
+    return measure(lambda: symmetric(task_of(net, demand), EFFORT), net, demand)
 
 
 def _optima() -> list[Case]:
@@ -106,12 +106,12 @@ def _optima() -> list[Case]:
         "one-way ring 4": (ring(4, one_way=True), 1, 3),
     }
     return [
-        Case(f"All-Gather {name}", lambda n=net, k=chunks: by_matching(n, k), Target(0.05, steps))
+        Case(f"All-Gather {name}", lambda n=net, k=chunks: measure_tacos(n, k), Target(0.05, steps))
         for name, (net, chunks, steps) in known.items()
     ]
 
 
-def _gathers() -> list[Case]:
+def _all_gathers() -> list[Case]:
     nets: dict[str, tuple[Callable[[], Network], Target]] = {
         "mesh 32x32": (partial(grid, 32, 32), Target(0.1, ratio=1)),
         "mesh 64x64": (partial(grid, 64, 64), Target(1.5, ratio=1)),
@@ -132,13 +132,13 @@ def _gathers() -> list[Case]:
     pipelined = {"mesh 32x32": partial(grid, 32, 32), "torus 16x16": partial(grid, 16, 16, wrap=True)}
     return [
         *(
-            Case(f"All-Gather {name}", lambda n=net: by_matching(n()), target, name == "mesh 200x200")
+            Case(f"All-Gather {name}", lambda n=net: measure_tacos(n()), target, name == "mesh 200x200")
             for name, (net, target) in nets.items()
         ),
         *(
             Case(
                 f"All-Gather {name}, pipelined",
-                lambda n=net: by_matching(n(), 1, LinkModel.PIPELINED),
+                lambda n=net: measure_tacos(n(), 1, LinkModel.PIPELINED),
                 Target(2, None, 1.01),
             )
             for name, net in pipelined.items()
@@ -158,7 +158,7 @@ def _symmetric() -> list[Case]:
     return [
         Case(
             f"symmetric {names[what]} torus {'x'.join(map(str, sizes))}",
-            lambda s=sizes, w=what, b=bound: by_symmetry(grid(*s, wrap=True), w, b),
+            lambda s=sizes, w=what, b=bound: measure_representative(grid(*s, wrap=True), w, b),
             Target(seconds, ratio=1),
         )
         for sizes, what, bound, seconds in known
@@ -177,9 +177,9 @@ def _broadcasts() -> list[Case]:
         "switched(8) * switched(4), 32 chunks": (two_switches(8, 4), 32, Target(5, ratio=1.75)),
     }
     return [
-        Case(f"{name} {what}", lambda n=net, k=chunks, b=backward: by_swarm(n, k, b), target)
+        Case(f"{name} {what}", lambda n=net, k=chunks, b=inverted: measure_swarm(n, k, b), target)
         for what, (net, chunks, target) in known.items()
-        for name, backward in (("broadcast", False), ("reduce", True))
+        for name, inverted in (("broadcast", False), ("reduce", True))
     ]
 
 
@@ -187,18 +187,18 @@ def cases() -> list[Case]:
     trees = [((8, 8), 8, 311, 0.5), ((16, 16), 4, 599, 3), ((4, 4, 4), 4, 126, 0.5), ((8, 8), 1, 63, 0.5)]
     return [
         *_optima(),
-        *_gathers(),
+        *_all_gathers(),
         *_symmetric(),
         *_broadcasts(),
         Case(
             "symmetric All-Gather torus 64x64, expanded",
-            lambda: by_expansion(grid(64, 64, wrap=True)),
+            lambda: measure_symmetric(grid(64, 64, wrap=True)),
             Target(5, ratio=1),
         ),
         *(
             Case(
                 f"overlapped All-Reduce {'x'.join(map(str, sizes))}, {chunks} chunks",
-                lambda s=sizes, c=chunks: by_trees(grid(*s), c),
+                lambda s=sizes, c=chunks: measure_overlapped(grid(*s), c),
                 Target(seconds, steps),
             )
             for sizes, chunks, steps, seconds in trees

@@ -36,7 +36,7 @@ from tests.support import (
     reduce_scatter,
     switched,
 )
-from tests.synthesis.bound_worlds import random_demand, random_network
+from tests.synthesis.random_problems import random_demand, random_network
 
 EIGHT = list(range(8))
 

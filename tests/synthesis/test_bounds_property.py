@@ -18,7 +18,7 @@ from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests.support import all_gather, demand_of, network, reduce_scatter, ring
-from tests.synthesis.bound_worlds import by_hand, least_steps_of_sums, least_time, planned, random_module
+from tests.synthesis.random_problems import least_steps_of_sums, least_time, planned, random_module, textbook_ring
 from tests.verification.random_modules import random_module as random_plan
 
 SYNTHESIZERS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "swarm", "auto"}
@@ -64,7 +64,7 @@ def test_the_textbook_does_not_beat_the_bound(make: Callable[..., Demand], model
     """On rings, by hand; with one chunk on a ring that goes one way only, the textbook meets the bound."""
     for n, chunks, one_way in itertools.product((2, 3, 5, 6), (1, 3), (False, True)):
         net = ring(n, kind_of(3, 4), one_way=one_way)
-        result = by_hand(Module("m", net, make(list(range(n)), 1000, chunks), model))
+        result = textbook_ring(Module("m", net, make(list(range(n)), 1000, chunks), model))
         assert result is not None
         if "failed" in verify_schedule(result).checks.values():
             continue  # chunks of one step meet on a link

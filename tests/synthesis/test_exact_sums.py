@@ -14,7 +14,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.verification import verify_schedule
 from tests.support import MiB, all_reduce, demand_of, dgx1, grid, network, ring
-from tests.synthesis.bound_worlds import least_steps_of_sums
+from tests.synthesis.random_problems import least_steps_of_sums
 from tests.synthesis.test_bounds_property import small_sums
 
 STEP = 20_031_250

@@ -39,7 +39,7 @@ from tests.support import (
     ring,
     switched,
 )
-from tests.synthesis.bound_worlds import least_time, random_module
+from tests.synthesis.random_problems import least_time, random_module
 
 STEP = 500_000 + -(-MiB * 10**12 // (50 * 2**30))
 

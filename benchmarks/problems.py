@@ -25,7 +25,7 @@ def two_switches(first: int, second: int) -> Network:
     return network(n, links, switches=first + second)
 
 
-def gathered(npus: int, chunks: int = 1, size: int = MiB) -> Demand:
+def all_gather_demand(npus: int, chunks: int = 1, size: int = MiB) -> Demand:
     """An All-Gather as arrays, for networks of tens of thousands of NPUs."""
     ids = np.arange(npus, dtype=np.int32)
     count = npus * chunks
@@ -39,7 +39,7 @@ def gathered(npus: int, chunks: int = 1, size: int = MiB) -> Demand:
     return Demand((Run("all_gather", ids, table, Standard("all_gather", size * count, chunks)),))
 
 
-def summed(npus: int, size: int = MiB) -> Demand:
+def all_reduce_demand(npus: int, size: int = MiB) -> Demand:
     """An All-Reduce as arrays, one chunk an NPU."""
     ids = np.arange(npus, dtype=np.int32)
     none, sets = np.zeros(npus, np.int32), HolderSets(np.array([0, npus], np.int64), ids)
@@ -50,7 +50,7 @@ def summed(npus: int, size: int = MiB) -> Demand:
     return Demand((Run("all_reduce", ids, table, Standard("all_reduce", size * npus, 1, -1, Op.SUM)),))
 
 
-def exchanged(npus: int, size: int = MiB) -> Demand:
+def all_to_all_demand(npus: int, size: int = MiB) -> Demand:
     """An All-to-All as arrays, one chunk a pair."""
     ids = np.arange(npus, dtype=np.int32)
     count = npus * npus
@@ -63,9 +63,9 @@ def exchanged(npus: int, size: int = MiB) -> Demand:
     return Demand((Run("all_to_all", ids, table, Standard("all_to_all", size * npus, 1)),))
 
 
-def mixed_exchange(npus: int) -> Demand:
+def mixed_all_to_all_demand(npus: int) -> Demand:
     """An All-to-All whose chunks have 0.5, 1 or 2 MiB, by turns."""
-    (run,) = exchanged(npus).runs
+    (run,) = all_to_all_demand(npus).runs
     sizes = (1 << 19) << (np.arange(npus * npus) % 3)
     table = replace(run.pattern.expand(), size=sizes)
     return Demand((Run("custom", run.group, table),))

@@ -40,45 +40,45 @@ MAKERS = [
 ]
 
 
-def random_kind(chance: random.Random) -> LinkKind:
-    return LinkKind(chance.choice([0, 1000, 20_000, 500_000]), Fraction(chance.choice([10**9, 5 * 10**9, 10**10])))
+def random_kind(rng: random.Random) -> LinkKind:
+    return LinkKind(rng.choice([0, 1000, 20_000, 500_000]), Fraction(rng.choice([10**9, 5 * 10**9, 10**10])))
 
 
-def random_network(chance: random.Random) -> Network:
-    kinds = [random_kind(chance) for _ in range(chance.randrange(1, 4))]
+def random_network(rng: random.Random) -> Network:
+    kinds = [random_kind(rng) for _ in range(rng.randrange(1, 4))]
 
     def any_kind() -> LinkKind:
-        return chance.choice(kinds)
+        return rng.choice(kinds)
 
-    shape = chance.randrange(6)
+    shape = rng.randrange(6)
     if shape == 0:
-        net = support.ring(chance.randrange(2, 8), kinds[0], one_way=chance.random() < 0.3)
+        net = support.ring(rng.randrange(2, 8), kinds[0], one_way=rng.random() < 0.3)
     elif shape == 1:
-        net = support.grid(chance.randrange(2, 4), chance.randrange(2, 4), kind=kinds[0], wrap=chance.random() < 0.4)
+        net = support.grid(rng.randrange(2, 4), rng.randrange(2, 4), kind=kinds[0], wrap=rng.random() < 0.4)
     elif shape == 2:
-        line = support.ring if chance.random() < 0.5 else support.switched
-        left, right = line(chance.randrange(2, 4), any_kind()), support.switched(chance.randrange(2, 4), any_kind())
+        line = support.ring if rng.random() < 0.5 else support.switched
+        left, right = line(rng.randrange(2, 4), any_kind()), support.switched(rng.randrange(2, 4), any_kind())
         net = product(left, right, "product", (left.name, right.name))
     elif shape == 3:
-        net = pods(chance, any_kind(), any_kind())
+        net = pods(rng, any_kind(), any_kind())
     else:
-        net = scattered(chance, kinds)
+        net = scattered(rng, kinds)
     switches = net.switch_count
     net = replace(
         net,
-        buffers=np.array([chance.choice([-1, -1, 1, 2, 5]) for _ in range(switches)], np.int64),
-        multicast=np.array([chance.random() < 0.4 for _ in range(switches)], np.bool_),
-        reduces=np.array([chance.random() < 0.3 for _ in range(switches)], np.bool_),
+        buffers=np.array([rng.choice([-1, -1, 1, 2, 5]) for _ in range(switches)], np.int64),
+        multicast=np.array([rng.random() < 0.4 for _ in range(switches)], np.bool_),
+        reduces=np.array([rng.random() < 0.3 for _ in range(switches)], np.bool_),
     )
-    if chance.random() < 0.25:
-        gone = [chance.randrange(net.npu_count)] if net.npu_count > 3 and chance.random() < 0.4 else []
-        net = without(net, gone, np.array([chance.randrange(net.link_count)], np.int64))
+    if rng.random() < 0.25:
+        gone = [rng.randrange(net.npu_count)] if net.npu_count > 3 and rng.random() < 0.4 else []
+        net = without(net, gone, np.array([rng.randrange(net.link_count)], np.int64))
     return net
 
 
-def pods(chance: random.Random, fast: LinkKind, slow: LinkKind) -> Network:
-    """NPUs on a switch in each node and one that joins all."""
-    nodes, per_node = chance.randrange(2, 4), chance.randrange(2, 4)
+def pods(rng: random.Random, fast: LinkKind, slow: LinkKind) -> Network:
+    """Nodes with a switch each, and one switch that joins all NPUs."""
+    nodes, per_node = rng.randrange(2, 4), rng.randrange(2, 4)
     count = nodes * per_node
     links = [
         (a, b, kind)
@@ -89,71 +89,71 @@ def pods(chance: random.Random, fast: LinkKind, slow: LinkKind) -> Network:
     return support.network(count, links, switches=nodes + 1, shape=(nodes, per_node))
 
 
-def scattered(chance: random.Random, kinds: list[LinkKind]) -> Network:
-    """A cycle one way, so that all reach all, with chords, parallel links and perhaps a switch."""
-    count = chance.randrange(2, 8)
-    links = [(i, (i + 1) % count, chance.choice(kinds)) for i in range(count)]
-    for _ in range(chance.randrange(0, 3 * count)):
-        a, b = chance.sample(range(count), 2)
-        links.append((a, b, chance.choice(kinds)))
-    switches = chance.randrange(2)
+def scattered(rng: random.Random, kinds: list[LinkKind]) -> Network:
+    """A one-way cycle, so that all NPUs reach all, with chords, parallel links and perhaps a switch."""
+    count = rng.randrange(2, 8)
+    links = [(i, (i + 1) % count, rng.choice(kinds)) for i in range(count)]
+    for _ in range(rng.randrange(0, 3 * count)):
+        a, b = rng.sample(range(count), 2)
+        links.append((a, b, rng.choice(kinds)))
+    switches = rng.randrange(2)
     if switches:
-        members = chance.sample(range(count), chance.randrange(2, count + 1))
-        links += [(a, b, chance.choice(kinds)) for m in members for a, b in ((m, count), (count, m))]
+        members = rng.sample(range(count), rng.randrange(2, count + 1))
+        links += [(a, b, rng.choice(kinds)) for m in members for a, b in ((m, count), (count, m))]
     return support.network(count, links, switches)
 
 
-def random_demand(chance: random.Random, net: Network) -> Demand:
+def random_demand(rng: random.Random, net: Network) -> Demand:
     """Standard collectives over all NPUs, over several groups at once, or custom conditions of mixed sizes."""
     npus = net.npus.tolist()
-    pick = chance.random()
+    pick = rng.random()
     if pick < 0.45:
-        return standard(chance, npus)
+        return standard(rng, npus)
     if pick < 0.7 and len(npus) > 3:
-        shuffled = chance.sample(npus, len(npus))
-        cut = chance.randrange(2, len(npus) - 1)
-        parts = [standard(chance, shuffled[:cut]), standard(chance, shuffled[cut:])]
-        if chance.random() < 0.5:
-            parts.append(custom(chance, npus))
+        shuffled = rng.sample(npus, len(npus))
+        cut = rng.randrange(2, len(npus) - 1)
+        parts = [standard(rng, shuffled[:cut]), standard(rng, shuffled[cut:])]
+        if rng.random() < 0.5:
+            parts.append(custom(rng, npus))
         return Demand(tuple(part.runs[0] for part in parts))
-    return custom(chance, npus)
+    return custom(rng, npus)
 
 
-def standard(chance: random.Random, group: list[int]) -> Demand:
-    size = chance.choice([KIB, 64 * KIB, 3_000_001])
-    return chance.choice(MAKERS)(group, size, chance.randrange(1, 4))
+def standard(rng: random.Random, group: list[int]) -> Demand:
+    size = rng.choice([KIB, 64 * KIB, 3_000_001])
+    return rng.choice(MAKERS)(group, size, rng.randrange(1, 4))
 
 
-def custom(chance: random.Random, npus: list[int]) -> Demand:
+def custom(rng: random.Random, npus: list[int]) -> Demand:
     def some(most: int) -> list[int]:
-        return chance.sample(npus, chance.randrange(1, most + 1))
+        return rng.sample(npus, rng.randrange(1, most + 1))
 
     rows = [
         (
-            chance.choice([1, KIB, 64 * KIB, 3_000_001]),
+            rng.choice([1, KIB, 64 * KIB, 3_000_001]),
             some(len(npus)),
             some(len(npus)),
-            chance.choice([Op.COPY, Op.COPY, Op.SUM, Op.MAX]),
+            rng.choice([Op.COPY, Op.COPY, Op.SUM, Op.MAX]),
         )
-        for _ in range(chance.randrange(1, 8))
+        for _ in range(rng.randrange(1, 8))
     ]
     return support.demand_of(rows)
 
 
-def random_module(chance: random.Random) -> Module:
-    net = random_network(chance)
-    model = chance.choice(list(LinkModel))
-    return Module("m", net, random_demand(chance, net), model, relays=chance.random() < 0.3)
+def random_module(rng: random.Random) -> Module:
+    net = random_network(rng)
+    model = rng.choice(list(LinkModel))
+    return Module("m", net, random_demand(rng, net), model, relays=rng.random() < 0.3)
 
 
-def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module]]:
+def planned(module: Module, rng: random.Random) -> Iterator[tuple[str, Module]]:
     """(synthesizer, module with a schedule) for each synthesizer that accepts the module, with and without switches."""
-    effort = Effort(seed=chance.randrange(1000), trials=2)
+    effort = Effort(seed=rng.randrange(1000), trials=2)
     context = PassContext(effort=effort)
     nets = [("", module)]
     if module.network.switch_count:
         with suppress(CollcError):
-            nets.append((" unwound", Unwind(chance.randrange(1, 3)).run(module, context)))
+            nets.append((" unwound", Unwind(rng.randrange(1, 3)).run(module, context)))
     for words, start in nets:
         for synthesizer in SYNTHESIZERS:
             try:
@@ -164,13 +164,13 @@ def planned(module: Module, chance: random.Random) -> Iterator[tuple[str, Module
             except CollcError:
                 continue
             yield synthesizer + words, result
-    hand = by_hand(module)
+    hand = textbook_ring(module)
     if hand is not None:
         yield "fixed", hand
 
 
-def by_hand(module: Module) -> Module | None:
-    """All-Gather and Reduce-Scatter on a ring, by the textbook."""
+def textbook_ring(module: Module) -> Module | None:
+    """The textbook schedule of All-Gather and Reduce-Scatter on a ring; None for other problems."""
     run = module.demand.runs[0]
     if run.standard is None or len(module.demand.runs) > 1 or run.standard.kind not in ("all_gather", "reduce_scatter"):
         return None
@@ -183,9 +183,9 @@ def by_hand(module: Module) -> Module | None:
         for c in range(chunks)
     ]
     columns = [np.array(column, np.int32) for column in zip(*rows, strict=True)]
-    moves = AlgorithmSends(*columns, np.full(len(rows), -1, np.int32), np.full(len(rows), not gather))
+    sends = AlgorithmSends(*columns, np.full(len(rows), -1, np.int32), np.full(len(rows), not gather))
     try:
-        return Fixed().run(module, PassContext(handwritten={0: HandwrittenRun("ring", moves, None)}))
+        return Fixed().run(module, PassContext(handwritten={0: HandwrittenRun("ring", sends, None)}))
     except CollcError:
         return None
 
