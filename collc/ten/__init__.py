@@ -1,1 +1,1 @@
-"""The TEN IR: network, demand and schedule, and nothing else."""
+"""The TEN IR: modules of a network, a demand and a schedule, with their text and binary forms."""

@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, one name each for the whole package; docstrings give shapes and units. And grouping by key."""
+"""Types of NumPy arrays for the whole package (docstrings give shapes and units), and grouping by key."""
 
 from __future__ import annotations
 

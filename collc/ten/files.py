@@ -1,4 +1,4 @@
-"""Reading modules from files, in the text form or in the binary one."""
+"""Reads modules from files in the text form or the binary form."""
 
 from __future__ import annotations
 

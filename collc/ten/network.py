@@ -1,4 +1,4 @@
-"""The network of a TEN module: devices and links, as arrays with one row a device or link."""
+"""The network of a TEN module: devices and links, as arrays with one row per device or link."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
 
 @dataclass(frozen=True, slots=True)
 class LinkKind:
-    """What links are like; links share kinds.
+    """Latency and bandwidth of links; links with equal ones share a kind.
 
     latency: picoseconds. bandwidth: bytes per second. Both None where only the shape is known
-    (a design's topology); such a network takes no schedule.
+    (a design's topology); there are no schedules on such a network.
     """
 
     latency: int | None
@@ -64,7 +64,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What an NPU can put on and take off its links, and what its memory does: bytes per second; None: no limit."""
+    """Rates at which an NPU can send, receive, and use its memory, in bytes per second; None: no limit."""
 
     inject: Fraction | None = None
     eject: Fraction | None = None
@@ -76,7 +76,7 @@ class Network:
     """Devices and links.
 
     Devices are numbered NPUs first (0 .. npu_count - 1, in order of declaration), then switches.
-    A removed device keeps its number; its links are gone and the rest are renumbered in order.
+    A removed device keeps its number; its links are removed and the others are renumbered in order.
 
     families: names of all devices, by first number, NPUs before switches.
     present: bool[devices]; False for removed devices.
@@ -85,7 +85,7 @@ class Network:
     source, target: int32[links]; device numbers.
     kind: int32[links]; rows of `kinds`.
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
-        (-1: none); axes is () where the network is no product.
+        (-1: none); axes is () if the network is not a product.
     unwound: whether switches were replaced by direct links.
     endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty where no NPU has limits.
     """
@@ -152,7 +152,7 @@ class Network:
         return device >= self.npu_count
 
     def device_name(self, device: int) -> str:
-        """The name of a device as its program says it: `gpu[0, 3]`, `spine`."""
+        """The name of a device as in its program: `gpu[0, 3]`, `spine`."""
         row = bisect_right(self._first_devices, device) - 1
         return self.families[row].label(device) if row >= 0 else f"npu {device}"
 
@@ -165,7 +165,7 @@ class Network:
         return f"{self.device_name(int(self.source[link]))} -> {self.device_name(int(self.target[link]))}"
 
     def occupancy(self, sizes: Int64Array) -> Int64Array:
-        """int64[kinds, sizes]: picoseconds that a chunk of each size (bytes) takes to be put on a link of each kind.
+        """int64[kinds, sizes]: picoseconds for which a chunk of each size (bytes) occupies a link of each kind.
 
         Raises ValueError where a kind has no bandwidth, OverflowError where a time does not fit in 64 bits.
         """
@@ -188,5 +188,5 @@ class Network:
         return np.array(found, np.int64)
 
     def reversed(self) -> Network:
-        """The network with every link turned round; link numbers stay."""
+        """The network with every link reversed; link numbers stay."""
         return replace(self, source=self.target, target=self.source)

@@ -1,4 +1,4 @@
-"""A training workload and the question of a design, as plain values (LIBRA, sections III and IV)."""
+"""A training workload and a design problem, as plain values (LIBRA, sections III and IV)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIERS = ("inter_chiplet", "inter_package", "inter_node", "inter_pod")
 class LayerTraffic:
     """A collective of a layer: one of PHASES, GROUPS and KINDS, and its size in bytes.
 
-    The size is what the language calls the size of that collective, but for all_gather the shard of one NPU.
+    The size is that of the collective in the language, except that all_gather has the size of one NPU's shard.
     """
 
     phase: str

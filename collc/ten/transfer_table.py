@@ -30,7 +30,7 @@ COLUMNS: Final = np.dtype(
     ]
 )
 """Columns of the table. chunk, run, source, target, link: numbers in the demand and the network. start_ps: when the
-chunk enters the link; end_ps: when it is at the target. reduce: the target combines the chunk with what it holds."""
+chunk enters the link; end_ps: when it arrives. reduce: the target adds the chunk to what it holds."""
 
 
 def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.recarray[Any, np.dtype[np.record]]:

@@ -1,4 +1,4 @@
-"""Networks made of networks: switches unwound, parts removed, products."""
+"""Networks made from other networks: switches unwound, parts removed, products."""
 
 from __future__ import annotations
 
