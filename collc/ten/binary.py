@@ -9,6 +9,8 @@ data of each array begins at a multiple of 64 bytes.
 from __future__ import annotations
 
 import json
+import math
+import re
 import struct
 import zipfile
 import zlib
@@ -32,13 +34,26 @@ SIGNATURE: Final = b"PK\x03\x04"
 _MOST_TEXT: Final = 1 << 30
 """Bytes of module.ten."""
 _MOST_JSON: Final = 1 << 16
-"""Bytes of schedule.json, and of the header of an array."""
+"""Bytes of schedule.json."""
 _INT64: Final = 2**63 - 1
 _ALIGNMENT: Final = 64
 _BLOCK: Final = 1 << 24
 """Bytes that are read or written at once."""
 _COLUMNS: Final = {"chunk": "int32", "link": "int32", "start": "int64", "reduce": "bool"}
 _MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in _COLUMNS)})
+_ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
+"""The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
+_ARRAY_HEADER: Final = re.compile(
+    rb"\{'descr': '(?P<descr>[!-&(-~]{1,8})', 'fortran_order': (?P<fortran>False|True), "
+    rb"'shape': \((?P<shape>[0-9]{1,10},(?: [0-9]{1,10})?)\), \} *\n"
+)
+"""The header of an array of one or two dimensions, in the only form that NumPy writes. It is matched here because the
+parser of NumPy raises exceptions of many kinds for a damaged header, or accepts it with a warning."""
+_NUMBERS: Final = {
+    np.dtype(name).str: np.dtype(name)
+    for name in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+}
+"""The types of numbers that are read, by their names in the header."""
 _LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 _ZIP64_BYTES: Final = 20
 """Bytes that `zipfile` adds to the extra field of a member that may be larger than 4 GiB."""
@@ -171,21 +186,22 @@ class _Archive:
             _damaged(self.path, f"{name} is missing")
         begin, size = self.members[name]
         self.file.seek(begin)
-        try:
-            if np.lib.format.read_magic(self.file) != (1, 0):
-                _damaged(self.path, f"{name} is no NumPy array of format 1.0")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(self.file, max_header_size=_MOST_JSON)
-        except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
+        prefix = self.file.read(_ARRAY_PREFIX.size).ljust(_ARRAY_PREFIX.size, b"\0")
+        magic, version, length = _ARRAY_PREFIX.unpack(prefix)
+        if magic == np.lib.format.MAGIC_PREFIX and version != b"\1\0":
+            _damaged(self.path, f"{name} is no NumPy array of format 1.0")
+        header = _ARRAY_HEADER.fullmatch(self.file.read(length))
+        if magic != np.lib.format.MAGIC_PREFIX or header is None:
             _damaged(self.path, f"{name} is no NumPy array of plain numbers")
-        header = self.file.tell() - begin
-        bytes_of_all = dtype.itemsize
-        for length in shape:
-            bytes_of_all *= length
-        if dtype.hasobject or fortran or min(shape, default=0) < 0 or header + bytes_of_all != size:
+        dtype = _NUMBERS.get(header["descr"].decode())
+        shape = tuple(int(count) for count in header["shape"].split(b",") if count)
+        bytes_of_all = math.prod(shape) * (dtype.itemsize if dtype is not None else 1)
+        data = begin + _ARRAY_PREFIX.size + length
+        if dtype is None or header["fortran"] == b"True" or data + bytes_of_all != begin + size:
             _damaged(self.path, f"{name} is no array of plain numbers in C order, or has other than {size} bytes")
         if bytes_of_all == 0:
             return np.zeros(shape, dtype)
-        mapped = np.memmap(self.path, dtype, "r", begin + header, shape)
+        mapped = np.memmap(self.path, dtype, "r", data, shape)
         return mapped.view(np.ndarray)
 
 

@@ -157,6 +157,13 @@ def refused(path: Path) -> str:
     return diagnostic.message
 
 
+def write_members(path: Path, members: Members) -> None:
+    """Write an archive whose checksums are right."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in members.items():
+            archive.writestr(member, data)
+
+
 @pytest.mark.parametrize("name", [*ROWS_DAMAGE, *TABLE_DAMAGE])
 def test_damaged_members_are_refused_with_a_message(tmp_path: Path, name: str) -> None:
     path = tmp_path / "m.ten"
@@ -165,11 +172,40 @@ def test_damaged_members_are_refused_with_a_message(tmp_path: Path, name: str) -
         members = {member: archive.read(member) for member in archive.namelist()}
     change, why = (ROWS_DAMAGE | TABLE_DAMAGE)[name]
     change(members)
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, data in members.items():
-            archive.writestr(member, data)
+    write_members(path, members)
     message = refused(path)
     assert re.search(why, message), message
+
+
+@pytest.mark.parametrize("module", [rows_module(), table_module()])
+def test_a_damaged_header_of_an_array_is_refused_or_means_the_same(tmp_path: Path, module: Module) -> None:
+    """The checksums are right; each byte of the header is replaced by ones that a parser of Python treats specially."""
+    path = tmp_path / "m.ten"
+    save_module(module, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    good = members["chunk.npy"]
+    known = content(module)
+    for place in range(good.index(b"\n") + 1):
+        for byte in b"\0\n\\'()9\xff":
+            damaged = bytearray(good)
+            damaged[place] = byte
+            write_members(path, members | {"chunk.npy": bytes(damaged)})
+            try:
+                found = load_module(path)
+            except SourceError:
+                continue
+            assert content(found) == known
+
+
+def test_an_empty_array_of_a_huge_shape_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.ten"
+    save_module(rows_module(), path)
+    with zipfile.ZipFile(path) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (0, 999999999999, 999999999999), }\n"
+    write_members(path, members | {LINK: b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header})
+    assert "link.npy is no NumPy array" in refused(path)
 
 
 def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
