@@ -30,7 +30,7 @@ def _locked(name: str, held: set[str]) -> Generator[None]:
 
 
 def share_compiled_kernels() -> None:
-    """Let one process at a time compile a given kernel. Does nothing where the system has no file locks."""
+    """Let one process at a time compile a given kernel. Does nothing if the system has no file locks."""
     try:
         import fcntl  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The rules of the house (docs/architecture.md), read off the imports."""
+"""The rules of docs/architecture.md, tested on the imports of all modules."""
 
 from __future__ import annotations
 

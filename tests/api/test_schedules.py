@@ -138,7 +138,7 @@ def test_a_module_without_a_schedule_has_no_table(compiled: tuple[Path, collc.Mo
 
 
 class Library(ModuleType):
-    """A stand-in for pandas or polars, which are not needed to test what they are given."""
+    """A stand-in for pandas or polars that records its arguments, so that the tests do not need these packages."""
 
     DataFrame = staticmethod(lambda columns: columns)
 

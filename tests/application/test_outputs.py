@@ -22,7 +22,7 @@ PROGRAM = PAIR + 'schedule s on t { run all_gather(t.npus, size: 4MiB) synthesiz
 def test_a_file_that_fails_its_check_is_named_by_its_final_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
-    """limit: of bytes above which the checker keeps no text of the file, but names lines in words."""
+    """limit: number of bytes above which the checker keeps no text of the file and names lines in its messages only."""
     right = msccl.xml_lines
 
     def wrong(program: Program, out: BinaryIO) -> None:

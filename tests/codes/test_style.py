@@ -16,7 +16,7 @@ NAMES = re.compile(r"(MSCCL|XML|CDATA|NPU|GPU|Z3|UTF|JSON|TACOS|PCCL|EOF|Z3|All-
 
 
 def first_and_last(node: ast.expr) -> tuple[str, str]:
-    """The fixed text that an expression begins and ends with, "" where it is a value."""
+    """The fixed text at the beginning and at the end of an expression; "" for a value."""
     if isinstance(node, ast.Constant):
         return str(node.value), str(node.value)
     if isinstance(node, ast.JoinedStr) and node.values:
@@ -26,7 +26,7 @@ def first_and_last(node: ast.expr) -> tuple[str, str]:
 
 
 def assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
-    """Variables of a function and the texts given to them."""
+    """Variables of a function and the texts assigned to them."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -1,4 +1,4 @@
-"""`collc compile` from the outside: exit codes, outputs, files."""
+"""`collc compile`: exit codes, output and files."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def solver() -> list[str]:
 
 
 def rerun(certificate: Path) -> list[str]:
-    """The answers that the certificate claims, once Z3 itself has given the same again."""
+    """The answers in a certificate, after a run of Z3 that gave the same answers."""
     claimed = re.findall("^; answer: (.*)$", certificate.read_text(), re.MULTILINE)
     done = subprocess.run([*solver(), str(certificate)], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == claimed, done.stdout
@@ -86,7 +86,7 @@ def test_a_shorter_schedule_is_written_with_verify_optimal(capsys: pytest.Captur
 def test_a_wrong_shorter_schedule_is_not_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Should the search ever offer a wrong one, the check of the file that was read back is still there."""
+    """If the search returns a wrong schedule, the check of the written file finds it."""
     from dataclasses import replace
 
     from collc.ten.schedule import RowSchedule, Transfers

@@ -16,7 +16,7 @@ STEP = 20_031_250
 """Picoseconds that 1 MiB takes on such a link."""
 
 SYNTHESIZERS = ("tacos(seed: 1, trials: 8)", *(["auto(seed: 1)"] if "auto" in PASSES else []))
-"""What must reach the known optima."""
+"""The synthesizers that must reach the known optima."""
 
 USUAL = f"synthesize {SYNTHESIZERS[-1]}"
 
@@ -24,7 +24,7 @@ FILE_CHECKS = ("contract", "result", "deadlock", "race")
 
 
 def build(folder: Path, text: str, **settings: object) -> tuple[ScheduleReport, ...]:
-    """Compile a program into `folder` and return its schedules, all of which must be done."""
+    """Compile a program into `folder` and return its schedules, all of which must be complete."""
     path = folder / "program.coll"
     path.write_text(text)
     report = collc.compile(path, output=folder, **settings)
@@ -34,12 +34,12 @@ def build(folder: Path, text: str, **settings: object) -> tuple[ScheduleReport, 
 
 
 def assert_all_checks_ok(schedule: ScheduleReport, *more: str) -> None:
-    """The schedule's checks are the structural ones and `more`, and each was passed."""
+    """Assert that the checks of the schedule are the structural ones and `more`, and that each was passed."""
     assert schedule.checks == dict.fromkeys((*SCHEDULE_CHECKS, *more), "ok"), schedule.name
 
 
 def assert_file_ok(path: Path, collective: str, root: int | None = None) -> None:
-    """The file on disk is accepted by the check and computes what NumPy does, in every placement that it claims."""
+    """Assert that a file passes its check and computes the same as NumPy, in each placement that it is for."""
     verdict = check_file(path, collective=collective, root=root)
     assert verdict.checks == dict.fromkeys(FILE_CHECKS, "ok"), (path.name, [d.message for d in verdict.diagnostics])
     text = path.read_text(encoding="ascii")

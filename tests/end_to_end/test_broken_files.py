@@ -214,7 +214,7 @@ def test_an_unreadable_schedule(good: Path, tmp_path: Path, capsys, name: str) -
 
 
 def test_a_chunk_that_comes_twice_does_no_harm(good: Path, tmp_path: Path, capsys) -> None:
-    """A second copy on an idle link changes no result, so it is no error; that of a reduction is one (above)."""
+    """A second copy on an idle link changes no result, so it is no error; a second reduction is one (above)."""
     code, found, _ = judge(good / "gather.ten", tmp_path, copied(FIRST, "step 2"), capsys)
     assert code == 0
     assert not failed(found)

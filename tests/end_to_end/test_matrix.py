@@ -1,4 +1,4 @@
-"""The standard collectives on the standard networks: a program goes in, verified MSCCL XML that runs comes out."""
+"""The standard collectives on the standard networks: programs are compiled to MSCCL XML, which is verified and run."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ OPTIMA = [
 @pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "chunks", "steps"), OPTIMA)
 def test_known_optima(tmp_path: Path, topology: str, npus: int, chunks: int, steps: int, synthesizer: str) -> None:
-    """An All-Gather needs no more steps than is possible, nor does a Reduce-Scatter on the reversed network."""
+    """An All-Gather takes the fewest steps possible, and so does a Reduce-Scatter on the reversed network."""
     options = f"size: {npus * chunks}MiB, chunks: {chunks}) synthesize {synthesizer}"
     text = HEAD + THREE + f"topology t = {topology}\ntopology back = reversed(t)\n"
     text += f"schedule gather on t {{ run all_gather(t.npus, {options} }}\n"

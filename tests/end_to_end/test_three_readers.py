@@ -89,7 +89,7 @@ def joined(network: Network) -> bool:
 
 
 def without_an_npu(chance: random.Random, network: Network) -> Network:
-    """One NPU has failed, with all its links; every other one is joined to its neighbours in both directions anew."""
+    """One NPU has failed, with all its links; the remaining NPUs get links to their neighbours in both directions."""
     lost = chance.randrange(network.npu_count)
     left = [npu for npu in range(network.npu_count) if npu != lost]
     ends = zip(network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True)
@@ -99,7 +99,7 @@ def without_an_npu(chance: random.Random, network: Network) -> Network:
     return replace(found, present=np.arange(network.device_count) != lost)
 
 
-def of_groups(chance: random.Random, npus: list[int]) -> Demand:
+def group_demand(chance: random.Random, npus: list[int]) -> Demand:
     """One to three collectives of groups, which may overlap, with chunks of one size or of several."""
     makers = MAKERS if chance.random() < 0.6 else COPIES
     sizes = SIZES if chance.random() < 0.3 else [chance.choice(SIZES)]
@@ -110,8 +110,8 @@ def of_groups(chance: random.Random, npus: list[int]) -> Demand:
     return Demand(tuple(runs))
 
 
-def of_nobodys_kind(chance: random.Random, npus: list[int]) -> Demand:
-    """Some chunks, copies and sums, from anywhere to anywhere."""
+def custom_demand(chance: random.Random, npus: list[int]) -> Demand:
+    """A custom collective: a few chunks, copied or reduced, between random NPUs."""
     rows, size = [], chance.choice(SIZES)
     for _ in range(chance.randrange(1, 7)):
         op = chance.choice([Op.COPY, Op.SUM])
@@ -128,7 +128,7 @@ def synthesized(chance: random.Random, kind: str) -> Module:
     if kind == "collective":
         demand = chance.choice(MAKERS)(npus, chance.choice(SIZES), chance.randrange(1, 3))
     else:
-        demand = of_groups(chance, npus) if kind == "groups" else of_nobodys_kind(chance, npus)
+        demand = group_demand(chance, npus) if kind == "groups" else custom_demand(chance, npus)
     model = chance.choice(list(LinkModel))
     module = Module("m", network, demand, model, relays=True)
     synthesizer = Synthesize("pccl") if network.switch_count or chance.random() < 0.5 else Synthesize("tacos")
@@ -137,7 +137,7 @@ def synthesized(chance: random.Random, kind: str) -> Module:
 
 
 def read_as_file(module: Module, kind: str, folder: Path) -> str:
-    """ "right" or "wrong", as the check of the file says; or the code of the message why there is none."""
+    """ "right" or "wrong", by the check of the file; or the code of the error if no file can be written."""
     path = folder / "f.xml"
     profile = Profile.EXECUTOR if kind == "collective" else Profile.OLD
     try:
@@ -164,8 +164,8 @@ def without_one(module: Module, chance: random.Random) -> Module:
     return replace(module, schedule=RowSchedule(module.model, left))
 
 
-def agree(seed: int, kind: str, folder: Path) -> set[str]:
-    """Let the three readers judge a schedule and a broken one. What there was in it."""
+def assert_readers_agree(seed: int, kind: str, folder: Path) -> set[str]:
+    """Check a schedule and a broken one with the three readers; return the features of the schedule."""
     chance = random.Random(f"{kind} {seed}")
     module = synthesized(chance, kind)
     verdict = verify_schedule(module)
@@ -192,7 +192,7 @@ def agree(seed: int, kind: str, folder: Path) -> set[str]:
 
 
 def campaign(kind: str, seeds: range, folder: Path) -> Counter[frozenset[str]]:
-    return Counter(frozenset(agree(seed, kind, folder)) for seed in seeds)
+    return Counter(frozenset(assert_readers_agree(seed, kind, folder)) for seed in seeds)
 
 
 KIND = ["collective", "groups", "custom"]

@@ -1,4 +1,4 @@
-"""Strange but legal programs, and mistakes that people make: each ends with the right code and a message that helps."""
+"""Unusual valid programs, and common mistakes: each ends with the right exit code and a helpful message."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_very_small_and_very_large_chunks(tmp_path: Path, size: str) -> None:
 
 
 def test_one_npu_has_nothing_to_do(tmp_path: Path) -> None:
-    """A network of one NPU has no links, and its files are right all the same."""
+    """A network of one NPU has no links, and its files are valid."""
     text = HEAD + f"topology t = ring(1, {LINK})\n"
     for name in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"):
         text += f"schedule {name}_s on t {{ run {name}(t.npus, size: 4MiB) {TACOS} emit msccl emit ten }}\n"
@@ -316,7 +316,7 @@ def test_a_good_schedule_beside_a_bad_one(collc: Callable[..., Outcome]) -> None
 
 
 def test_a_schedule_of_another_network(collc: Callable[..., Outcome]) -> None:
-    """Links are compared by name, so that a schedule is not taken for one of a network that numbers others alike."""
+    """Links are compared by name, so that a network with equal numbers for other links is not accepted."""
     text = one(GATHER + " emit ten") + f"topology line4 = line(4, {LINK})\nschedule other on line4 {{ {GATHER} }}\n"
     text = text.replace("on line4 { run all_gather(t.npus", "on line4 { run all_gather(line4.npus")
     assert collc(text).code == 0

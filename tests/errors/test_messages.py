@@ -1,6 +1,6 @@
 """Wrong programs and the messages for them: each `*.coll` in a folder here has its golden `*.txt` beside it.
 
-`COLLC_REGENERATE=1 pytest tests/errors` writes the golden files anew; read the difference before you keep it.
+`COLLC_REGENERATE=1 pytest tests/errors` rewrites the golden files; read the difference before you commit it.
 """
 
 from __future__ import annotations

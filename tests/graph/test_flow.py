@@ -15,7 +15,7 @@ Edges = list[tuple[int, int, int]]
 
 @given(st.lists(st.tuples(VERTEX, VERTEX, CAPACITY), max_size=12))
 def test_the_cut_is_the_least_of_all(edges: Edges) -> None:
-    """Source 0, sink 4; of all sets with the sink and without the source the smallest of the least capacity."""
+    """Source 0, sink 4; the expected cut is the smallest set with the sink that has the least capacity."""
     cuts: list[tuple[int, set[int]]] = []
     for size in range(4):
         for others in combinations(range(1, 4), size):

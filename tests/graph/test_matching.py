@@ -33,7 +33,7 @@ def maximum(offers: list[int], items: int = (1 << ITEMS) - 1) -> int:
 
 
 def first_matched(order: list[int], offers: list[int]) -> list[int]:
-    """The items that a greedy choice in this order has, by trying whether they can all be matched."""
+    """The items of a greedy choice in this order, by testing whether all of them can be matched."""
     kept: list[int] = []
     for item in order:
         if can_match([*kept, item], offers):
@@ -84,7 +84,7 @@ def test_the_first_class_with_an_item_decides() -> None:
 
 @given(OFFERS)
 def test_the_reference_of_these_tests_is_right(offers: list[int]) -> None:
-    """`maximum` against the theorem of Hall: the most ports less the largest want of a set of them."""
+    """`maximum` agrees with Hall's theorem: the number of ports less the largest deficiency of a set of them."""
     ports = range(len(offers))
     wants = [0]
     for size in range(1, len(offers) + 1):

@@ -1,7 +1,7 @@
 """A naive evaluator of .coll files: loop by loop from the syntax tree to plain lists.
 
-It shares nothing with the elaborator but the parser, so that the two can be compared. It is a second reading of the
-language, no checker: a wrong program may get any answer or exception.
+It shares nothing with the elaborator but the parser, so that the two can be compared. It is a second implementation of
+the language, no checker: a wrong program may get any answer or exception.
 """
 
 from __future__ import annotations
@@ -535,7 +535,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def copy_of(base: Topology) -> Topology:
-    """The same topology again, of devices of its own."""
+    """A copy of a topology, with its own devices."""
     twin = {id(d): Device(d.kind, d.label, d.number, d.present, d.buffer, d.multicast, d.reduces) for d in base.devices}
 
     def copied(topology: Topology) -> Topology:

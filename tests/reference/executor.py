@@ -17,7 +17,7 @@ def steps_of(moves: list[AlgorithmSend]) -> int:
 def execute(run: Run) -> dict[tuple[int, int], Counter[int]]:
     """What every NPU holds of every chunk in the end: contributions (NPUs) and how often each is counted.
 
-    A copy counts as the contribution of nobody in particular: of the chunk itself, as -1. Moves of a step read what
+    A copy counts as the contribution -1, that of the chunk itself. Moves of a step read what
     was there before the step.
     """
     held: dict[tuple[int, int], Counter[int]] = {}
@@ -67,7 +67,7 @@ def most_ports(run: Run) -> int:
 
 
 def rounds(run: Run) -> int:
-    """Exchanges: the most different (partner, direction) that one NPU sends to, counting each anew when it changes."""
+    """Exchanges: the most different (partner, direction) that one NPU sends to, counted again after each change."""
     partners: dict[int, list[int]] = defaultdict(list)
     for m in sorted(run.moves or [], key=lambda m: m.step):
         if not partners[m.source] or partners[m.source][-1] != m.target:

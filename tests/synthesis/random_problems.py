@@ -196,7 +196,7 @@ def textbook_ring(module: Module) -> Module | None:
 def least_time(
     devices: int, links: list[tuple[int, int, int, int]], pre: list[list[int]], post: list[list[int]], most: int = 12
 ) -> int | None:
-    """The least time of copies, by breadth-first search over all that can be under way.
+    """The least time of copies, by breadth-first search over all states of chunks in flight.
 
     links: (source, target, busy, total) in whole units of time. A switch is a device that keeps what it got: that is
     at least as good as any switch.

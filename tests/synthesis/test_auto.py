@@ -121,7 +121,7 @@ def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: C
 
 
 def test_a_proof_of_optimality_is_in_the_notes():
-    """An All-to-All over a cycle with chords that all lead the same way: the bound is too low, and Z3 shows it."""
+    """An All-to-All over a cycle with chords in one direction: the bound is too low, and Z3 shows it."""
     net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 1), (0, 1), (3, 1)])
     result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
     assert any("exact found none: there is no schedule of" in note for note in result.notes)
@@ -146,7 +146,7 @@ def test_buffer_limits_of_switches_are_never_dropped():
 
 
 def test_the_first_schedule_is_found_at_once_and_kept():
-    """On one large switch, that of the unwound network; what is stopped after it changes nothing."""
+    """On one large switch, the schedule of the unwound network; a search that is stopped after it changes nothing."""
     phases = list[str]()
     effort = Effort(stop=lambda: bool(phases), progress=lambda _share, words: phases.append(words))
     result = auto(Module("m", switched(96), all_reduce(list(range(96)))), effort)

@@ -52,7 +52,7 @@ def all_cuts(count: int):
 
 
 def ratio(net: Network, inside: np.ndarray, demand: Demand, busy: np.ndarray) -> Fraction:
-    """Bytes that must enter, for what the links in carry in a picosecond."""
+    """Bytes that must enter a set of devices, by the bytes that its incoming links carry in a picosecond."""
     table = demand.chunks
     volume = sum(
         int(table.size[k])
@@ -66,7 +66,7 @@ def ratio(net: Network, inside: np.ndarray, demand: Demand, busy: np.ndarray) ->
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("make", [all_gather, broadcast])
 def test_flows_find_the_narrowest_cut_of_all(make, seed: int) -> None:
-    """Of all 510 cuts of 9 NPUs, where each NPU wants all chunks."""
+    """All 510 cuts of 9 NPUs are compared; each NPU wants all chunks."""
     net = random_network(seed, 9)
     demand = make(list(range(9)), 10**6, 1)
     sizes, traffic = traffic_of(demand, None)

@@ -22,7 +22,7 @@ CHORD = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
 
 
 def steps_of(net: Network, demand: Demand, most: int) -> int | None:
-    """The steps that are found; None where it is shown that there are none along trees."""
+    """The steps of the schedule found; None if Z3 shows that no schedule along trees exists."""
     module = Module("m", net, demand)
     try:
         schedule = exact_sums(module, Effort(), most)

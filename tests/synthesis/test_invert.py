@@ -1,4 +1,4 @@
-"""Reductions as inverted copies: every demand with them, alone, mixed, in groups and round other transfers."""
+"""Reductions as inverted copies: demands with reductions only, with copies, of groups, beside reserved transfers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_reductions_follow_the_planned_runs_if_no_overlapping_schedule_is_found(
 
 
 def test_useless_and_double_transfers_are_left_out():
-    """0 spreads to 1; 1 gets it twice, and 2, which does not want it, once."""
+    """NPU 0 sends to 1 twice, and once to 2, which does not want the chunk."""
     net = network(3, [(0, 1), (0, 1), (0, 2)])
     demand = demand_of([(MiB, [0], [0, 1], Op.COPY)])
     rows = Transfers.of(np.zeros(3, np.int32), np.array([0, 1, 2]), np.array([0, 7, 0]))

@@ -83,12 +83,12 @@ def test_fifo_kernel_does_what_the_rule_says(net, tile_sizes):
 
 
 def rule_of_fifo(problem: CopyProblem) -> list[list[int]]:
-    """The rule in words: a link takes what its source got first of what its target lacks."""
+    """The rule: a link carries the chunk that its source received first among those that its target lacks."""
     return rule_of_fewest(problem, 1)
 
 
 def rule_of_fewest(problem: CopyProblem, window: int) -> list[list[int]]:
-    """The rule in words: of the first `window` open chunks of its source a link takes what the fewest could bring."""
+    """The rule: among the first `window` open chunks of its source, a link carries that of the fewest alternatives."""
     starts, ends = problem.network.source.tolist(), problem.network.target.tolist()
     have, need = problem.bits()
     queues = [[c for c in range(problem.count) if bits >> c & 1] for bits in have]

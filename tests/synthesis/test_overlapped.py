@@ -59,7 +59,7 @@ def planned(net, demand, model=LinkModel.STORE, effort=None):
     ],
 )
 def test_beats_reduce_scatter_and_all_gather_on_meshes(net, chunks, steps):
-    """Which take 504, 168, 64 and 1020 steps; the volume alone takes 288, 112, 36 and 544."""
+    """Reduce-Scatter and All-Gather take 504, 168, 64 and 1020 steps; the volume bound is 288, 112, 36 and 544."""
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
     time = check(net, demand, overlapped(net, demand, LinkModel.STORE, Effort()))
     assert lower_bound(net, demand, LinkModel.STORE).time <= time <= steps * STEP
@@ -162,7 +162,7 @@ def test_a_request_to_stop_is_obeyed():
 
 @st.composite
 def problems(draw):
-    """A network that links join both ways or one way, of two kinds of links, and a reduction on a group."""
+    """A network of two kinds of links, some of them one-way, and a reduction over a group."""
     n = draw(st.integers(2, 7))
     kinds = [kind(50, HALF), LinkKind(250_000, Fraction(draw(st.sampled_from([10, 75, 200])) * GiB))]
     pairs = [(i, (i + 1) % n) for i in range(n)]

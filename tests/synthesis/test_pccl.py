@@ -212,7 +212,7 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_further_trials_go_on_from_the_best(threads: int):
-    """A row of the mesh to itself over all links: 85 steps were the best known, one trial finds 86."""
+    """An All-to-All within one row over all links of the mesh: 85 steps were the best known; one trial finds 86."""
     found = steps(grid(8, 8), all_to_all(list(range(8)), chunks=16), effort=Effort(trials=6, threads=threads))
     assert found <= 84
 

@@ -90,7 +90,7 @@ def reachable(net: Network, source: int) -> set[int]:
 
 
 def is_possible(net: Network, demand: Demand) -> bool:
-    """Whether copies can come from a holder, and contributions from all."""
+    """Whether each receiver of a copy can be reached from a holder, and that of a sum from all contributors."""
     reached = {v: reachable(net, v) for v in net.npus.tolist()}
     table = demand.chunks
     for pre, post, op in zip(table.pre.tolist(), table.post.tolist(), table.op.tolist(), strict=True):
@@ -120,7 +120,7 @@ def test_right_and_never_below_the_bound(data: st.DataObject):
 
 
 def everyone_to_some(net: Network, chance: random.Random) -> Demand:
-    """A few chunks of all holders, copied or added up, to one NPU or several."""
+    """A few chunks held by all NPUs, copied or reduced, for one or several receivers."""
     npus = net.npus.tolist()
     rows = [
         (chance.choice([1000, 3000]), [holder], chance.sample(npus, chance.randint(1, len(npus))), Op.COPY)

@@ -1,4 +1,4 @@
-"""Small problems wait for no compilation: Numba is not even loaded."""
+"""Small problems do not wait for compilation: Numba is not loaded."""
 
 from __future__ import annotations
 

@@ -96,19 +96,19 @@ def test_dgx1_meets_the_bound(chunks: int):
 
 @pytest.mark.parametrize("chunks", [1, 8, 32])
 @pytest.mark.parametrize("model", LinkModel)
-def test_slow_links_bring_what_the_fast_ones_do_not(chunks: int, model: LinkModel):
+def test_slow_links_carry_chunks_that_fast_links_do_not(chunks: int, model: LinkModel):
     net = dragonfly(5, 4, LinkKind(500_000, Fraction(400 * 2**30)), LinkKind(500_000, Fraction(200 * 2**30)))
     demand = broadcast(list(range(20)), chunks=chunks)
     assert 100 * by_swarm(Module("m", net, demand, model)) <= 105 * lower_bound(net, demand, model).time
 
 
-def test_one_switch_doubles_who_has_a_chunk():
-    """The switch and all who have it pass it on: 2, 4, ... after the first two steps, so eight steps for 72."""
+def test_one_switch_doubles_the_holders_of_a_chunk_in_each_step():
+    """The switch and all NPUs that have the chunk forward it: 2, 4, ... NPUs after two steps, so eight steps for 72."""
     assert by_swarm(Module("m", switched(72), broadcast(list(range(72))))) == 8 * STEP
 
 
 def test_one_switch_that_passes_each_arrival_on_once():
-    """Who has got a chunk passes it on two hops later: 1, 2, 3, 5, 8, ... have it, so ten steps for 72."""
+    """An NPU forwards a chunk two hops later: 1, 2, 3, 5, 8, ... NPUs have it, so ten steps for 72."""
     assert by_swarm(Module("m", switched(72), reduce(list(range(72))))) == 10 * STEP
 
 
@@ -134,7 +134,7 @@ def test_one_switch_is_kept_busy(chunks: int, most: int):
     ids=lambda value: value.name if isinstance(value, Network) else None,
 )
 def test_pipelined_is_no_longer_than_stored(net: Network, chunks: int):
-    """Every schedule that stores is one that pipelines; on direct links it gets shorter still, to within a latency."""
+    """A store-and-forward schedule is also a pipelined one; on direct links the latter is shorter, within a latency."""
     for maker in (broadcast, reduce):
         demand = maker(group(net), chunks=chunks)
         modules = [Module("m", net, demand, model) for model in LinkModel]
@@ -197,7 +197,7 @@ def test_relays_outside_the_group():
     ("net", "steps"), [(grid(4, 4, wrap=True), 7), (hypercube(5), 7), (grid(4, 4, 4, wrap=True), 8)]
 )
 def test_npus_outside_a_multicast_help(net: Network, steps: int):
-    """Half of the NPUs want 16 chunks; the others pass on what they get, and get nothing in vain."""
+    """Half of the NPUs want 16 chunks; the others forward chunks, and receive none that they do not forward."""
     n = net.npu_count
     wanting = list(range(n // 4, n // 4 * 3 + 1))
     demand = demand_of([(MiB, [0], wanting, Op.COPY)] * 16)
@@ -211,7 +211,7 @@ def test_npus_outside_a_multicast_help(net: Network, steps: int):
     assert all(npu in wanting or (chunk, npu) in sent for chunk, npu in brought)
 
 
-def test_round_what_is_planned_and_released_later():
+def test_reserved_links_and_release_times_are_respected():
     net, demand = ring(4), broadcast([0, 1, 2, 3], chunks=2)
     first = swarm(Task(net, demand, LinkModel.STORE, np.array([0], np.int32)), Effort())
     release = np.array([0, 3 * STEP], np.int64)
@@ -238,14 +238,14 @@ def test_same_seed_same_schedule():
     assert all((getattr(one, k) == getattr(four, k)).all() for k in ("chunk", "link", "start"))
 
 
-def test_what_cannot_be():
+def test_impossible_problems_are_refused():
     with pytest.raises(SourceError, match="no path of links leads to npu"):
         by_swarm(Module("m", network(3, [(0, 1)]), broadcast([0, 1, 2])))
     with pytest.raises(NoSchedule, match="stopped"):
         by_swarm(Module("m", ring(4), broadcast([0, 1, 2, 3])), Effort(stop=lambda: True))
 
 
-def test_auto_takes_it_where_few_hold_what_many_want():
+def test_auto_chooses_swarm_for_chunks_of_few_holders_and_many_receivers():
     for demand in (broadcast(list(range(8)), chunks=14), reduce(list(range(8)), chunks=14)):
         result = auto(Module("m", fully_connected(8), demand), Effort())
         assert result.algorithm == "swarm"

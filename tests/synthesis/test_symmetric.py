@@ -55,7 +55,7 @@ NETWORKS = [
 
 
 def switch(n, degree):
-    """A switch, unwound so that its links are like all others."""
+    """An unwound switch."""
     half = LinkKind(DEFAULT.latency // 2, Fraction(DEFAULT.bandwidth) * degree)
     return unwound(switched(n, half), degree)
 
@@ -140,8 +140,8 @@ def test_parallel_links_are_used():
     assert steps_of(net, all_to_all([0, 1, 2, 3, 4], chunks=2), 0) == (3, 3)
 
 
-def test_odd_tori_with_an_even_side_halve_what_goes_round():
-    """Sending all of it one way would take 7 steps more on a side of 14."""
+def test_odd_tori_with_an_even_side_send_half_in_each_direction():
+    """Sending all chunks in one direction would take 7 steps more on a side of 14."""
     for sizes in ((4, 3), (6, 3), (14, 3), (3, 5, 4), (10, 1)):
         net = grid(*(size for size in sizes if size > 1), wrap=True)
         steps, bound = steps_of(net, all_to_all(net.npus.tolist()), 0)
@@ -201,7 +201,7 @@ WITHIN = {
     ("all_to_all", 1, "store"): {},
     ("all_to_all", 1, "pipelined"): {"even ring": 2},
 }
-"""Percent above the bound, 0 where nothing is said."""
+"""Percent above the bound; 0 for families that are not listed."""
 
 
 @pytest.mark.parametrize(("kind_", "chunks", "model"), WITHIN)
@@ -292,7 +292,7 @@ def test_random_products(net, make, chunks, model):
     assert lower_bound(net, demand, model).time <= time
 
 
-def test_stopping_keeps_what_there_is():
+def test_stopping_keeps_the_schedule_found():
     net = UNLIKE["torus 4x4"]
     for make in (all_gather, all_to_all):
         demand = make(net.npus.tolist())
@@ -310,7 +310,7 @@ def test_symmetry_is_checked_link_by_link():
     assert find_group(dgx1()) is None
 
 
-def test_what_is_not_symmetric_is_refused():
+def test_networks_without_symmetry_are_refused():
     net = ring(4)
     with pytest.raises(SourceError, match="not symmetric"):
         symmetric(task_of(net, broadcast([0, 1, 2, 3])), Effort())

@@ -1,4 +1,4 @@
-"""Link-chunk matching: known optima, the acceptance numbers of the public TACOS, and what every schedule must be."""
+"""Link-chunk matching: known optima, the acceptance numbers of the public TACOS, and properties of all schedules."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_stop_before_anything():
 
 
 def polled(times: int):
-    """A `stop` that says yes after so many questions."""
+    """A `stop` that returns True after so many calls."""
     left = iter(range(times))
     return lambda: next(left, None) is None
 

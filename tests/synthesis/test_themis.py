@@ -50,7 +50,7 @@ def test_the_rule_of_the_paper() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_slow_dimension_is_never_last_where_that_costs_more(rule) -> None:
-    """Ten times as slow: a load of 30 for each chunk that has it first (the other has 12), of 120 where it is last."""
+    """Ten times as slow: load 30 for a chunk with this dimension first (12 on the other one), 120 with it last."""
     assert {tuple(order) for order in rule((1, 0), (4, 4), (1, 10), 8)} == {(1, 0)}
 
 

@@ -1,4 +1,4 @@
-"""Random TEN modules for Hypothesis, and what it means that two are equal."""
+"""Random TEN modules for Hypothesis, and their comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binary form reads back exactly, stays on disk, and damaged files are refused in words."""
+"""The binary form reads back exactly, stays on disk, and damaged files are refused with a message."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def put(name: str, data: bytes) -> Callable[[Members], None]:
     return lambda members: members.update({name: data})
 
 
-def gone(name: str) -> Callable[[Members], None]:
+def removed(name: str) -> Callable[[Members], None]:
     return lambda members: (members.pop(name), None)[1]
 
 
 LINK = "link.npy"
 ROWS_DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
-    "no text": (gone("module.ten"), "module.ten is missing"),
+    "no text": (removed("module.ten"), "module.ten is missing"),
     "no utf-8": (put("module.ten", b"\xff\xfe"), "not text in UTF-8"),
     "wrong text": (put("module.ten", b"ten 2"), "version 2"),
     "no json": (put("schedule.json", b"{"), "not JSON"),
@@ -125,7 +125,7 @@ ROWS_DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     "version": (fields(version=2), "of version 2"),
     "model": (fields(model="magic"), "no 'model' that is store or pipelined"),
     "layout": (fields(layout=["rows"]), "no 'layout'"),
-    "no column": (gone(LINK), "link.npy is missing"),
+    "no column": (removed(LINK), "link.npy is missing"),
     "empty column": (put(LINK, b""), "no NumPy array"),
     "cut column": (put(LINK, array(np.zeros(3, np.int32))[:-2]), "has other than"),
     "long column": (put(LINK, array(np.zeros(3, np.int32)) + b"xx"), "has other than"),
@@ -226,7 +226,7 @@ def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
-    """In the contents by their checksums; elsewhere the file is refused or means the same."""
+    """In the contents by their checksums; elsewhere the file is refused or has the same meaning."""
     path = tmp_path / "m.ten"
     save_module(rows_module(), path)
     good, rng = path.read_bytes(), random.Random(1)

@@ -1,4 +1,4 @@
-"""The text form prints and reads back exactly, and refuses everything else in words."""
+"""The text form prints and reads back exactly, and refuses everything else with a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The campaign against the schedule check: every kind of damage, done to good schedules, judged by the interpreter.
+"""The mutation campaign for the schedule check: every mutation of valid schedules, compared with the interpreter.
 
 `python -m tests.verification.campaign` prints how many of each kind were broken, recognised as harmless, and killed,
 and by which codes.

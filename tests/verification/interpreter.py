@@ -1,6 +1,6 @@
 """A naive interpreter of schedules, instant by instant, written for the tests alone.
 
-It shares nothing with collc.verification: sets of contributors in dictionaries, plain loops, times computed anew.
+It shares nothing with collc.verification: it has sets of contributors in dictionaries, plain loops and its own times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHECKS = ("causality", "congestion_free", "delivered", "reductions", "switches")
 
 @dataclass
 class Held:
-    """Something in a switch."""
+    """A chunk or a partial in the buffer of a switch."""
 
     since: int
     value: frozenset[int]

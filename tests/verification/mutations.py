@@ -1,4 +1,4 @@
-"""Everything that can be done to break a schedule: each takes a module and a source of randomness."""
+"""Mutations that can break a schedule: each has a module and a random generator as arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collc.ten.schedule import LinkModel, RowSchedule
 from tests.verification.random_modules import Row, rows_of, with_rows
 
 Mutation = Callable[[Module, random.Random], Module | None]
-"""None where it does not apply."""
+"""A mutation returns None if it does not apply to the module."""
 MUTATIONS: dict[str, Mutation] = {}
 
 

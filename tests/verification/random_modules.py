@@ -79,7 +79,7 @@ class Greedy:
             self.out[source].append(link)
 
     def send(self, chunk: int, link: int, ready: int, reduce: bool) -> int:
-        """At the earliest; when it is there."""
+        """Send at the earliest time; returns the time of arrival."""
         kind, size = int(self.net.kind[link]), int(self.clock.size_of[chunk])
         start = max(ready, self.free[link])
         self.free[link] = start + int(self.clock.busy[kind, size])
@@ -119,7 +119,7 @@ class Greedy:
                 holders.setdefault(int(self.net.target[link]), ready)
 
     def combine(self, chunk: int, pre: list[int], root: int) -> int:
-        """Reduce to the root along a tree in which nobody sends before all have come; when the root has it all."""
+        """Reduce to the root along a tree in which an NPU sends after its children; the time of the last arrival."""
         back: dict[int, int] = {root: -1}
         line = [root]
         for device in line:

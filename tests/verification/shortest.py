@@ -1,6 +1,6 @@
-"""The least time of a demand by brute force: every state that can be reached, picosecond after picosecond.
+"""The least time of a demand by brute force: every reachable state, picosecond by picosecond.
 
-For tiny networks and times alone. It shares nothing with collc.verification; switches have no limited buffers here.
+Only for tiny networks and times. It shares nothing with collc.verification; switches have no limited buffers here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NOTHING = frozenset()
 
 
 class Search:
-    """What devices hold: at an NPU one set of contributors a chunk, at a switch what came, in order."""
+    """What devices hold: an NPU holds one set of contributors for each chunk, a switch its arrivals in order."""
 
     def __init__(self, module: Module) -> None:
         network, table = module.network, module.demand.chunks
@@ -40,7 +40,7 @@ class Search:
         return tuple(sorted(held.items())), (), (0,) * len(self.ends)
 
     def arrive(self, state, now):
-        """The state with all that arrives now taken in, copies first; None where that is wrong."""
+        """The state after all arrivals of this picosecond, copies first; None if one of them is wrong."""
         held, coming, free = state
         held = dict(held)
         for arrival in sorted(c for c in coming if c[0] == now):
@@ -64,7 +64,7 @@ class Search:
         return tuple(sorted(held.items())), tuple(c for c in coming if c[0] > now), free
 
     def leave(self, held, link, chunk, reduce, now):
-        """What a device sends; None where it can not. Changes `held`."""
+        """The contributors that a device sends; None if it cannot send. Changes `held`."""
         source, target = self.ends[link]
         if source < self.npus:
             return held[source, chunk] or None

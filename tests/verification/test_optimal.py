@@ -1,4 +1,4 @@
-"""Optimality: known optima, what is too long is refuted with the shortest, and brute force finds nothing shorter."""
+"""Optimality: known optima, longer schedules are refuted with a shortest one, and brute force finds none shorter."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BEYOND_STEPS = [
 
 @pytest.mark.parametrize(("_name", "module", "time"), BEYOND_STEPS, ids=[case[0] for case in BEYOND_STEPS])
 def test_optima_beyond_equal_steps(_name: str, module: Module, time: int) -> None:
-    """Unlike links, `pipelined`, All-Reduce and switches: each is found, and nothing shorter."""
+    """Unequal links, `pipelined`, All-Reduce and switches: each optimum is found, and nothing shorter."""
     found = find_within(module, time)
     assert found is not None
     assert all(interpret(found).values())

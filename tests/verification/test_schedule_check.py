@@ -1,4 +1,4 @@
-"""`verify` agrees with a naive interpreter on random schedules and on broken ones, and names what is wrong."""
+"""`verify` agrees with a naive interpreter on random schedules and on broken ones, and names the errors."""
 
 from __future__ import annotations
 
