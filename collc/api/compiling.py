@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
+from collc.api import arguments
 from collc.api.keywords import with_keywords
 from collc.application.compilation import compile_program
 from collc.application.compile_report import CompileReport
@@ -24,7 +24,7 @@ class CompileOptions(TypedDict, total=False):
     """The keywords of `compile` and `compile_text`. A missing one, or None, leaves the choice to the program.
 
     definitions: values of the program's params, as in {"chunks": 2, "size": "9MiB"}.
-    only: name of the one schedule to compile.
+    schedule, only: name of the one schedule to compile; two names for one keyword.
     synthesizer, algorithm: name of the synthesizer ("auto", "tacos", "pccl", ...); two names for one keyword.
     seed: of all random choices.
     trials: independent attempts, of which the best is kept.
@@ -42,6 +42,7 @@ class CompileOptions(TypedDict, total=False):
     """
 
     definitions: Mapping[str, Definition] | None
+    schedule: str | None
     only: str | None
     synthesizer: str | None
     algorithm: str | None
@@ -72,64 +73,81 @@ def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> C
     """
     if isinstance(source, str) and any(character in source for character in "\n{"):
         return compile_text(source, **options)
-    return _compile(Path(source), options)
+    return _compile(arguments.path("source", source), options)
 
 
 @with_keywords(CompileOptions)
 def compile_text(text: str, **options: Unpack[CompileOptions]) -> CompileReport:
     """Compile a program given as text, as `compile` does. File names in its imports start at the current folder."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise arguments.wrong_type("text", "a str", text)
     return _compile(SourceFile("<text>", text), options)
 
 
 def _compile(source: Path | SourceFile, options: CompileOptions) -> CompileReport:
-    errors = options.get("errors", "raise")
-    if errors not in ("raise", "report"):
-        raise ValueError(f"errors must be 'raise' or 'report', not {errors!r}")
+    errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))
     progress: Progress | None = options.get("progress")
+    if progress is not None and not callable(progress):
+        raise arguments.wrong_type("progress", "a function", progress)
     callbacks = Callbacks() if progress is None else Callbacks(progress=progress)
     report = compile_program(source, _settings(options), callbacks)
-    if errors == "raise":
+    if errors != "report":
         report.raise_if_failed()
     return report
 
 
 def _settings(options: CompileOptions) -> Settings:
     """The settings of a compilation. Raises TypeError or ValueError for values that no keyword takes."""
-    synthesizer, algorithm = options.get("synthesizer"), options.get("algorithm")
-    if synthesizer is not None and algorithm is not None and synthesizer != algorithm:
-        raise TypeError("'synthesizer' and 'algorithm' are two names for one keyword: give one of them")
-    emit, certificate = options.get("emit", ()), options.get("certificate")
-    time_limit, link_model = options.get("time_limit"), options.get("link_model")
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise ValueError(f"time_limit must be a positive number of seconds, not {time_limit!r}")
-    if link_model not in (None, "store", "pipelined"):
-        raise ValueError(f"link_model must be 'store' or 'pipelined', not {link_model!r}")
+    certificate = options.get("certificate")
     return Settings(
-        output=Path(options.get("output") or "."),
-        only=options.get("only"),
-        definitions={name: _as_text(value) for name, value in (options.get("definitions") or {}).items()},
-        emit=(emit,) if isinstance(emit, str) else tuple(emit),
-        synthesizer=synthesizer if synthesizer is not None else algorithm,
-        seed=_whole("seed", options.get("seed"), 0),
-        trials=_whole("trials", options.get("trials"), 1),
-        threads=_whole("threads", options.get("threads"), 1),
-        time_limit=time_limit,
-        link_model=link_model,
-        passes=options.get("passes"),
-        prove=bool(options.get("prove", False)),
-        certificate=None if certificate is None else Path(certificate),
+        output=arguments.path("output", options.get("output") or "."),
+        only=_either("schedule", options.get("schedule"), "only", options.get("only")),
+        definitions=_definitions(options.get("definitions")),
+        emit=_kinds(options.get("emit")),
+        synthesizer=_either("synthesizer", options.get("synthesizer"), "algorithm", options.get("algorithm")),
+        seed=arguments.integer("seed", options.get("seed"), 0),
+        trials=arguments.integer("trials", options.get("trials"), 1),
+        threads=arguments.integer("threads", options.get("threads"), 1),
+        time_limit=arguments.seconds("time_limit", options.get("time_limit")),
+        link_model=arguments.one_of("link_model", options.get("link_model"), ("store", "pipelined")),
+        passes=arguments.text("passes", options.get("passes")),
+        prove=arguments.flag("prove", options.get("prove")),
+        certificate=None if certificate is None else arguments.path("certificate", certificate),
         keep_modules=True,
     )
 
 
-def _whole(name: str, value: int | None, least: int) -> int | None:
-    """An integer of at least `least` and less than 2**63, or None. Raises TypeError or ValueError."""
-    if value is None:
-        return None
-    number = operator.index(value)
-    if not least <= number < 2**63:
-        raise ValueError(f"{name} must be at least {least} and less than 2**63, not {value!r}")
-    return number
+def _either(name: str, value: object, alias: str, other: object) -> str | None:
+    """The value of a keyword with two names. Raises TypeError where both are given and differ."""
+    chosen, more = arguments.text(name, value), arguments.text(alias, other)
+    if chosen is not None and more is not None and chosen != more:
+        raise TypeError(f"'{name}' and '{alias}' are two names for one keyword: give one of them")
+    return more if chosen is None else chosen
+
+
+def _definitions(values: object) -> dict[str, str]:
+    """The values of params as text. Raises TypeError or ValueError."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise arguments.wrong_type("definitions", "a mapping from names to values", values)
+    found: dict[str, str] = {}
+    for name, value in cast("Mapping[object, Any]", values).items():
+        if not isinstance(name, str):
+            raise arguments.wrong_type("a name in definitions", "a str", name)
+        found[name] = _as_text(value)
+    return found
+
+
+def _kinds(emit: object) -> tuple[str, ...]:
+    """The kinds of files to write: of one string, or of several. Raises TypeError."""
+    if emit is None or isinstance(emit, str):
+        return () if emit is None else (emit,)
+    kinds = tuple(cast("Iterable[object]", emit)) if isinstance(emit, Iterable) else (emit,)
+    for kind in kinds:
+        if not isinstance(kind, str):
+            raise arguments.wrong_type("emit", "a str or several", kind)
+    return cast("tuple[str, ...]", kinds)
 
 
 def _as_text(value: Definition) -> str:

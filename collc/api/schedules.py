@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from collc.api import arguments
 from collc.api.keywords import with_keywords
+from collc.application.compile_report import ScheduleReport
 from collc.application.file_report import FileReport
 from collc.application.file_runs import FileRuns, RunOptions, run_program
 from collc.application.file_verification import Expectation, verify_file, verify_module
@@ -27,7 +31,7 @@ def load(path: str | PathLike[str]) -> Module:
 
     Raises SourceError where the file is no module, with line and column where it is text.
     """
-    return read_module(Path(path))
+    return read_module(arguments.path("path", path))
 
 
 class VerifyOptions(TypedDict, total=False):
@@ -43,25 +47,6 @@ class VerifyOptions(TypedDict, total=False):
     profile: Literal["executor", "old"]
     program: str | PathLike[str] | None
     schedule: str | None
-
-
-@with_keywords(VerifyOptions)
-def verify(source: str | PathLike[str] | Module, **options: Unpack[VerifyOptions]) -> FileReport:
-    """Check a module, or a file: `.ten`, MSCCL XML or an MSCCL++ plan. The keywords are those of `VerifyOptions`.
-
-    Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
-    where one did not. Raises UsageError where the file cannot be opened or a name is unknown, and CheckFailed where
-    the file is not what the keywords say.
-    """
-    program = options.get("program")
-    expected = Expectation(
-        options.get("collective"),
-        options.get("root"),
-        options.get("profile", "executor"),
-        None if program is None else Path(program),
-        options.get("schedule"),
-    )
-    return verify_module(source, expected) if isinstance(source, Module) else verify_file(Path(source), expected)
 
 
 class LowerOptions(TypedDict, total=False):
@@ -106,22 +91,61 @@ class LoweredProgram:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the text to a file."""
-        write_file(Path(path), self.text)
+        write_file(arguments.path("path", path), self.text)
+
+    @contextmanager
+    def in_file(self) -> Generator[Path]:
+        """The path of a temporary file with the text."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "program.xml" if self.format == "msccl" else "program.json")
+            path.write_text(self.text, encoding="utf-8")
+            yield path
 
     def __repr__(self) -> str:
         return f"<LoweredProgram: {self.format}, {len(self.text)} bytes, {len(self.checks)} checks ok>"
 
 
+@with_keywords(VerifyOptions)
+def verify(
+    source: str | PathLike[str] | Module | ScheduleReport | LoweredProgram, **options: Unpack[VerifyOptions]
+) -> FileReport:
+    """Check a schedule or a program for a runtime. The keywords are those of `VerifyOptions`.
+
+    source: a module, the report of a schedule, the result of `lower`, or the path of a file: `.ten`, MSCCL XML or an
+    MSCCL++ plan.
+
+    Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
+    where one did not. Raises UsageError where the file cannot be opened or a name is unknown, and CheckFailed where
+    the file is not what the keywords say.
+    """
+    program = options.get("program")
+    expected = Expectation(
+        arguments.text("collective", options.get("collective")),
+        arguments.integer("root", options.get("root"), -(2**63)),
+        arguments.one_of("profile", options.get("profile"), ("executor", "old")) or "executor",
+        None if program is None else arguments.path("program", program),
+        arguments.text("schedule", options.get("schedule")),
+    )
+    if isinstance(source, Module | ScheduleReport):
+        return verify_module(arguments.module(source), expected)
+    if isinstance(source, LoweredProgram):
+        with source.in_file() as path:
+            return replace(verify_file(path, expected), file=None)
+    kinds = "a path, a Module, the report of a schedule or the result of lower()"
+    return verify_file(arguments.path("source", source, kinds), expected)
+
+
 @with_keywords(LowerOptions)
-def lower(module: Module, **options: Unpack[LowerOptions]) -> LoweredProgram:
-    """Lower the schedule of a module to a program for a runtime. The keywords are those of `LowerOptions`.
+def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> LoweredProgram:
+    """Lower a schedule to a program for a runtime. The keywords are those of `LowerOptions`.
+
+    source: a module, or the report of a schedule, which holds its module.
 
     The schedule is verified first; the program is read back and checked. Raises CheckFailed where a check fails,
     SourceError where the runtime cannot express the schedule. Writes no file.
     """
-    chosen = options.get("format", "msccl")
-    if chosen not in ("msccl", "mscclpp"):
-        raise ValueError(f"format must be 'msccl' or 'mscclpp', not {chosen!r}")
+    module = arguments.module(source)
+    chosen = arguments.one_of("format", options.get("format"), ("msccl", "mscclpp")) or "msccl"
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
@@ -155,10 +179,21 @@ def _msccl_options(options: LowerOptions) -> MscclOptions:
 
 
 @with_keywords(RunOptions)
-def run(path: str | PathLike[str], **options: Unpack[RunOptions]) -> FileRuns:
+def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptions]) -> FileRuns:
     """Run an MSCCL file or MSCCL++ plan on random data, and compare its results with NumPy.
 
-    The keywords are those of `RunOptions`. Returns one report for each run and placement; `runs.ok` says whether all
-    results are right. Raises CollcError where the file or a keyword's value is wrong.
+    source: the path of the file, or the result of `lower`. The keywords are those of `RunOptions`.
+
+    Returns one report for each run and placement; `runs.ok` says whether all results are right. Raises CollcError
+    where the file or a keyword's value is wrong.
     """
-    return run_program(Path(path), **options)
+    for name in ("dtype", "op", "collective"):
+        arguments.text(name, options.get(name))
+    for name, least in (("count", 1), ("seed", 0), ("runs", 1), ("root", -(2**63))):
+        arguments.integer(name, options.get(name), least)
+    arguments.one_of("profile", options.get("profile"), ("executor", "old"))
+    arguments.flag("threads", options.get("threads"))
+    if isinstance(source, LoweredProgram):
+        with source.in_file() as path:
+            return replace(run_program(path, **options), file=None)
+    return run_program(arguments.path("source", source, "a path or the result of lower()"), **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
 from collc.base.html import html_table
@@ -15,13 +15,18 @@ from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
 from collc.ten.module import Module, ParetoPoint
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from collc.ten.transfer_table import Library
+
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""
 
 FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
 """The checks of a file for a runtime, which is read back after it was written under a temporary name."""
 
-COLUMNS: Final = ("schedule", "network", "algorithm", "steps", "time", "lower bound", "efficiency", "checks", "files")
+COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "efficiency", "checks", "files")
 """The columns of the table of schedules; `ScheduleReport.cells` is a row."""
 
 _ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
@@ -65,11 +70,11 @@ class ScheduleReport:
     topology: name of the network.
     npus, devices, links, chunks: how many the network and the demand have; removed devices do not count.
     link_model: "store" or "pipelined".
-    transfers: number of transfers.
+    transfer_count: number of transfers; "transfers" in `compile --json`.
     steps: None where links or chunks differ, or where the link model is not `store`.
     time_ps, bound_ps: the time of the schedule and its lower bound, in picoseconds.
     bound: what sets the lower bound, as in "in-degree of npu[0, 0]".
-    algorithm: the synthesizer, or the names of the algorithms written by hand.
+    synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
     seconds: how long compilation took.
     checks: the outcome of each check.
@@ -89,12 +94,12 @@ class ScheduleReport:
     links: int
     chunks: int
     link_model: str
-    transfers: int | None = None
+    transfer_count: int | None = None
     steps: int | None = None
     time_ps: int | None = None
     bound_ps: int | None = None
     bound: str | None = None
-    algorithm: str | None = None
+    synthesizer: str | None = None
     seed: int | None = None
     seconds: float = 0.0
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -118,6 +123,20 @@ class ScheduleReport:
             return None
         return self.bound_ps / self.time_ps if self.time_ps else 1.0
 
+    def transfers(self) -> np.recarray[Any, np.dtype[np.record]]:
+        """The transfers of the schedule as a NumPy record array: `Module.transfers`. Raises ValueError without one."""
+        return self.kept_module().transfers()
+
+    def to_frame(self, library: Library | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
+        """The transfers as a data frame: `Module.to_frame`. Raises ValueError without a schedule."""
+        return self.kept_module().to_frame(library, names=names)
+
+    def kept_module(self) -> Module:
+        """The module. Raises ValueError where there is none."""
+        if self.module is None:
+            raise ValueError(f"the report of '{self.name}' has no module: its schedule was not found or not kept")
+        return self.module
+
     def as_json(self) -> dict[str, object]:
         """One element of "schedules" in `compile --json`. Keys that are here are never removed or renamed."""
         return {
@@ -127,13 +146,13 @@ class ScheduleReport:
             "devices": self.devices,
             "links": self.links,
             "chunks": self.chunks,
-            "transfers": self.transfers,
+            "transfers": self.transfer_count,
             "steps": self.steps,
             "time_ps": self.time_ps,
             "bound_ps": self.bound_ps,
             "bound": self.bound,
             "efficiency": self.efficiency,
-            "algorithm": self.algorithm,
+            "algorithm": self.synthesizer,
             "seed": self.seed,
             "link_model": self.link_model,
             "seconds": round(self.seconds, 6),
@@ -150,7 +169,7 @@ class ScheduleReport:
         return (
             self.name,
             f"{self.topology} ({self.npus} NPUs, {self.links} links)",
-            self.algorithm or "-",
+            self.synthesizer or "-",
             "-" if self.steps is None else str(self.steps),
             "-" if self.time_ps is None else format_time(self.time_ps),
             "-" if self.bound_ps is None else f"{format_time(self.bound_ps)} ({self.bound})",
@@ -171,7 +190,7 @@ class ScheduleReport:
         steps = "" if self.steps is None else f" in {self.steps} steps"
         bound = "" if self.efficiency is None else f", {100 * self.efficiency:.2f} % of the lower bound"
         time = format_time(self.time_ps)
-        return f"<ScheduleReport {self.name}: {self.algorithm}, {time}{steps}{bound}, {self._checks_in_words()}>"
+        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{bound}, {self._checks_in_words()}>"
 
     def _repr_html_(self) -> str:
         return _html([self], self.diagnostics)

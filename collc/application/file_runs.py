@@ -20,9 +20,9 @@ COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outc
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FileRuns:
-    """All runs of one file, in order."""
+    """All runs of one file, in order. file: None where the program is in no file."""
 
-    file: Path
+    file: Path | None
     runs: tuple[RunReport, ...]
 
     @property
@@ -49,7 +49,7 @@ class FileRuns:
 
     def __repr__(self) -> str:
         failed = sum(not run.ok for run in self.runs)
-        return f"<FileRuns {self.file}: {len(self.runs) - failed} ok, {failed} failed>"
+        return f"<FileRuns {self.file or 'lowered program'}: {len(self.runs) - failed} ok, {failed} failed>"
 
     def _repr_html_(self) -> str:
         return html_table(COLUMNS, self.rows())

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Schedule
@@ -34,8 +35,13 @@ chunk enters the link; end_ps: when it arrives. reduce: the target adds the chun
 
 
 def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.recarray[Any, np.dtype[np.record]]:
-    """The transfers of a schedule, in order of start, link and chunk, as a record array with `COLUMNS`."""
+    """The transfers of a schedule, in order of start, link and chunk, as a record array with `COLUMNS`.
+
+    Raises ValueError where a transfer names a chunk or a link that does not exist.
+    """
     transfers = schedule.transfers
+    _check_numbers("chunk", transfers.chunk, int(demand.first_chunk[-1]))
+    _check_numbers("link", transfers.link, network.link_count)
     chunk, link = transfers.chunk, transfers.link
     table = np.empty(len(transfers), COLUMNS)
     table["chunk"], table["link"] = chunk, link
@@ -48,6 +54,16 @@ def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.r
     return table.view(np.recarray)
 
 
+def _check_numbers(name: str, numbers: Int32Array, count: int) -> None:
+    """Raise ValueError where a number is not from 0 to count - 1."""
+    wrong = numbers[(numbers < 0) | (numbers >= count)]
+    if len(wrong):
+        raise ValueError(
+            f"a transfer names {name} {wrong[0]}, but the {name}s are {f'0 to {count - 1}' if count else 'none'}: "
+            "verify(module) says what else is wrong"
+        )
+
+
 def transfer_frame(
     network: Network, demand: Demand, schedule: Schedule, library: Library | None = None, *, names: bool = False
 ) -> Any:  # noqa: ANN401 (a class of pandas or polars)
@@ -55,8 +71,10 @@ def transfer_frame(
 
     library: which of them; None: pandas if it is installed, else polars. names: with the names of chunks, devices and
     links in place of their numbers.
-    Raises ImportError where the library is not installed.
+    Raises ImportError where the library is not installed, ValueError for any other library.
     """
+    if library not in (None, *_LIBRARIES):
+        raise ValueError(f"library must be 'pandas' or 'polars', not {library!r}")
     wanted = (library,) if library is not None else _LIBRARIES
     found = next((name for name in wanted if find_spec(name) is not None), None)
     if found is None:

@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,33 @@ def test_a_path_a_path_object_and_a_text_give_the_same() -> None:
     Path("p.coll").write_text(PROGRAM)
     for source in ("p.coll", Path("p.coll"), PROGRAM):
         assert [schedule.time_ps for schedule in collc.compile(source)] == [40_062_500, 80_125_000]
-    assert collc.compile_text(PROGRAM)["gather"].transfers == 12
+    assert collc.compile_text(PROGRAM)["gather"].transfer_count == 12
+
+
+def test_a_report_gives_the_transfers_of_its_module() -> None:
+    gather = collc.compile_text(PROGRAM)["gather"]
+    assert gather.module is not None
+    assert (gather.transfers() == gather.module.transfers()).all()
+    assert gather.as_json()["transfers"] == len(gather.transfers()) == 12
+    assert gather.as_json()["algorithm"] == gather.synthesizer == "tacos"
+    assert "<th>synthesizer</th>" in gather._repr_html_()
+    missing = replace(gather, module=None)
+    for call in (missing.transfers, missing.to_frame):
+        with pytest.raises(ValueError, match="the report of 'gather' has no module"):
+            call()
+
+
+def test_errors_of_the_program_are_raised_where_errors_of_schedules_are_reported() -> None:
+    """A network in two parts (E0412) is found before any schedule is synthesized."""
+    text = (
+        HEAD
+        + """
+topology t { npu g[4] link g[0] <-> g[1] (bandwidth: 50GiB/s, latency: 0.5us) }
+schedule s on t { run all_gather(t.npus, size: 4MiB) }
+"""
+    )
+    with pytest.raises(collc.NoSchedule, match="E0412"):
+        collc.compile(text, errors="report")
 
 
 def test_a_text_imports_files_of_the_current_folder() -> None:
@@ -120,7 +147,24 @@ def test_the_signature_lists_the_keywords_with_their_types() -> None:
     ("keywords", "error", "message"),
     [
         ({"seed": -1}, ValueError, "seed must be at least 0"),
-        ({"seed": "7"}, TypeError, "integer"),
+        ({"seed": "7"}, TypeError, "seed must be an int, not str"),
+        ({"seed": True}, TypeError, "seed must be an int, not bool"),
+        ({"threads": True}, TypeError, "threads must be an int, not bool"),
+        ({"trials": 2.5}, TypeError, "trials must be an int, not float"),
+        ({"time_limit": "x"}, TypeError, "time_limit must be a number of seconds, not str"),
+        ({"definitions": ["n=3"]}, TypeError, "definitions must be a mapping from names to values, not list"),
+        ({"definitions": {3: 4}}, TypeError, "a name in definitions must be a str, not int"),
+        ({"emit": 3}, TypeError, "emit must be a str or several, not int"),
+        ({"emit": ["ten", 3]}, TypeError, "emit must be a str or several, not int"),
+        ({"output": "a\0b"}, ValueError, "output must be a path, and .* has a null character"),
+        ({"output": 3}, TypeError, "output must be a str or a path, not int"),
+        ({"certificate": "a\0b"}, ValueError, "certificate must be a path"),
+        ({"passes": 3}, TypeError, "passes must be a str, not int"),
+        ({"schedule": 3}, TypeError, "schedule must be a str, not int"),
+        ({"synthesizer": 3}, TypeError, "synthesizer must be a str, not int"),
+        ({"prove": "yes"}, TypeError, "prove must be a bool, not str"),
+        ({"progress": 3}, TypeError, "progress must be a function, not int"),
+        ({"schedule": "gather", "only": "sum"}, TypeError, "'schedule' and 'only' are two names for one keyword"),
         ({"trials": 0}, ValueError, "trials must be at least 1"),
         ({"time_limit": 0}, ValueError, "positive number of seconds"),
         ({"link_model": "magic"}, ValueError, "'store' or 'pipelined'"),
@@ -137,10 +181,24 @@ def test_wrong_values_are_explained(keywords: dict[str, object], error: type[Exc
         collc.compile(PROGRAM, **keywords)  # pyright: ignore
 
 
+def test_sources_of_the_wrong_type_are_refused() -> None:
+    with pytest.raises(TypeError, match="source must be a str or a path, not NoneType"):
+        collc.compile(None)  # pyright: ignore
+    with pytest.raises(ValueError, match="null character"):
+        collc.compile("a\0b")
+    with pytest.raises(TypeError, match="text must be a str, not PosixPath"):
+        collc.compile_text(Path("p.coll"))  # pyright: ignore
+
+
+def test_schedule_and_only_are_one_keyword() -> None:
+    for keywords in ({"schedule": "sum"}, {"only": "sum"}, {"schedule": "sum", "only": "sum"}):
+        assert [schedule.name for schedule in collc.compile(PROGRAM, **keywords)] == ["sum"]  # pyright: ignore
+
+
 def test_keywords_change_the_compilation() -> None:
     plain = collc.compile(PROGRAM, only="gather", synthesizer="pccl", seed=9, trials=2, threads=2)["gather"]
-    assert (plain.algorithm, plain.seed) == ("pccl", 9)
-    assert collc.compile(PROGRAM, only="gather", algorithm="pccl")["gather"].algorithm == "pccl"
+    assert (plain.synthesizer, plain.seed) == ("pccl", 9)
+    assert collc.compile(PROGRAM, only="gather", algorithm="pccl")["gather"].synthesizer == "pccl"
     assert collc.compile(PROGRAM, only="gather", link_model="pipelined")["gather"].link_model == "pipelined"
     assert collc.compile(PROGRAM, only="gather", passes="pccl{seed=3},invert")["gather"].seed == 3
 
@@ -259,7 +317,7 @@ def test_the_report_has_the_names_and_values_of_json(capsys: pytest.CaptureFixtu
         schedule = collc.compile("p.coll")[wanted["name"]]
         for name, value in wanted.items():
             if name != "seconds":
-                found = getattr(schedule, name)
+                found = getattr(schedule, {"transfers": "transfer_count", "algorithm": "synthesizer"}.get(name, name))
                 assert (list(found) if isinstance(found, tuple) else found) == value, name
 
 

@@ -132,6 +132,64 @@ def test_runs_are_numbered() -> None:
     assert all(module.demand.run_of(int(chunk)) == run for chunk, run in zip(table.chunk, table.run, strict=True))
 
 
+@pytest.mark.parametrize(("column", "last"), [("chunk", 5), ("link", 13)])
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+def test_a_number_out_of_range_has_no_row(
+    compiled: tuple[Path, collc.Module], column: str, last: int, wrong: int
+) -> None:
+    module = compiled[1]
+    assert module.schedule is not None
+    rows = module.schedule.transfers
+    numbers = getattr(rows, column).copy()
+    numbers[3] = wrong
+    damaged = replace(module, schedule=RowSchedule(module.schedule.model, replace(rows, **{column: numbers})))
+    message = rf"names {column} {wrong}, but the {column}s are 0 to {last}: verify\(module\)"
+    with pytest.raises(ValueError, match=message):
+        damaged.transfers()
+
+
+def test_reports_and_lowered_programs_are_taken_as_they_are(tmp_path: Path) -> None:
+    report = collc.compile(PROGRAM, output=tmp_path)
+    schedule = report["sum"]
+    assert collc.verify(schedule).ok
+    lowered = collc.lower(schedule)
+    assert lowered.text == collc.lower(schedule.kept_module()).text
+    checked = collc.verify(lowered, collective="all_reduce")
+    assert checked.ok
+    assert (checked.file, checked.kind) == (None, "msccl")
+    assert repr(collc.run(lowered)) == "<FileRuns lowered program: 2 ok, 0 failed>"
+    plan = collc.lower(schedule, format="mscclpp")
+    assert collc.verify(plan).kind == "mscclpp"
+    assert collc.run(plan).ok
+    module = "a Module or the report of a schedule"
+    for call, argument, expected in (
+        (collc.lower, None, f"{module}, not NoneType"),
+        (collc.lower, report, rf'{module}, not CompileReport; take one of its schedules, as in report\["gather"\]'),
+        (collc.verify, None, r"a path, a Module, the report of a schedule or the result of lower\(\), not NoneType"),
+        (collc.run, schedule, r"a path or the result of lower\(\), not ScheduleReport"),
+    ):
+        with pytest.raises(TypeError, match=f"source must be {expected}"):
+            call(argument)  # pyright: ignore
+    with pytest.raises(TypeError, match="path must be a str or a path, not Module"):
+        collc.load(schedule.kept_module())  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords", "message"),
+    [
+        (collc.verify, {"root": "1"}, "root must be an int, not str"),
+        (collc.verify, {"collective": 1}, "collective must be a str, not int"),
+        (collc.run, {"seed": "3"}, "seed must be an int, not str"),
+        (collc.run, {"runs": 1.5}, "runs must be an int, not float"),
+        (collc.run, {"threads": 2}, "threads must be a bool, not int"),
+        (collc.run, {"dtype": 3}, "dtype must be a str, not int"),
+    ],
+)
+def test_keywords_of_the_wrong_type_are_named(function: object, keywords: dict[str, object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        function("x.xml", **keywords)  # pyright: ignore
+
+
 def test_a_module_without_a_schedule_has_no_table(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(ValueError, match="has no schedule"):
         replace(compiled[1], schedule=None).transfers()
@@ -174,3 +232,5 @@ def test_frames_need_a_library(compiled: tuple[Path, collc.Module], monkeypatch:
     installed(monkeypatch, "pandas")
     with pytest.raises(ImportError, match="needs polars, and polars is not installed"):
         compiled[1].to_frame("polars")
+    with pytest.raises(ValueError, match="library must be 'pandas' or 'polars', not 'foo'"):
+        compiled[1].to_frame("foo")  # pyright: ignore

@@ -69,7 +69,7 @@ def test_limits_are_reported_before_synthesis(tmp_path: Path) -> None:
     assert "65535 as the last chunk of a buffer, 32768 more than the 32767" in message.message
     assert message.span is not None
     assert message.span.file.text[message.span.start : message.span.end] == "emit msccl"
-    assert report.algorithm is None
+    assert report.synthesizer is None
 
 
 ALL_REDUCE = PAIR + "schedule s on t {{ run all_reduce(t.npus, size: 4MiB) synthesize tacos {} }}"

@@ -128,7 +128,7 @@ def test_runs_by_hand_and_synthesized_together(tmp_path: Path) -> None:
     hand = "run all_gather(t.npus, size: 4MiB) using ring run all_reduce(t.npus, size: 4MiB)"
     (schedule,) = build(tmp_path, one(f"{hand} {TACOS} emit ten"))
     assert_all_checks_ok(schedule)
-    assert schedule.algorithm == "ring+tacos"
+    assert schedule.synthesizer == "ring+tacos"
 
 
 def test_files_in_folders_and_with_odd_names(collc: Callable[..., Outcome]) -> None:
