@@ -120,6 +120,9 @@ def test_standard_collectives_are_not_expanded(tmp_path: Path) -> None:
         ("[2, 4, 6][1..3][0]", 4),
         ("[[1, 2], [3, 4]][1][0]", 3),
         ("max([sum([k for k in 0..i]) for i in 0..4])", 3),
+        ("[[i, 2 * i][1] for i in 0..3][2]", 4),
+        ("[len([5, 6, 7][i..3]) for i in 0..3][2]", 1),
+        ("[[5, 6, 7][i..3][0] for i in 0..3][1]", 6),
     ],
 )
 def test_values(expression: str, expected: int, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collc.smt.script import Undecided
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification.optimal import find_schedule
+from collc.verification.property_proof.time_terms import BitVectorTimes
 from collc.verification.prove import prove_properties
 from tests.support import MiB, all_gather, all_reduce, demand_of, ring
 from tests.verification.interpreter import interpret
@@ -98,3 +100,12 @@ def test_a_link_with_one_removed_end_is_undecided(removed: int) -> None:
     schedule = RowSchedule(LinkModel.STORE, transfers([(0, 0, 0, False)]))
     module = Module("m", replace(net, present=present), demand_of([(MiB, [0], [1], Op.COPY)]), schedule=schedule)
     assert prove_properties(module).reasons["causality"] == "a transfer has no two devices that are there"
+
+
+def test_bit_vectors_hold_times_of_64_bits() -> None:
+    times = BitVectorTimes()
+    assert times.number(2**63 - 1) == f"(_ bv{2**63 - 1} 64)"
+    assert times.number(-(2**63)) == f"(_ bv{2**63} 64)"
+    for beyond in (2**63, -(2**63) - 1):
+        with pytest.raises(Undecided, match="does not fit in 64 bits"):
+            times.number(beyond)

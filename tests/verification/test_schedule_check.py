@@ -16,6 +16,8 @@ from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.verification import CHECKS, step_table_check, verify_schedule
+from collc.verification.switch_check import check_buffers
+from collc.verification.verdict import Findings
 from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
 from tests.verification.campaign import campaign, outcomes
 from tests.verification.interpreter import interpret
@@ -168,6 +170,22 @@ def test_at_most_249_impossible_transfers_are_counted() -> None:
     listed = [d for d in verdict.diagnostics if d.code == "V0102"]
     assert len(listed) == 5
     assert listed[-1].notes[-1].message == "and 244 more of this check"
+
+
+def test_a_thousand_chunks_are_replayed_after_a_failure() -> None:
+    demand = demand_of([(1, [0], [1], Op.COPY)] * 1002)
+    module = Module("m", ring(2), demand, schedule=RowSchedule(LinkModel.STORE, transfers([])))
+    listed = verify_schedule(module).diagnostics
+    assert len(listed) == 5
+    assert listed[-1].notes[-1].message == "and 995 more of this check"
+
+
+def test_at_most_100_arrivals_that_overfill_a_buffer_are_reported() -> None:
+    net = switched(2, buffer=1)
+    findings = Findings(net, demand_of([(1, [0], [1], Op.COPY)]))
+    slots = np.array([[2, start, 1000, 0] for start in range(150)], np.int64)
+    check_buffers(net, slots, findings)
+    assert len(findings.offenders["switches"]) == 100
 
 
 def test_congestion_can_be_allowed() -> None:
