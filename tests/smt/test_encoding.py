@@ -36,7 +36,7 @@ def test_rounds_of_parallel_links() -> None:
     assert [possible(pair, demand, 1, rounds) for rounds in (1, 2, 3)] == [False, False, True]
 
 
-def test_what_arrives_in_a_step_leaves_in_a_later_one() -> None:
+def test_a_chunk_leaves_a_device_in_a_later_step_than_it_arrives() -> None:
     demand = demand_of([(MiB, [0], [2], Op.COPY)])
     line = network(3, [(0, 1), (1, 2)])
     assert not possible(line, demand, 1, 5)

@@ -271,7 +271,7 @@ def test_a_network_in_two_parts_leaves_no_schedule(tmp_path: Path) -> None:
     assert main(["check", str(path)]) == main(["compile", str(path), "-o", str(tmp_path)]) == 3
 
 
-def test_with_other_errors_it_is_a_source_error(tmp_path: Path) -> None:
+def test_an_unreachable_demand_with_other_errors_is_a_source_error(tmp_path: Path) -> None:
     path = tmp_path / "program.coll"
     path.write_text(PARTED + "let a = 1 // 0")
     with pytest.raises(SourceError) as caught:

@@ -227,7 +227,7 @@ def test_sums_of_groups_and_of_two_switches():
         in_network(Module("m", net, all_gather([0, 1, 2, 3])), Effort())
 
 
-def test_trees_for_what_is_no_all_reduce():
+def test_reductions_other_than_all_reduce_use_trees():
     """A Reduce-Scatter of a row of the mesh, beside a reduction of a column."""
     net = grid(3, 4)
     runs = (*reduce_scatter([4, 5, 6, 7]).runs, *reduce([1, 5, 9], chunks=3).runs)

@@ -44,7 +44,7 @@ def test_least_steps_along_trees(net: Network, chunks: int, least: int) -> None:
     assert steps_of(net, demand, least - 1) is None
 
 
-def test_the_whole_is_shorter_than_its_phases() -> None:
+def test_one_search_is_shorter_than_two_phases() -> None:
     module = Module("m", CHORD, all_reduce([0, 1, 2, 3], chunks=2))
     result = Invert().run(Synthesize("exact").run(module, PassContext()), PassContext())
     assert verify_schedule(result).ok
@@ -53,7 +53,7 @@ def test_the_whole_is_shorter_than_its_phases() -> None:
     assert "exact: both phases at once take 10 steps, one after the other 12" in result.notes
 
 
-def test_where_nothing_is_shorter_the_phases_stay() -> None:
+def test_the_phases_are_kept_if_nothing_is_shorter() -> None:
     result = Invert().run(
         Synthesize("exact").run(Module("m", ring(4), all_reduce([0, 1, 2, 3])), PassContext()), PassContext()
     )

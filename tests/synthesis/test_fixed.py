@@ -76,7 +76,7 @@ def test_direct_sends_on_a_ring_congest():
     assert not any(text.startswith(("early", "missing")) for text in found)
 
 
-def test_of_equal_paths_the_one_with_the_smallest_devices_is_taken():
+def test_the_path_with_the_smallest_devices_is_chosen_among_equal_ones():
     net = grid(2, 2)
     hand = sends([(0, 0, 3, 0)])
     transfers = lay_out(net, demand_of([(MiB, [0], [3], Op.COPY)]), 0, hand, LinkModel.STORE)
@@ -190,5 +190,5 @@ def test_a_reduction_may_pass_an_npu_without_a_contribution():
     assert checked(LINE, demand_of([(MiB, [0, 2], [0], Op.SUM)]), hand) == 2 * STEP
 
 
-def test_hop_by_hop_as_the_message_says():
+def test_a_reduction_hop_by_hop_follows_the_hint():
     assert checked(LINE, reduce([0, 1, 2]), sends([(0, 2, 1, -1), (0, 1, 0, -1)], reduce=True)) == 2 * STEP

@@ -81,7 +81,7 @@ def test_degrees_that_are_not_there(degree: int) -> None:
         unwound(switched(3), degree)
 
 
-def test_what_cannot_be_unwound() -> None:
+def test_switches_that_cannot_be_unwound_are_refused() -> None:
     two = [(0, 2), (2, 0), (1, 3), (3, 1)]
     for more, name in (([(2, 3), (3, 2)], r"\[0\] -> switch\[1\]"), ([(3, 2), (2, 3)], r"\[1\] -> switch\[0\]")):
         with pytest.raises(ValueError, match=rf"link switch{name} joins two switches"):

@@ -79,7 +79,7 @@ def test_false_properties_are_never_proved(name: str) -> None:
     assert prove_properties(mutant).answer == "undecided"
 
 
-def test_what_is_sent_at_a_time_does_not_contain_what_arrives_later() -> None:
+def test_a_transfer_does_not_contain_later_arrivals() -> None:
     """Two NPUs exchange their contributions at the same time."""
     exchange = RowSchedule(LinkModel.STORE, transfers([(0, 0, 0, True), (0, 1, 0, True)]))
     module = Module("m", ring(2), demand_of([(MiB, [0, 1], [0, 1], Op.SUM)]), schedule=exchange)

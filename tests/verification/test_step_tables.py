@@ -58,7 +58,7 @@ NOT_COVERED: dict[str, Callable[[Module], Module]] = {
 
 
 @pytest.mark.parametrize("name", NOT_COVERED)
-def test_what_is_not_covered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_the_step_check_does_not_cover(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_table_check, "LARGE_TABLE", 6)
     assert delay(gather()) == 1
     assert delay(NOT_COVERED[name](gather())) is None

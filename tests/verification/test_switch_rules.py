@@ -159,7 +159,7 @@ def test_a_sum_that_is_still_leaving_and_a_new_one_take_two_slots(slots: int, ri
     assert found["reductions"]
 
 
-def test_of_several_sums_the_newest_is_read() -> None:
+def test_the_newest_of_several_sums_is_read() -> None:
     """Also where another link is reading it and an older one is idle."""
     buffer = filled((1, 0b01, 0, True), reduces=True)
     assert buffer.depart(2, 4, 2, True) == (0b01, True)
