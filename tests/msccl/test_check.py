@@ -6,6 +6,10 @@ import pytest
 
 from collc.base.diagnostics import UsageError
 from collc.msccl.check import ExpectedResult, WantedChunk, check_file
+from collc.msccl.check.connections import connect
+from collc.msccl.check.findings import Findings, locate
+from collc.msccl.check.reader import Reader
+from collc.msccl.check.values import _merge
 
 from .programs import (
     Block,
@@ -20,6 +24,7 @@ from .programs import (
     exchange,
     ring_all_gather,
     ring_all_reduce,
+    ring_reduce_scatter,
     star_all_gather_by_scratch,
     write,
 )
@@ -77,6 +82,7 @@ def test_summary(tmp_path):
         ("Simple", 8, 16 * (2 * MIB // 4)),
         ("LL", 8, None),
         ("LL", 9, 18 * (32 * 1024 // 2)),
+        ("LL128", 8, None),
         ("LL128", 17, 34 * (576_000 // 3)),
     ],
 )
@@ -134,6 +140,97 @@ def test_many_findings_are_counted(tmp_path):
     told = [d.message for d in check(tmp_path, file).diagnostics]
     assert len(told) == 13
     assert told[-1] == "24 more of this kind (contract)"
+
+
+def test_a_rule_reports_thirteen_gpus_at_most(tmp_path):
+    """As many as messages show, and one more, so that the last message says that there are more."""
+    file = all_to_all(20)
+    for gpu in file.gpus:
+        gpu.chunks = (21, 20, 0)
+    told = [d.message for d in check(tmp_path, file).diagnostics]
+    assert len(told) == 13
+    assert told[-1] == "1 more of this kind (contract)"
+
+
+def test_findings_in_large_files_name_line_and_column(tmp_path, monkeypatch):
+    file = all_to_all(2)
+    file.gpus[1].tbs[0].steps[0]["s"] = 9
+    whole = check(tmp_path, file)
+    monkeypatch.setattr("collc.msccl.check.findings.SPAN_LIMIT", 0)
+    (finding,), (message,) = whole.findings, check(tmp_path, file).diagnostics
+    line, column = locate(finding, tmp_path / "f.xml")
+    assert message.span is None
+    assert message.notes[0].message == f"{tmp_path / 'f.xml'}:{line}:{column}"
+    assert (tmp_path / "f.xml").read_text().splitlines()[line - 1][column - 1 :].startswith('s="9"')
+
+
+@pytest.mark.parametrize("make", [ring_all_gather, ring_reduce_scatter, direct_gather, direct_scatter])
+def test_in_place_the_own_part_needs_no_copy(tmp_path, make):
+    file = make(4)
+    file.inplace, file.outofplace = 1, 0
+    for gpu in file.gpus:
+        gpu.tbs = [tb for tb in gpu.tbs if tb.steps[0]["type"] != "cpy"]
+    verdict = check(tmp_path, file)
+    assert verdict.ok, verdict.diagnostics
+
+
+def test_the_first_step_of_a_file_sends_what_nobody_receives(tmp_path):
+    file = exchange(1)
+    del file.gpus[1].tbs[0].steps[1]
+    (finding,) = [finding for finding in check(tmp_path, file).findings if finding.code == "X0130"]
+    assert finding.message == "sends, but no step of the peer receives it"
+    assert (finding.location.gpu, finding.location.tb, finding.location.step) == (0, 0, 0)
+
+
+def test_a_threadblock_that_waits_for_a_cycle_is_not_counted_in_it(tmp_path):
+    """Gpus 1 and 2 each receive from the other one before they send; gpu 0 waits for both."""
+    last = Block(0, -1).add("s", ("i", 0), ("o", 1), dep=(0, 1))
+    gpus = [
+        Gpu((1, 3, 0), [Block(-1, 1).add("r", ("i", 0), ("o", 1))]),
+        Gpu((1, 3, 0), [Block(2, 2).add("r", ("i", 0), ("o", 2)).add("s", ("i", 0), ("o", 1), hasdep=1), last]),
+        Gpu((1, 3, 0), [Block(1, 1).add("r", ("i", 0), ("o", 1)).add("s", ("i", 0), ("o", 2))]),
+    ]
+    (finding,) = [
+        finding for finding in check(tmp_path, File("allgather", 3, gpus)).findings if finding.code == "X0140"
+    ]
+    assert "a cycle of 2 waits" in finding.message
+    assert (finding.location.gpu, len(finding.also)) == (1, 1)
+
+
+def test_the_width_of_a_result_is_that_of_its_longest_buffer():
+    assert ExpectedResult({(0, 0): WantedChunk(frozenset([(1, 5)]))}).width == 6
+    assert ExpectedResult({(0, 3): WantedChunk(frozenset([(1, 1)])), (1, 0): WantedChunk(frozenset())}).width == 4
+    assert ExpectedResult({}).width == 0
+
+
+def test_a_contribution_that_counts_twice_stays_so_in_further_sums():
+    """Value parts: the ranks that contribute to each chunk as bits, and those that do so more than once."""
+    twice, other = (((0, 0b01),), ((0, 0b01),)), (((0, 0b10),), ())
+    assert _merge(twice, other) == _merge(other, twice) == (((0, 0b11),), ((0, 0b01),))
+
+
+def test_connections_without_a_sender_or_a_receiver(tmp_path):
+    gpus = [Gpu((1, 2, 0), [Block(1, -1).add("s")]), Gpu((1, 2, 0), [Block(-1, 0).add("r"), Block(0, -1).add("s")])]
+    program = Reader("executor", Findings()).read(write(tmp_path / "f.xml", File("allgather", 2, gpus)))
+    connections = connect(program)
+    assert connections.sender.tolist() == [0, 2]
+    assert connections.receiver.tolist() == [1, -1]
+    assert connections.of_sender.tolist() == [0, -1, 1]
+    assert connections.of_receiver.tolist() == [-1, 0, -1]
+
+
+def test_a_threadblock_knows_only_what_came_before_the_step_that_it_waits_for(tmp_path):
+    """Threadblock 3 waits for the first step of threadblock 2, which waits for threadblock 0 only later."""
+    middle = Block().add("cpy", ("s", 1), ("s", 2), dep=(1, 0), hasdep=1).add("cpy", ("i", 0), ("s", 3), dep=(0, 0))
+    tbs = [
+        Block().add("cpy", ("i", 0), ("s", 0), hasdep=1),
+        Block().add("cpy", ("i", 0), ("s", 1), hasdep=1),
+        middle,
+        Block().add("cpy", ("i", 0), ("s", 0), dep=(2, 0)),
+    ]
+    verdict = check(tmp_path, File("allgather", 2, [Gpu((1, 2, 4), tbs), Gpu((1, 2, 4), tbs)]))
+    races = [finding for finding in verdict.findings if finding.check == "race"]
+    assert [{finding.location.tb, finding.also[0][1].tb} for finding in races] == [{0, 3}, {0, 3}]
 
 
 def test_a_dependency_through_another_gpu_orders(tmp_path):

@@ -207,6 +207,12 @@ def test_a_root_is_looked_for_within_bounds(tmp_path, monkeypatch):
     assert count <= 201
 
 
+def test_every_root_of_a_small_file_is_tried(tmp_path, monkeypatch):
+    """50 ranks with 100 chunks in each buffer: more slots than the file has steps."""
+    _, count = runs(monkeypatch, tmp_path, File("broadcast", 100, [Gpu((100, 100, 0))] * 50))
+    assert count == 51 + 1  # once to guess, once for each rank, once for the messages
+
+
 @pytest.mark.parametrize("make", [chain_broadcast, chain_reduce, direct_gather, direct_scatter])
 @pytest.mark.parametrize("outofplace", [0, 1])
 def test_outputs_tell_the_root(tmp_path, monkeypatch, make, outofplace):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from collc.msccl.check import ExpectedResult, WantedChunk
 from collc.msccl.check_plan import check_plan
 
 from .hand_plans import all_gather, buff, far, gpu, ops, plan
@@ -125,6 +126,16 @@ def test_the_root_is_the_gpu_whose_input_arrives(tmp_path, coll, inputs):
     verdict = check(tmp_path, plan(coll, both))
     assert verdict.ok, verdict.diagnostics
     assert verdict.summary.root == 1
+
+
+def test_outputs_may_be_longer_than_those_of_the_collective_that_is_named(tmp_path):
+    """Each gpu copies its one input chunk to both chunks of its output: no All-Reduce, but what is expected."""
+    copies = [{"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("o", k)]} for k in range(2)]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan("allreduce", [gpu(rank, 2, (1, 2, 0), [copies], []) for rank in range(2)])))
+    wants = {(rank, slot): WantedChunk(frozenset([(rank, 0)])) for rank in range(2) for slot in range(2)}
+    verdict = check_plan(path, expected=ExpectedResult(wants))
+    assert verdict.ok, verdict.diagnostics
 
 
 def test_a_plan_that_writes_the_input_of_its_caller(tmp_path):

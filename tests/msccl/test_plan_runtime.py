@@ -108,6 +108,26 @@ def test_a_flush_has_as_many_channels_as_outputs(tmp_path, entries, right):
     assert errors(check(tmp_path, flushed(entries))) == ([] if right else [("contract", "X0404")])
 
 
+def overwritten_source(flush):
+    """Each of two gpus puts its chunk from scratch over a port, and copies to that scratch again afterwards."""
+    gpus = []
+    for rank in range(2):
+        channels = {"channel_type": "port", "channel_ids": [0]}
+        meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+        fill = {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("s", 0)]}
+        own = {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("o", rank)]}
+        put = {"name": "put", "src_buff": [buff("s", 0)], "dst_buff": [far(0, rank)], **channels}
+        done = [{"name": "flush", **channels, "dst_buff": [{"index": 0, "size": 0}]}] if flush else []
+        block = [fill, own, *meet, put, *done, {"name": "nop"}, fill, *meet]
+        gpus.append(gpu(rank, 2, (1, 2, 1), [block], ["o"], "port"))
+    return plan("allgather", gpus)
+
+
+def test_a_flush_ends_the_puts_before_it(tmp_path):
+    assert not errors(check(tmp_path, overwritten_source(flush=True)))
+    assert ("race", "X0412") in errors(check(tmp_path, overwritten_source(flush=False)))
+
+
 def test_buffers_of_another_gpu_go_stale_when_resources_are_reused(tmp_path):
     assert ("contract", "X0404") in errors(check(tmp_path, {**all_gather(), "reuse_resources": True}))
     found = by_semaphore()

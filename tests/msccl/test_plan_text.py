@@ -47,6 +47,14 @@ def test_hostile_text_is_refused(tmp_path, name):
     assert {finding.code for finding in verdict.findings if not finding.warning} <= {"X0401", "X0402", "X0406"}
 
 
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_refused_where_null_may_be(tmp_path, constant):
+    text = json.dumps({**all_gather(), "max_message_size": None})
+    assert check(tmp_path, text).ok
+    found = check(tmp_path, text.replace("null", constant)).findings
+    assert [(finding.code, finding.message) for finding in found] == [("X0401", f"no JSON: {constant} is no number")]
+
+
 VALUES = [None, True, -1, 0, 1, 3, 10**6, 2**40, 0.5, "", "x", "i", [], {}, [0], [[]], [None], ["memory"], [{}]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tracemalloc
 
 import pytest
@@ -16,7 +17,7 @@ from collc.msccl.check import scanner as scanner_module
 from collc.msccl.check.reader import c_integer
 from collc.msccl.check.scanner import ScanError, Tag, scan
 
-from .programs import all_to_all, ring_all_gather, write
+from .programs import Block, all_to_all, ring_all_gather, write
 
 
 def tags(text: str | bytes) -> list[Tag]:
@@ -145,6 +146,24 @@ def test_gpus_and_threadblocks_in_any_order(tmp_path):
     head, *gpus = text.removesuffix("</algo>\n").split("  <gpu")
     shuffled = head + "".join("  <gpu" + gpu for gpu in reversed(gpus)) + "</algo>\n"
     assert set(check_file(write(tmp_path / "f.xml", shuffled)).checks.values()) == {"ok"}
+
+
+def test_a_second_algo_ends_the_check(tmp_path):
+    text = ring_all_gather(3).text()
+    one = check_file(write(tmp_path / "one.xml", text))
+    assert one.ok
+    two = check_file(write(tmp_path / "two.xml", text + text.splitlines()[0].replace(">", "/>")))
+    assert "X0104" in {finding.code for finding in two.findings}
+    assert two.checks == {"contract": "failed", "result": "skipped", "deadlock": "skipped", "race": "skipped"}
+
+
+def test_twenty_threadblocks_at_most_are_reported_for_their_ids(tmp_path):
+    file = ring_all_gather(3)
+    file.gpus[0].tbs += [Block().add("cpy", ("i", 0), ("o", 0)) for _ in range(38)]
+    text = re.sub(r'<tb id="(\d+)"', lambda found: f'<tb id="{int(found[1]) + 1}"', file.text(), count=40)
+    told = [message.message for message in check_file(write(tmp_path / "f.xml", text)).diagnostics]
+    assert len(told) == 13
+    assert told[-1] == "8 more of this kind (contract)"
 
 
 def test_a_file_that_is_not_there(tmp_path):
