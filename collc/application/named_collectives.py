@@ -1,6 +1,6 @@
 """The collectives of the standard library by name, and whether a demand is one of them.
 
-The conditions of each chunk decide, not how the demand came about.
+Compared by pre- and postconditions only.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
 """All have what they need; there is more to do; a wanted chunk cannot be reached; the limit is passed."""
 
 LEFT, COUNT, END, GIVEN, LENIENT, HEAP = range(6)
-"""Places in `counters`: chunks still needed, transfers planned, when the last of them arrives, preconditions that have
-been applied, whether the component rule is off, entries of the heap."""
+"""Indices into `counters`: chunks still needed, transfers planned, when the last of them arrives, preconditions that
+have been applied, whether the component rule is off, entries of the heap."""
 
 SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE = range(8)
 """Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: where the set `inside` of its target's
@@ -73,7 +73,7 @@ class EventNetwork(NamedTuple):
 
 
 class EventChunks(NamedTuple):
-    """What does not change of chunks.
+    """Constants of the chunks.
 
     size: [K]. release, holder, given: preconditions by time: when a device has a chunk. words, shift, mask: of sets of
     chunks.
@@ -92,7 +92,8 @@ class ChunkSets(NamedTuple):
     """Who has and needs which chunk.
 
     devices: table. have, need: [D * W]. inside: what is in, or on its way into, a component. order: the chunks of each
-    device as they came. spread: [K], how many devices have a chunk. exact: [(links into a device + 2) * W], room.
+    device as they came. spread: [K], how many devices have a chunk. exact: [(links into a device + 2) * W],
+    scratch space.
     """
 
     devices: MutableSequence[int]
@@ -108,8 +109,8 @@ class EventProgress(NamedTuple):
     """The plan and the events to come.
 
     counters: see above. links, transfers: tables. start: [T]. head, tail: [2 C], first and last transfer of each
-    queue, -1: none. times, queues: [2 C + L + 1], the heap, while the kernel does not run. due: [C], room. woken: a set
-    of devices to look at.
+    queue, -1: none. times, queues: [2 C + L + 1], the heap, while the kernel does not run. due: [C], scratch space.
+    woken: a set of devices to look at.
     """
 
     counters: MutableSequence[int]
@@ -136,8 +137,8 @@ def run(
 ) -> int:
     """Simulates until about `some` transfers more are planned. Returns DONE, RUNNING, STUCK or TOO_LONG.
 
-    limit: picoseconds. What is called once a time takes the tuples; what is called for each link takes only the arrays
-    that it needs, since a call in compiled code counts the references of every array that it is given.
+    limit: picoseconds. Functions called once per event take the tuples; functions called once per link take single
+    arrays, since a call in compiled code counts the references of every array that it is given.
     """
     counters, woken = progress.counters, progress.woken
     heap = [(np.int64(0), np.int64(0))]
@@ -427,7 +428,7 @@ def rarest(
     """Of what a source has and the target needs, what the fewest links could bring, of this the rarest, or -1.
 
     held, needed, scope: where the sets begin in `have`, `need` and `inside`; scope -1: without the component rule.
-    exact: as `alternatives` fills it; row 0 is room.
+    exact: as `alternatives` fills it; row 0 is scratch space.
     """
     some = 0
     for word in range(words):

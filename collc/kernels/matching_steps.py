@@ -18,7 +18,7 @@ from collc.kernels.compiled import inlined
 
 
 class StepNetwork(NamedTuple):
-    """What does not change.
+    """Constants of the network.
 
     first: [D + 1], the links into each device. source, number: [L], of each link, as the network has them. name: [K],
     the number of each chunk in the result. begin: [tiles * depth + 1], device: [D * depth]; tile k does its step t for

@@ -57,8 +57,8 @@ class ListProgress(NamedTuple):
     intervals: [2 L], for each link the number of the next reserved interval and of the one after its last.
     starts, ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events; following:
     [2 n + L], the next event at the time of the same heap entry, or -1.
-    counters: [2], how many events there are and how many tasks have started. touched, marked: [L], room for the links
-    to look at. start: [n], the result.
+    counters: [2], how many events there are and how many tasks have started. touched, marked: [L], scratch space for
+    the links to look at. start: [n], the result.
     """
 
     waits: MutableSequence[int]

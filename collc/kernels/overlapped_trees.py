@@ -41,7 +41,7 @@ def grow(
     seeds: the devices that the tree starts from. wanted: [devices], 1 for those that it must reach; on return, for all
     that it uses. cost, load: [links], picoseconds; the cost of each link of the tree is added to its load. via:
     [devices], on return the link over which the tree enters each device; below 0 for seeds and devices outside the
-    tree. If it holds a tree before, that tree is replaced. order: [devices], room.
+    tree. If it holds a tree before, that tree is replaced. order: [devices], scratch space.
     """
     offsets, links, ends, begins = network
     count = 0

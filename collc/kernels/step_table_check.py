@@ -6,11 +6,8 @@ held: uint8[npus, chunks / 8], bit `chunk % 8` of held[npu, chunk // 8]. Rows of
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
-
-StepTable = NDArray[np.uint16 | np.uint32]
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, StepTable, UInt8Array
 
 
 @njit(cache=True)

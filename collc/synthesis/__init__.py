@@ -1,1 +1,1 @@
-"""From demand to schedule: one way of doing it a file."""
+"""From demand to schedule: one folder per synthesizer."""

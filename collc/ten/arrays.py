@@ -12,6 +12,9 @@ Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
 UInt64Array = NDArray[np.uint64]
 
+StepTable = NDArray[np.uint16] | NDArray[np.uint32]
+"""[steps, links]: the chunk that each link carries in each step; the largest number of the type for none."""
+
 
 def grouped(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
     """Positions by key in CSR form: (offsets int32[count + 1], positions int32, ascending for each key).

@@ -111,20 +111,9 @@ def _trimmed(module: Module) -> Module:
 
 
 def _of_length(problem: ScheduleProblem, until: int) -> str:
-    """How messages name a schedule that ends by `until`: by its steps, where there are steps."""
+    """The description used in messages for a schedule that ends by `until`: a number of steps, or a time."""
     step = problem.step
     return f"of {until // step} steps" if step else f"shorter than {format_time(until + 1)}"
-
-
-def find_schedule(module: Module, steps: int, timeout: float = 60.0) -> Module | None:
-    """The module with a verified schedule of at most `steps` steps, None where Z3 finds none in `timeout` seconds.
-
-    Raises ValueError where transfers take different times, Undecided where the question is too large.
-    """
-    step = problem_of(module.network, module.demand, _model(module), module.relays).step
-    if step is None:
-        raise ValueError("transfers take different times")
-    return find_within(module, steps * step, timeout)
 
 
 def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from collc.synthesis.tacos import tiles
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
-from collc.synthesis.tacos.step_table import StepRule, StepTable, matched_steps
+from collc.synthesis.tacos.step_table import StepRule, matched_steps
 from collc.synthesis.tacos.tiles import skewed_tiles
 from collc.synthesis.task import Task
+from collc.ten.arrays import StepTable
 from collc.ten.demand import Op
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, StepSchedule

@@ -16,7 +16,7 @@ from collc.ten.module import Bound, Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
-from collc.verification.optimal import find_schedule, find_within, prove_optimal
+from collc.verification.optimal import find_within, prove_optimal
 from tests.support import (
     MiB,
     all_gather,
@@ -30,6 +30,7 @@ from tests.support import (
     ring,
     switched,
 )
+from tests.verification.deadlines import find_within_steps
 from tests.verification.interpreter import interpret
 from tests.verification.random_modules import random_module, transfers
 from tests.verification.shortest import TooMany, shortest
@@ -56,11 +57,11 @@ OPTIMA = [
 
 @pytest.mark.parametrize(("module", "steps"), [case[1:] for case in OPTIMA], ids=[case[0] for case in OPTIMA])
 def test_known_optima(module: Module, steps: int) -> None:
-    found = find_schedule(module, steps)
+    found = find_within_steps(module, steps)
     assert found is not None
     assert verify_schedule(found).ok
     assert all(interpret(found).values())
-    assert find_schedule(module, steps - 1) is None
+    assert find_within_steps(module, steps - 1) is None
     result = prove_optimal(found)
     assert (result.answer, result.steps) == ("proved", steps)
     (certificate,) = result.certificates
@@ -121,7 +122,7 @@ def test_an_undecided_question_has_a_reason() -> None:
 
 def test_a_longer_schedule_is_refuted_with_a_shorter_one() -> None:
     module = Module("m", ring(5), all_gather(list(range(5))))
-    found = find_schedule(module, 4)
+    found = find_within_steps(module, 4)
     assert found is not None
     kept = found.schedule.transfers
     step = int(kept.start[kept.start > 0].min())
@@ -139,7 +140,7 @@ def test_a_longer_schedule_is_refuted_with_a_shorter_one() -> None:
 
 
 def test_a_met_bound_needs_no_solver() -> None:
-    found = find_schedule(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
+    found = find_within_steps(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
     assert found is not None
     time = found.schedule.collective_time(found.network, found.demand)
     result = prove_optimal(replace(found, bound=Bound(time, "in-degree of npu[0]")))

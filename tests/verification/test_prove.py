@@ -13,10 +13,10 @@ from collc.smt.script import Undecided
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
-from collc.verification.optimal import find_schedule
 from collc.verification.property_proof.time_terms import BitVectorTimes
 from collc.verification.prove import prove_properties
 from tests.support import MiB, all_gather, all_reduce, demand_of, ring
+from tests.verification.deadlines import find_within_steps
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
 from tests.verification.random_modules import random_module, transfers
@@ -72,7 +72,7 @@ def test_a_good_schedule_is_proved() -> None:
     "name", ["link_that_is_not_there", "chunk_that_is_not_there", "device_removed", "link_to_itself"]
 )
 def test_false_properties_are_never_proved(name: str) -> None:
-    found = find_schedule(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
+    found = find_within_steps(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
     assert found is not None
     mutant = MUTATIONS[name](found, random.Random(1))
     assert mutant is not None

@@ -114,7 +114,7 @@ class _PlanExecution:
         return history
 
     def _step(self, op: Operation) -> bool:
-        """Execute an operation if it can run now; whether it could."""
+        """Execute an operation if it can run now. Returns whether it ran."""
         if op.barrier is not None:
             return self._barrier(op)
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
@@ -167,7 +167,7 @@ class _PlanExecution:
         self.at[tb] += 1
 
     def _barrier(self, op: Operation) -> bool:
-        """Let the threadblocks of the gpu at this barrier pass, if they are enough."""
+        """Let the threadblocks of the gpu pass this barrier, once the declared number has arrived."""
         here = [
             other
             for other, ops in enumerate(self.plan.threadblocks)

@@ -43,7 +43,7 @@ class Quality:
             f"{self.scratch} scratch chunks ({self.scratch_saved} saved)",
             f"{decimal(Fraction(self.fused, 10))} % of relays fused",
             f"longest chain {self.chain} steps",
-            f"replayed {format_time(self.replay)} for {format_time(self.schedule)}",
+            f"simulated {format_time(self.replay)} (schedule: {format_time(self.schedule)})",
         ]
         return ", ".join(parts)
 

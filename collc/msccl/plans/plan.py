@@ -58,7 +58,7 @@ _MOST_SHARES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _BlockForm:
-    """A way to form threadblocks from steps.
+    """How steps are grouped into threadblocks.
 
     divide: makes the program for a number of shares. least, most: numbers of shares to try. fewer: whether it has fewer
     shares, so longer threadblocks, than the form before.
@@ -175,7 +175,7 @@ def _fitted(form: _BlockForm, options: MscclOptions) -> tuple[Json | None, Limit
 
 
 def _closer(one: LimitUse | None, other: LimitUse | None) -> LimitUse | None:
-    """The limit of the two that is exceeded less, relative to the limit."""
+    """Of two exceeded limits, the one with the smaller relative excess."""
     if one is None or other is None:
         return one or other
     return other if other.needed * one.limit < one.needed * other.limit else one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.base.diagnostics import Note
 from collc.source import limits
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.collectives import NamedChunks
@@ -62,7 +61,7 @@ class _SendBuilder:
         if same.any():
             row = int(np.argmax(same))
             message = f"this is a {statement.kind} from an NPU to itself"
-            raise fail("E0502", message, statement.span, _note(frame, row), hint="exclude this case with an 'if'")
+            raise fail("E0502", message, statement.span, frame.note(row), hint="exclude this case with an 'if'")
         return BodyRows(np.arange(count, dtype=np.int64), table)
 
     def step(self, node: Expr | None, frame: Frame) -> Data:
@@ -75,10 +74,6 @@ class _SendBuilder:
             row = int(np.argmax(wrong))
             step = data[row] if is_column(data) else data
             raise fail(
-                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, _note(frame, row)
+                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, frame.note(row)
             )
         return data
-
-
-def _note(frame: Frame, row: int) -> Note | None:
-    return frame.note(row) if frame.rows is not None else None

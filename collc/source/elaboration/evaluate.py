@@ -377,7 +377,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if bad.any():
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
-            note = None if isinstance(found, IndexSlice) else frame_note(frame, row)
+            note = None if isinstance(found, IndexSlice) else frame.note(row)
             raise fail(
                 "E0318", f"'{topology.name}' has no NPU {wrong}: the NPUs are 0 .. {count - 1}", index.span, note
             )
@@ -484,12 +484,7 @@ def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame)
     named = isinstance(node, Name) and not index.varies
     message = f"'{node.span.text}' is {number}, but " if named else f"index {number} is out of range: "
     message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"
-    return fail("E0219", message, node.span, frame_note(frame, row))
-
-
-def frame_note(frame: Frame, row: int) -> Note | None:
-    """A note with the values of the loop variables in an iteration; None outside loops."""
-    return frame.note(row) if frame.rows is not None else None
+    return fail("E0219", message, node.span, frame.note(row))
 
 
 def with_note(error: SourceError, note: Note | None) -> SourceError:

@@ -69,7 +69,7 @@ class Frame:
         return rows if self.parent is not None and self.parent.rows is not None else np.zeros_like(rows)
 
     def note(self, row: int) -> Note | None:
-        """A note with the values of the loop variables in an iteration, None where there are none."""
+        """A note with the values of the loop variables in an iteration; None outside loops."""
         found: list[str] = []
         frame: Frame | None = self
         at = np.array([row], np.int64)

@@ -77,12 +77,7 @@ def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> Non
     row = exact.first_row(right.data == 0)
     if row >= 0:
         above = shown(exact.item(left.data, row), left.type)
-        raise fail("E0217", f"division of {above} by zero", node.span, note_of(frame, row))
-
-
-def note_of(frame: Frame, row: int) -> Data:
-    """A note with the values of the loop variables in an iteration; None outside loops."""
-    return frame.note(row) if frame.rows is not None else None
+        raise fail("E0217", f"division of {above} by zero", node.span, frame.note(row))
 
 
 def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
@@ -120,7 +115,7 @@ def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Fra
     hint = ""
     if node.operator == "/" and left.type.kind is Kind.BYTES and right.type.kind is Kind.INT:
         hint = _sizes_that_divide(int(a), int(b))
-    raise fail("E0218", message, node.span, note_of(frame, row), hint=hint)
+    raise fail("E0218", message, node.span, frame.note(row), hint=hint)
 
 
 def _sizes_that_divide(size: int, parts: int) -> str:

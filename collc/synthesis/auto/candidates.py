@@ -35,19 +35,20 @@ FEW = 2.0
 """Average number of NPUs that want a chunk up to which search is the first choice."""
 
 SMALL = 30_000
-"""Chunks x NPUs that want them, up to which a second synthesizer is tried."""
+"""Work up to which a second synthesizer is tried. Work, here and below: chunks x NPUs that want them."""
 
 LARGE = 300_000
-"""The same, up to which swarm spreads chunks that few hold, and overlapped serves reductions that are no All-Reduce."""
+"""Work up to which `swarm` is tried for chunks that few NPUs hold, and `overlapped` for reductions that are no
+All-Reduce."""
 
 DENSE = 2_000
-"""The same, from which pccl does not plan chunks that many want where the network has dimensions."""
+"""Work above which `pccl` is not tried for chunks that many NPUs want in a network with dimensions."""
 
 QUICK = 100
-"""The same, up to which pccl always plans through switches to its end."""
+"""Work up to which `pccl` always plans through switches to its end."""
 
 NEAR = 8
-"""A long search goes on if its first schedule is longer than the best by at most one part in so many."""
+"""A long search goes on if its first schedule is longer than the best by at most 1/NEAR of its time."""
 
 AT_ONCE = 1 << 62
 """A bound that every schedule meets, so that the first one is taken."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE
 from collc.kernels.compiled import compiled, numbers, zeros
@@ -21,10 +20,7 @@ from collc.kernels.pccl_steps import (
 )
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.planning_order import PlanningOrder
-from collc.ten.arrays import Int32Array, Int64Array
-
-StepTable = NDArray[np.uint16] | NDArray[np.uint32]
-"""[steps, links]: the chunk that each link carries in each step, the largest number of the type for none."""
+from collc.ten.arrays import Int32Array, Int64Array, StepTable
 
 
 @dataclass(frozen=True, eq=False)

@@ -206,7 +206,10 @@ class _Portfolio:
                     yield _Attempt(name, planning, partial(search, limit))
 
     def raised_attempts(self, planned: list[_Planned], count: int) -> Iterator[_Attempt]:
-        """So many attempts that improve some others, these in turns; at most one of each may run at once."""
+        """Yields `count` attempts that refine the given ones round-robin.
+
+        At most one refinement of each runs at a time.
+        """
         chains = [RaisedOrders(self.conditions, self._distance, one.attempt.order, one.schedule) for one in planned]
         for number in range(count if planned else 0):
             chain, one = chains[number % len(planned)], planned[number % len(planned)]
@@ -246,7 +249,8 @@ def _rotations(conditions: Conditions, hops: int) -> tuple[bool, ...]:
 def _limits(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
     """For each attempt of a trial, how many hops away a target may be to be reached over non-minimal paths; with names.
 
-    With switches, the search over minimal paths is first: a detour over a switch takes links that others need.
+    With switches, the search over minimal paths is first: a non-minimal path over a switch occupies links that others
+    need.
     """
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", NEVER)
     found = [none, near, always] if conditions.task.network.has_switches else [near, always, none]

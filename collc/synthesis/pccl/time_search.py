@@ -45,7 +45,7 @@ class TimeSearch:
 
     @staticmethod
     def of(conditions: Conditions, wanting: Int32Array, to: dict[int, Int64Array]) -> TimeSearch:
-        """to: distances to the targets by column of the clock."""
+        """Build the search. to: distances to each target, by clock column."""
         clock, kind = conditions.clock, conditions.task.network.kind
         columns = sorted(to)
         number = np.zeros(clock.busy.shape[1], np.int32)

@@ -18,8 +18,8 @@ Intervals = list[tuple[int, int]]
 class SwarmProblem:
     """Chunks to spread. Sets of chunks are ints, in which bit k is row k of `conditions`.
 
-    have, need, welcome: by device. What it holds at the start; what it must get, to keep or to pass on; what it may
-    get beside that, to pass on. sizes: by column of the clock, the chunks of that size.
+    have, need, welcome: per-device bit sets: chunks held at the start; chunks it must receive; chunks it may relay.
+    sizes: by column of the clock, the chunks of that size.
     later: (picoseconds, device, row) of chunks that a holder has only later (Task.release).
     reserved: by link, when it is busy with what is planned already. slots_used: by switch with a limited buffer, when
     a slot of it is occupied by that.

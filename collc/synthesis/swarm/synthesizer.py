@@ -27,10 +27,11 @@ VISITS = 200_000
 """Visits of a path by a receiver up to which further rounds are made; an estimate for about half a second."""
 
 VISITS_ONCE = 1_000_000
-"""Visits (as above) from which there is one attempt only."""
+"""Above this many visits only one attempt is made."""
 
 NEAR = 8
-"""A schedule for `store` that will be moved earlier may be longer than the best one by one part in so many."""
+"""A schedule for `store` that will be moved earlier may be longer than the best one by at most 1/NEAR of its
+time."""
 
 
 def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:

@@ -34,7 +34,7 @@ ROUNDS = 8
 """Rounds with random ties while the bound is not met."""
 
 Priority = Callable[[int, int], tuple[int, ...]]
-"""Of how many predecessors of a target hold the chunk, and how far it is from NPU 0, its priority; the lowest first."""
+"""Priority of a target, as a function of (predecessors that hold the chunk, hops from NPU 0); lowest first."""
 
 PRIORITIES: tuple[Priority, ...] = (
     lambda informed, _depth: (informed,),

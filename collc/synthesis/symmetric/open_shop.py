@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collc.kernels.compiled import trailing_zeros
 from collc.ten.arrays import Int64Array
 
 ORDERS = 8
@@ -88,9 +89,9 @@ def _edge_coloured(counts: Int64Array, steps: int) -> HopBlocks:
         for _ in range(int(counts[message, generator])):
             here, there = free[message], free[len(counts) + generator]
             if not here & there:
-                _swap(at_message, at_generator, free, (generator, _lowest(here), _lowest(there)))
+                _swap(at_message, at_generator, free, (generator, trailing_zeros(here), trailing_zeros(there)))
                 there = free[len(counts) + generator]
-            step = _lowest(here & there)
+            step = trailing_zeros(here & there)
             at_message[message][step], at_generator[generator][step] = generator, message
             free[message] ^= 1 << step
             free[len(counts) + generator] ^= 1 << step
@@ -124,7 +125,3 @@ def _swap(
         at_message[message][other], at_generator[at][other] = at, message
         free[message] ^= 1 << other
         free[len(at_message) + at] ^= 1 << other
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1

@@ -1,4 +1,4 @@
-"""Link-chunk matching on the TEN: the way of synthesis and what it is made of."""
+"""The synthesizer `tacos`: link-chunk matching on the TEN."""
 
 from collc.synthesis.tacos.synthesizer import tacos
 

@@ -9,18 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.tacos.tiles import SkewedTiles, all_in_one_tile, skewed_tiles
-from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
+from collc.ten.arrays import Int32Array, Int64Array, StepTable, UInt8Array
 
 if TYPE_CHECKING:
     from collc.kernels.matching_steps import StepNetwork, StepProgress
-
-StepTable = NDArray[np.uint16] | NDArray[np.uint32]
-"""[steps, links]: the chunk that each link takes in each step; the largest number of the type for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ WINDOW_LIMIT = 4_000_000
 """Transfers up to which that rule is tried."""
 
 NEAR = 100
-"""Where times differ, large problems end the search within one part in so many of the bound."""
+"""Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -79,7 +79,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio. A schedule for the link model `store` is one for `pipelined` too, if hardly the best."""
+    """The portfolio. A schedule for the link model `store` is also valid for `pipelined`, although rarely the best."""
     stored = replace(problem, busy=problem.total)
     steps = _small_attempts if problem.devices <= SMALL else _large_attempts
     if problem.uniform:
