@@ -11,6 +11,8 @@ import pytest
 
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.bounds.bound import _distances
+from collc.synthesis.bounds.cuts import _with_switches
 from collc.synthesis.bounds.flow import MOST_DEVICES, flow_cuts
 from collc.synthesis.bounds.timing import Delays, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import traffic_of
@@ -28,6 +30,7 @@ from tests.support import (
     network,
     reduce,
     reduce_scatter,
+    ring,
     switched,
 )
 
@@ -164,3 +167,37 @@ def test_traffic_of_some_chunks_leaves_out_the_others(chunks: list[int], receive
     """An All-Gather of four NPUs with two chunks each: every chunk goes to three NPUs."""
     _, traffic = traffic_of(all_gather([0, 1, 2, 3], chunks=2), np.array(chunks, np.int32))
     assert [int(part.received().sum()) for part in traffic] == [received]
+
+
+def test_traffic_counts_a_column_for_each_device() -> None:
+    _, (part,) = traffic_of(all_gather([0, 1, 2, 3]), None)
+    assert part.received().tolist() == [[3, 3, 3, 3]]
+    assert part.sent().tolist() == [[1, 1, 1, 1]]  # others may pass them on
+
+
+@pytest.mark.parametrize("outward", [False, True])
+@pytest.mark.parametrize(("count", "members", "joins"), [(2, 1, False), (3, 1, False), (3, 2, True), (2, 2, True)])
+def test_a_switch_joins_the_side_of_more_than_half_of_its_links(outward, count, members, joins) -> None:
+    """A switch with links of one direction to some NPUs, the first of which are inside."""
+    links = [(count, npu) if outward else (npu, count) for npu in range(count)]
+    inside = np.arange(count + 1) < members
+    found = _with_switches(network(count, links, switches=1), inside)
+    assert found.tolist() == [*inside[:count].tolist(), joins]
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"), [(2, [0, 5]), (3, [0, 5, 9]), (9, [0, 1, 2, 3, 5, 6, 7, 9]), (10, list(range(10)))]
+)
+def test_paths_start_at_as_many_npus_as_the_limit_allows(monkeypatch, sources: int, expected: list[int]) -> None:
+    """A ring of ten NPUs: evenly spaced ones, and the one that is farthest from the first."""
+    net = ring(10)
+    monkeypatch.setattr("collc.synthesis.bounds.bound.PATH_WORK", sources * net.link_count)
+    found, distance = _distances(net, np.array([7]))
+    assert found.tolist() == expected
+    assert distance[0].tolist() == [7 * min(k, 10 - k) for k in range(10)]
+
+
+def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:
+    net = network(2, [(0, 1, LinkKind(0, Fraction(10**13)))])
+    times = TransferTimes.of(net, np.array([1, 100]), LinkModel.PIPELINED)
+    assert times.busy.tolist() == [[1, 10]]
