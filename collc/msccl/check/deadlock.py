@@ -40,7 +40,7 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
 
     Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
     """
-    effective, total = program.message_bytes, max(1, program.nchunksperloop)
+    effective, total = program.message_bytes, program.nchunksperloop
     counts = np.maximum(1, program.steps.cnt)
     limit = program.size_limit
     most = chunks_per_message(effective, -(-program.min_bytes // total))

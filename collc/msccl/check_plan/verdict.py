@@ -220,8 +220,8 @@ def _checkable(call: _PlanCall, findings: Findings) -> bool:
 
 def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
     """Warn of sizes in the range of the plan that exceed the offsets of the runtime (X0409)."""
-    counted = max((chunks[1 if coll == "allgather" else 0] for chunks in plan.chunks), default=0)
-    longest = max((max(chunks) for chunks in plan.chunks), default=0)
+    counted = max(chunks[1 if coll == "allgather" else 0] for chunks in plan.chunks)
+    longest = max(max(chunks) for chunks in plan.chunks)
     most = OFFSETS * counted // max(1, longest)
     if counted and (plan.largest is None or plan.largest > most):
         text = f"buffers of more than {most} bytes would be cut wrongly: the runtime's offsets have 32 bits"
