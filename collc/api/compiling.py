@@ -31,7 +31,7 @@ class CompileOptions(TypedDict, total=False):
     threads: at most so many; the result does not depend on it.
     time_limit: seconds for the search of each schedule; the best schedule found until then is used.
     link_model: "store" or "pipelined".
-    passes: a pipeline of passes to run instead, as in "tacos{seed=7},invert,verify".
+    passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
     emit: kinds of files to write besides those that the program names: "ten", "msccl", "mscclpp".

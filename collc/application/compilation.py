@@ -78,7 +78,10 @@ def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: i
 
 
 def _check_settings(settings: Settings) -> None:
-    """Raise UsageError for unknown names in the settings, before any work is done."""
+    """Raise UsageError for unknown names in the settings, before any work is done.
+
+    Also (U0203) where the folder of the certificate does not exist; only the output folder is made where it is missing.
+    """
     for kind in settings.emit:
         if kind not in WRITERS:
             raise UsageError(unknown_kind(kind))
@@ -86,6 +89,10 @@ def _check_settings(settings: Settings) -> None:
     if name is not None and name not in SYNTHESIZERS:
         hint = did_you_mean(name, SYNTHESIZERS, f"the synthesizers are {listed(SYNTHESIZERS)}")
         raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
+    folder = None if settings.certificate is None else settings.certificate.parent
+    if folder is not None and not folder.is_dir() and folder.resolve() != settings.output.resolve():
+        what = f"{folder} is a file, not a folder" if folder.exists() else f"there is no folder {folder}"
+        raise UsageError(Diagnostic("U0203", f"cannot write {settings.certificate}: {what}"))
     if settings.passes is not None:
         parse_pipeline(settings.passes)
 

@@ -107,8 +107,7 @@ def _describe_msccl(summary: Mapping[str, Any]) -> str:
     root = "" if summary["root"] < 0 else f", root {summary['root']}"
     parts = [
         f"{summary['coll']}{root}",
-        f"{summary['ranks']} ranks, {summary['channels']} channels, {summary['threadblocks']} threadblocks, "
-        f"{summary['steps']} steps",
+        ", ".join(plural(summary[f"{noun}s"], noun) for noun in ("rank", "channel", "threadblock", "step")),
         f"chunks: {chunks}, {summary['nchunksperloop']} in a loop",
         f"{summary['proto']}, {' and '.join(places)}, sizes from {summary['min_bytes']}{limits} bytes",
     ]

@@ -72,9 +72,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     collective, root = _collective_of(module)
     written: list[WrittenFile] = []
     progress(None, "lowering to MSCCL")
-    files = program_files(
-        module, options, lambda stage, _program: progress(None, f"lowering to MSCCL: stage {stage} is done")
-    )
+    files = program_files(module, options, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
     for variant, program in files:
         path = destination.new(variant)
         with path.open("wb") as file:

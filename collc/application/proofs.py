@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.application.compile_report import Optimality, ShorterSchedule
 from collc.application.output_files import write_ten
-from collc.application.settings import Progress, Settings
+from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import drafting, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
 from collc.base.outcome import Outcome
@@ -147,7 +147,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     if not settings.write_shorter:
         return ShorterSchedule(time_ps, None, kept)
     path = path_inside(settings.output, f"{module.name}.shorter.ten")
-    with drafting() as draft:
+    with drafting(OUTPUT_HINT) as draft:
         temporary = draft.new(path)
         write_ten(module, temporary)
         verdict = verify_schedule(parse_module(read_text(temporary)))

@@ -12,7 +12,7 @@ from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, Sched
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, check_feasible, emits_of, write_outputs
 from collc.application.proofs import prove
-from collc.application.settings import Progress, Settings
+from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.base.atomic_files import drafting
@@ -91,7 +91,7 @@ class ScheduleBuild:
         self._verify(module)
         self._check_limits()
         self._prove(module)
-        with cleanup_on_termination(), drafting() as draft:
+        with cleanup_on_termination(), drafting(OUTPUT_HINT) as draft:
             output = write_outputs(module, emits, self.settings.output, draft, self.progress)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())

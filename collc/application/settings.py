@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collc.application.compile_report import ScheduleReport
+
+OUTPUT_HINT: Final = "choose another output folder"
+"""What to try where the output folder cannot be written. The command line and the Python API name it differently."""
 
 Progress = Callable[[float | None, str], None]
 """Receives the share of the current phase that is done (0 to 1, None where it is not known) and the phase's name."""

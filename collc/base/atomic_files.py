@@ -66,8 +66,10 @@ class Draft:
     """Files under temporary names in the folders of their final names, until `publish` renames all of them.
 
     `drafting` creates one and removes the files that were not published.
+    hint: what to try where a folder cannot be written; "" where the error says enough.
     """
 
+    hint: str = ""
     _pending: list[_Pending] = field(default_factory=list[_Pending])
 
     def new(self, path: Path) -> Path:
@@ -85,9 +87,8 @@ class Draft:
             self._pending.append(pending)
             pending.temporary.chmod(0o666 & ~_umask())
         except OSError as error:
-            raise UsageError(
-                Diagnostic("U0203", f"cannot write {path}: {error.strerror}", hint="choose another folder with -o DIR")
-            ) from error
+            message = f"cannot write {path}: {_obstacle(path) or error.strerror or error}"
+            raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
         return pending.temporary
 
     def publish(self) -> list[Path]:
@@ -106,6 +107,12 @@ class Draft:
                 pending.temporary.unlink()
             pending.release()
         self._pending.clear()
+
+
+def _obstacle(path: Path) -> str:
+    """The file that stands where a folder of the path should be, in words; "" if there is none."""
+    files = [folder for folder in path.parents if os.path.isfile(folder)]  # noqa: PTH113 (raises nothing)
+    return f"{files[0]} is a file, not a folder" if files else ""
 
 
 def _umask() -> int:
@@ -165,9 +172,9 @@ def write_file(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def drafting() -> Generator[Draft]:
-    """A draft; at the end of the context, the files that were not published are removed."""
-    draft = Draft()
+def drafting(hint: str = "") -> Generator[Draft]:
+    """A draft; at the end of the context, the files that were not published are removed. hint: of `Draft`."""
+    draft = Draft(hint)
     try:
         yield draft
     finally:

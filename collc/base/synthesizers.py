@@ -9,7 +9,12 @@ from typing import Final
 from collc.base.options import Option, Options
 
 LINK_MODEL: Final[Options] = {
-    "link_model": Option("string", "how long a transfer takes", "store", choices=("store", "pipelined")),
+    "link_model": Option(
+        "string",
+        "when a link is free again: after the chunk arrived (store) or was sent (pipelined)",
+        "store",
+        choices=("store", "pipelined"),
+    ),
 }
 
 SEARCH: Final[Options] = {

@@ -24,6 +24,7 @@ EXIT_CODES: Final = (
 _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
 _ROOT: Final = "rank of the root of a rooted collective"
 _JSON: Final = "print one JSON object on stdout"
+_PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
 
 
@@ -141,7 +142,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--synthesizer", "--algorithm", metavar="NAME", help=synthesizers)
     for name, option in COMMON.items():
         _add_synthesizer_option(parser, name, option)
-    add("--passes", metavar="PIPELINE", help='run these passes instead, as in "tacos{seed=7},invert,verify"')
+    add("--passes", metavar="PIPELINE", help=_PASSES)
     add("--print-after", action="append", default=[], metavar="PASS", help="print the module after this pass, as .ten")
     add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")
     add("--certificate", type=Path, metavar="FILE", help="write the formulas given to Z3, as SMT-LIB text")

@@ -218,6 +218,16 @@ def test_files_are_written_only_where_the_program_or_the_caller_asks(
     assert capfd.readouterr() == ("", "")
 
 
+def test_the_folder_of_a_certificate_is_not_made(folder: Path) -> None:
+    (folder / "file").write_text("")
+    for place, reason in (("nope", "there is no folder nope"), ("file", "file is a file, not a folder")):
+        with pytest.raises(collc.UsageError, match=f"cannot write {place}/x.smt2: {reason}"):
+            collc.compile(PROGRAM, prove=True, certificate=f"{place}/x.smt2")
+    assert [path.name for path in folder.iterdir()] == ["file"]
+    collc.compile(RING + GATHER, prove=True, output="out", certificate="out/x.smt2")
+    assert [path.name for path in (folder / "out").iterdir()] == ["x.smt2"]
+
+
 def test_a_shorter_schedule_of_z3_is_a_module_and_no_file(folder: Path) -> None:
     text = RING + SUM.replace("synthesize tacos(seed: 1)", "synthesize pccl")
     optimal = collc.compile(text, prove=True, link_model="store", definitions={})["sum"].optimal

@@ -59,8 +59,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_file_with_the_name_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
-    with drafting() as draft, pytest.raises(UsageError, match="cannot write"):
-        draft.new(tmp_path / "a" / "b.ten")
+    for path in (tmp_path / "a" / "b.ten", tmp_path / "a" / "c" / "b.ten"):
+        with drafting("try another") as draft, pytest.raises(UsageError, match="cannot write") as caught:
+            draft.new(path)
+        (message,) = caught.value.diagnostics
+        assert message.message == f"cannot write {path}: {tmp_path / 'a'} is a file, not a folder"
+        assert message.hint == "try another"
+    with pytest.raises(UsageError) as caught:
+        write_file(tmp_path / "a" / "b.ten", "")
+    assert not caught.value.diagnostics[0].hint
 
 
 def names(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ from collc.application.compilation import compile_program
 from collc.application.settings import Callbacks, Settings
 from collc.command import terminal
 from collc.command.terminal import progress_bar
+from collc.msccl.lowering import lower
 
 
 class Terminal(io.StringIO):
@@ -92,9 +93,37 @@ def test_every_phase_of_a_compilation_is_reported(tmp_path: Path) -> None:
         "s: verifying the schedule",
         "s: proving causality",
         "s: lowering to MSCCL",
+        "s: lowering to MSCCL, select",
+        "s: lowering to MSCCL, attempt 1: merge",
+        "s: lowering to MSCCL, attempt 1: assign",
+        "s: lowering to MSCCL, attempt 1: repeat",
+        "s: lowering to MSCCL, attempt 1: depend",
+        "s: lowering to MSCCL, attempt 1: search for deadlocks",
+        "s: lowering to MSCCL, attempt 1: simulation",
         "s: reading the MSCCL file back and checking it",
         "s: simulating the MSCCL file",
         "s: lowering to MSCCL++",
         "s: reading the MSCCL++ plan back and checking it",
     ]
     assert [phase for phase in dict.fromkeys(phases) if phase in in_order] == in_order
+
+
+@pytest.mark.parametrize("stage", ["merge", "assign", "repeat", "depend"])
+def test_a_stage_of_the_lowering_is_reported_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    (tmp_path / "p.coll").write_text(PROGRAM.replace("verify proved", ""))
+    phases: list[str] = []
+    at_the_stage: list[str] = []
+    run_stage = getattr(lower, stage)
+
+    def observed(*arguments: object, **keywords: object) -> object:
+        at_the_stage.append(phases[-1])
+        return run_stage(*arguments, **keywords)
+
+    monkeypatch.setattr(lower, stage, observed)
+    compile_program(
+        tmp_path / "p.coll", Settings(output=tmp_path), Callbacks(lambda _share, phase: phases.append(phase))
+    )
+    before = "" if stage == "merge" else "attempt 1: "  # the first merge is made before all attempts, to check limits
+    assert at_the_stage[0] == f"s: lowering to MSCCL, {before}{stage}"

@@ -304,6 +304,8 @@ def test_a_file_where_a_folder_should_be(collc: Callable[..., Outcome], output: 
     done = collc(one(GATHER + " emit ten"), "-o", output)
     assert done.code == 2
     assert "cannot write" in done.err
+    assert "f is a file, not a folder" in done.err
+    assert "choose another output folder" in done.err
     assert Path("f").read_text() == "precious"
 
 

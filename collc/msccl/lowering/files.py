@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from collc.msccl.lowering.lower import StageObserver, lower, selected
+from collc.msccl.lowering.lower import Announcer, lower, selected
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Program
 from collc.ten.module import Module
@@ -30,12 +30,12 @@ def may_be_two_files(options: MscclOptions) -> bool:
     return options.profile is Profile.OLD and options.placement in {None, Placement.BOTH}
 
 
-def program_files(module: Module, options: MscclOptions, observe: StageObserver | None = None) -> list[ProgramFile]:
-    """The programs of a module's schedule, one for each file. Raises what `lower` raises."""
+def program_files(module: Module, options: MscclOptions, announce: Announcer | None = None) -> list[ProgramFile]:
+    """The programs of a module's schedule, one for each file. announce: as in `lower`, whose errors it raises."""
     if not may_be_two_files(options) or not selected(module, options).placement.in_place:
-        return [ProgramFile("", lower(module, options, observe))]
+        return [ProgramFile("", lower(module, options, announce=announce))]
     placements = (Placement.OUT, Placement.IN)
     return [
-        ProgramFile(variant, lower(module, replace(options, placement=placement), observe))
+        ProgramFile(variant, lower(module, replace(options, placement=placement), announce=announce))
         for variant, placement in zip(VARIANTS, placements, strict=True)
     ]

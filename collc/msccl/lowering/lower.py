@@ -46,6 +46,9 @@ from collc.ten.schedule import LinkModel
 StageObserver = Callable[[str, Program], None]
 """Called with the name of each stage and the program after it."""
 
+Announcer = Callable[[str], None]
+"""Called before each stage, with its attempt and name, as in "attempt 2: assign"."""
+
 _MOST_BLOCK_CHANNELS: Final = 8
 """Most chunks of a block for which a channel each is tried."""
 
@@ -62,8 +65,13 @@ _WORTHWHILE_GAIN: Final = Fraction(97, 100)
 """Time of a further attempt, over the best so far, below which it replaces the best."""
 
 
-def lower(module: Module, options: MscclOptions | None = None, observe: StageObserver | None = None) -> Program:
-    """The MSCCL program of a module's schedule.
+def lower(
+    module: Module,
+    options: MscclOptions | None = None,
+    observe: StageObserver | None = None,
+    announce: Announcer | None = None,
+) -> Program:
+    """The MSCCL program of a module's schedule. observe, announce: called after and before each stage.
 
     Raises SourceError M0104 to M0106 if MSCCL cannot express the collective, M0107 if a switch multicasts or
     reduces, M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112
@@ -71,25 +79,30 @@ def lower(module: Module, options: MscclOptions | None = None, observe: StageObs
     """
     options = options or MscclOptions()
     observe = observe or (lambda _stage, _program: None)
+    announce = announce or (lambda _stage: None)
+    announce("select")
     start = selected(module, options)
     observe("select", start)
-    stages = _StageRunner(start, options, observe)
+    stages = _StageRunner(start, options, observe, announce)
+    announce("merge")
     check_merged_limits(stages.merge(MOST_CHUNKS), channels_per_instance(options))
     problem: SourceError | None = None
     restricted: Program | None = None
     best: tuple[Fraction, Program] | None = None
-    for attempt in _attempts(stages, module):
+    for number, attempt in enumerate(_attempts(stages, module), 1):
         if attempt.policy.shares > 1 and best is not None and best[0] <= TOLERATED_SLOWDOWN:
             break
         try:
-            program = stages.leanest(attempt)
+            program = stages.numbered(number).leanest(attempt)
         except SourceError as error:
             problem = problem or error
             continue
+        announce(f"attempt {number}: search for deadlocks")
         message_sizes = deadlocking_message_sizes(program)
         if message_sizes:
             restricted = restricted or _without_deadlock(program, message_sizes[-1])
             continue
+        announce(f"attempt {number}: simulation")
         slowdown, final = _slowdown(program, module)
         if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowdown, program)
@@ -196,7 +209,16 @@ class _StageRunner:
     start: Program
     options: MscclOptions
     observe: StageObserver
+    announce: Announcer
     merged: dict[int, Program] = field(default_factory=dict[int, Program])
+
+    def numbered(self, number: int) -> _StageRunner:
+        """The runner, announcing stages as those of an attempt; both share the merged programs."""
+
+        def announce(stage: str) -> None:
+            self.announce(f"attempt {number}: {stage}")
+
+        return replace(self, announce=announce)
 
     def merge(self, most: int) -> Program:
         """The program with at most `most` chunks in a step."""
@@ -227,11 +249,13 @@ class _StageRunner:
         Raises SourceError M0110, M0111 if no number of shares keeps the limits.
         """
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
+        self.announce("merge")
         merged = self.merge(attempt.merged)
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         shares = attempt.policy.shares
         while True:
+            self.announce("assign")
             program = assign(merged, replace(attempt.policy, shares=shares), channels, limits.per_channel)
             self.observe("assign", program)
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
@@ -248,10 +272,13 @@ class _StageRunner:
     def finished(self, program: Program, attempt: LoweringAttempt) -> Program:
         """The program after the stages that follow `assign`."""
         if attempt.reuse:
+            self.announce("allocate")
             program = allocate_scratch(program)
             self.observe("allocate", program)
+        self.announce("repeat")
         program = repeat(program)
         self.observe("repeat", program)
+        self.announce("depend")
         program = depend(program, by_messages=True, in_turn=attempt.in_turn)
         self.observe("depend", program)
         return program
