@@ -121,6 +121,8 @@ def test_standard_collectives_are_not_expanded(tmp_path: Path) -> None:
         ("[[1, 2], [3, 4]][1][0]", 3),
         ("max([sum([k for k in 0..i]) for i in 0..4])", 3),
         ("[[i, 2 * i][1] for i in 0..3][2]", 4),
+        ("len([0 for same in [[1, 2] == [1, 2]] if same])", 1),
+        ("len([0 for i in 0..3 if [i, 1] == [1, i]])", 1),
         ("[len([5, 6, 7][i..3]) for i in 0..3][2]", 1),
         ("[[5, 6, 7][i..3][0] for i in 0..3][1]", 6),
     ],

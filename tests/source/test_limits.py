@@ -98,3 +98,12 @@ def test_a_negative_root_is_out_of_range(tmp_path: Path) -> None:
     assert (found.code, found.message) == ("E0219", "'root' is -1, but the ranks of the group are 0 .. 1")
     assert found.span is not None
     assert found.span.text == "-1"
+
+
+@pytest.mark.parametrize("index", ["{i, i + 1}", "[i, i + 1]", "i..i + 2"])
+def test_the_end_of_a_link_in_a_loop_is_one_device(index: str, tmp_path: Path) -> None:
+    text = f"topology u {{ npu n[4] for i in 0..2 {{ link n[{index}] <-> n[3] }} }}"
+    found = error(tmp_path, HEAD + text)
+    assert (found.code, found.message) == ("E0301", "the end of a link must be one device, not several")
+    assert found.span is not None
+    assert found.span.text == index

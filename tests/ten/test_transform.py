@@ -174,7 +174,7 @@ def test_shape_of_the_npus() -> None:
     assert npu_grid(grid(2, 3)) == ((2, 3), (3, 1))
     two = replace(ring(4), families=(DeviceFamily("a", (2,), 0, (1,)), DeviceFamily("b", (2,), 2, (1,))))
     assert npu_grid(two) == ((4,), (1,))
-    dotted = replace(ring(4), families=(DeviceFamily("a.b", (4,), 0, (1,)),))
+    dotted = replace(ring(4), families=(DeviceFamily("a.b", (2, 2), 0, (2, 1)),))
     assert npu_grid(dotted) == ((4,), (1,))
     single = replace(ring(1), families=(DeviceFamily("a", (), 0, ()),))
     assert npu_grid(single) == ((1,), (1,))

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from collc.smt.script import Undecided
+from collc.smt.solver import Interrupted
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
+from collc.verification.property_proof.formulas import PROPERTIES
 from collc.verification.property_proof.time_terms import BitVectorTimes
 from collc.verification.prove import prove_properties
 from tests.support import MiB, all_gather, all_reduce, demand_of, ring
@@ -109,3 +111,19 @@ def test_bit_vectors_hold_times_of_64_bits() -> None:
     for beyond in (2**63, -(2**63) - 1):
         with pytest.raises(Undecided, match="does not fit in 64 bits"):
             times.number(beyond)
+
+
+def test_a_reduction_that_nobody_contributes_to_is_refuted_where_it_is_wanted() -> None:
+    for wanted, answer in (([1], "refuted"), ([], "proved")):
+        demand = demand_of([(MiB, [], wanted, Op.SUM)])
+        module = Module("m", ring(2), demand, schedule=RowSchedule(LinkModel.STORE, transfers([])))
+        assert prove_properties(module).outcomes["reductions"] == answer
+
+
+def test_an_interrupted_proof_says_so_of_each_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise Interrupted
+
+    monkeypatch.setattr("collc.verification.prove.solve", interrupted)
+    module = Module("m", ring(2), all_gather([0, 1]), schedule=RowSchedule(LinkModel.STORE, transfers([])))
+    assert prove_properties(module).reasons == dict.fromkeys(PROPERTIES, str(Interrupted()))

@@ -159,6 +159,20 @@ def test_a_sum_that_is_still_leaving_and_a_new_one_take_two_slots(slots: int, ri
     assert found["reductions"]
 
 
+def test_what_leaves_a_switch_does_not_contain_what_is_sent_to_it_at_the_same_time() -> None:
+    partials = [(0, 0, 0, True), (STEP, 3, 0, True), (STEP, 4, 0, True), (2 * STEP, 3, 0, True)]
+    assert all(checked(switched(3), [0, 1, 2], [1], partials).values())
+    copies = [(0, 0, 0, False), (STEP, 5, 0, False), (2 * STEP, 3, 0, False), (2 * STEP, 4, 0, False)]
+    assert all(checked(switched(3), [0], [1, 2], copies).values())
+
+
+def test_a_sum_without_multicast_leaves_on_one_link_at_a_time() -> None:
+    net = replace(switched(3), reduces=np.array([True]))
+    rows = [(0, 0, 0, True), (STEP, 3, 0, True)]
+    assert all(checked(net, [0], [1, 2], [*rows, (2 * STEP, 5, 0, True)]).values())
+    assert not checked(net, [0], [1, 2], [*rows, (STEP, 5, 0, True)])["switches"]
+
+
 def test_the_newest_of_several_sums_is_read() -> None:
     """Also where another link is reading it and an older one is idle."""
     buffer = filled((1, 0b01, 0, True), reduces=True)
