@@ -52,6 +52,17 @@ def seconds(name: str, value: object) -> float | None:
     return float(plain)
 
 
+def sizes(name: str, value: object) -> tuple[int, int | None]:
+    """The smallest and the largest of a range of sizes; None: no largest. Raises TypeError, ValueError."""
+    if value is None:
+        return (0, None)
+    pair = tuple(cast("tuple[object, ...]", value)) if isinstance(value, tuple | list) else ()
+    if len(pair) != 2:
+        raise TypeError(f"{name} must be a pair (smallest, largest) of ints, not {value!r}")
+    smallest, largest = (integer(f"a size in {name}", size, 0) for size in pair)
+    return smallest or 0, largest
+
+
 def flag(name: str, value: object) -> bool:
     """True or False; None is False. Raises TypeError."""
     if value is None or isinstance(value, bool):

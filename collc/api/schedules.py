@@ -18,7 +18,7 @@ from collc.application.file_runs import FileRuns, RunOptions, run_program
 from collc.application.file_verification import Expectation, verify_file, verify_module
 from collc.application.output_files import Destination, write_msccl, write_mscclpp
 from collc.base.atomic_files import drafting, write_file
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceFile, Span
+from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
 from collc.base.options import OptionValue
 from collc.base.outcome import Outcome
 from collc.msccl.options import MscclOptions, options_of, plan_options_of
@@ -164,18 +164,21 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
 
 def _msccl_options(options: LowerOptions) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
+    sizes = arguments.sizes("sizes", options.get("sizes"))
     values: dict[str, OptionValue] = {}
     for name in ("instances", "protocol", "channels", "sizes", "profile", "placement"):
-        value: Any = options.get(name)
+        value: Any = sizes if name == "sizes" else options.get(name)
         if value is not None and value != (0, None):
             text = f"{name}={value!r}"
             span = Span(SourceFile("lower()", text), 0, len(text))
             data = (value[0], 2**63 - 1) if name == "sizes" and value[1] is None else value
             kind = type(value).__name__
             values[name] = OptionValue(_TYPES.get(kind, kind), data, span)
-    chosen = (options_of if options.get("format", "msccl") == "msccl" else plan_options_of)(values)
-    open_ended = options.get("sizes", (0, None))[1] is None
-    return replace(chosen, sizes=(chosen.sizes[0], None)) if open_ended else chosen
+    try:
+        chosen = (options_of if options.get("format", "msccl") == "msccl" else plan_options_of)(values)
+    except SourceError as error:  # the messages name the options; there is no place to point to
+        raise SourceError(*(replace(message, span=None) for message in error.diagnostics)) from error
+    return replace(chosen, sizes=(chosen.sizes[0], None)) if sizes[1] is None else chosen
 
 
 @with_keywords(RunOptions)

@@ -14,6 +14,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.base.html import html_table
+from collc.base.units import format_bytes
 from collc.ten.arrays import Int32Array, Int64Array
 
 T = TypeVar("T", bound=np.generic)
@@ -142,6 +144,20 @@ class Demand:
     def __repr__(self) -> str:
         runs = [f"{run.collective} over {len(run.group)} NPUs ({len(run.pattern)} chunks)" for run in self.runs]
         return f"<Demand: {', '.join(runs) or 'no runs'}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each run, for notebooks."""
+        rows = [
+            (
+                str(number),
+                run.collective,
+                str(len(run.group)),
+                str(len(run.pattern)),
+                "-" if run.standard is None else format_bytes(run.standard.size),
+            )
+            for number, run in enumerate(self.runs)
+        ]
+        return html_table(("run", "collective", "NPUs", "chunks", "size"), rows)
 
     @cached_property
     def first_chunk(self) -> Int64Array:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from collc.base.html import html_table
+from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Schedule
@@ -100,6 +102,18 @@ class Module:
         schedule = "no schedule" if self.schedule is None else f"{len(self.schedule)} transfers"
         by = f" by {self.algorithm}" if self.algorithm else ""
         return f"<Module {self.name}: {self.network!r}, {self.demand!r}, {schedule}{by}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each part, for notebooks."""
+        schedule = self.schedule
+        rows = [
+            ("network", repr(self.network)),
+            ("demand", repr(self.demand)),
+            ("schedule", "-" if schedule is None else f"{len(schedule)} transfers, link model {schedule.model.value}"),
+            ("synthesizer", self.algorithm or "-"),
+            ("lower bound", "-" if self.bound is None else f"{format_time(self.bound.time)} ({self.bound.name})"),
+        ]
+        return html_table(("module", self.name), rows)
 
     def with_schedule(self, schedule: Schedule, algorithm: str) -> Module:
         """The module with a schedule."""

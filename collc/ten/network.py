@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.units import serialization_time
+from collc.base.html import html_table
+from collc.base.units import format_rate, format_time, serialization_time
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
 
 
@@ -146,6 +147,19 @@ class Network:
         switches = int(self.present[self.npu_count :].sum())
         between = f", {switches} switches" if switches else ""
         return f"<Network {self.name}: {len(self.npus)} NPUs{between}, {self.link_count} links>"
+
+    def _repr_html_(self) -> str:
+        """A row for each kind of link, for notebooks."""
+        counts = np.bincount(self.kind, minlength=len(self.kinds)).tolist()
+        rows = [
+            (
+                str(count),
+                "-" if kind.latency is None else format_time(kind.latency),
+                "-" if kind.bandwidth is None else format_rate(kind.bandwidth),
+            )
+            for kind, count in zip(self.kinds, counts, strict=True)
+        ]
+        return html_table(("links", "latency", "bandwidth"), rows, [repr(self)])
 
     def is_switch(self, device: int) -> bool:
         """Whether a device is a switch."""

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.base.html import html_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -122,6 +123,11 @@ class Schedule(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self)} transfers, link model {self.model.value}>"
+
+    def _repr_html_(self) -> str:
+        """One row, for notebooks."""
+        row = (type(self).__name__, str(len(self)), self.model.value)
+        return html_table(("layout", "transfers", "link model"), [row])
 
     @abstractmethod
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:

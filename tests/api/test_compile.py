@@ -114,6 +114,13 @@ def test_a_definition_of_no_param_names_the_nearest() -> None:
         collc.compile(PARAMETERS, definitions={"node": 8})
 
 
+def test_errors_of_definitions_name_no_option_of_the_command_line() -> None:
+    for definitions in ({"node": 8}, {"nodes": "x"}, {"nodes": "4MiB"}, {"nodes": ""}):
+        with pytest.raises(collc.SourceError, match="definition of node") as caught:
+            collc.compile(PARAMETERS, definitions=definitions)  # pyright: ignore
+        assert "-D" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [None, [1], float("nan")])
 def test_values_that_no_param_has_are_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError), match="of a param"):

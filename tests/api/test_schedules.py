@@ -97,6 +97,41 @@ def test_lower_refuses_other_values(
         collc.lower(compiled[1], **keywords)  # pyright: ignore
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (3, r"sizes must be a pair \(smallest, largest\) of ints, not 3"),
+        ((5,), r"sizes must be a pair \(smallest, largest\) of ints, not \(5,\)"),
+        (("a", 5), "a size in sizes must be an int, not str"),
+    ],
+)
+def test_lower_names_what_is_wrong_with_sizes(compiled: tuple[Path, collc.Module], sizes: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        collc.lower(compiled[1], sizes=sizes)  # pyright: ignore
+
+
+def test_errors_of_keywords_point_to_no_text(compiled: tuple[Path, collc.Module]) -> None:
+    with pytest.raises(collc.SourceError) as caught:
+        collc.lower(compiled[1], channels=99)
+    assert "'channels: 99' is out of range" in str(caught.value)
+    assert "-->" not in str(caught.value)
+
+
+def test_notebooks_show_modules_and_their_parts_as_tables(compiled: tuple[Path, collc.Module]) -> None:
+    module = compiled[1]
+    assert module.schedule is not None
+    for part, cells in (
+        (module, ("sum", "60 transfers, link model store", "pccl", "us (")),
+        (module.network, ("14", "500ns", "50GiB/s")),
+        (module.demand, ("all_reduce", "6MiB")),
+        (module.schedule, (type(module.schedule).__name__, "60", "store")),
+        (replace(module, schedule=None, bound=None), ("<td>-</td>",)),
+    ):
+        shown = part._repr_html_()
+        assert shown.startswith("<table>")
+        assert [cell for cell in cells if cell not in shown] == []
+
+
 def test_lower_verifies_the_schedule_first(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(collc.CheckFailed):
         collc.lower(without_the_last_transfer(compiled[1]))

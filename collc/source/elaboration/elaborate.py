@@ -119,25 +119,25 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
-    """The value of `-D name=text`. Raises SourceError where there is no such param or the value does not fit."""
+    """The value of the definition `name=text`. Raises SourceError where there is no such param or it does not fit."""
     known = [n for n in context.file.declared("value") if isinstance(n, Param)]
     node = next((n for n in known if n.name.name == name), None)
     if node is None:
         hint = did_you_mean(name, [n.name.name for n in known])
-        raise fail("E0224", f"-D {name}: the program has no param '{name}'", None, hint=hint)
+        raise fail("E0224", f"definition of {name}: the program has no param '{name}'", None, hint=hint)
     parameter = Parameter(node.span, node.name, node.type, node.default)
     wanted = parameter_type(parameter)
     head = f"let {name} = "
-    source = SourceFile(f"-D {name}", head + text)
+    source = SourceFile(f"definition of {name}", head + text)
     try:
         statements = parse(source).statements
     except SourceError:
         if wanted == STRING:
             return string(text)
-        raise fail("E0224", f"-D {name}: '{text}' is not a value of type {wanted}", None) from None
+        raise fail("E0224", f"definition of {name}: '{text}' is not a value of type {wanted}", None) from None
     only = statements[0] if len(statements) == 1 else None
     if not isinstance(only, Let):
-        raise fail("E0224", f"-D {name}: '{text}' is not a single value", None)
+        raise fail("E0224", f"definition of {name}: '{text}' is not a single value", None)
     try:
         value = context.evaluator.value(only.value, context.root)
         return as_parameter(value, parameter, Span(source, len(head), len(source.text)))

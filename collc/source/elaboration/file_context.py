@@ -138,7 +138,8 @@ class FileContext:
         if given is not None:
             return given
         if node.default is None:
-            hint = f"set it with -D {node.name.name}=..."
+            name = node.name.name
+            hint = f"set it with -D {name}=..., in Python with definitions={{'{name}': ...}}"
             raise fail("E0223", f"param '{node.name.name}' has no value", node.name.span, hint=hint)
         value = self.evaluator.value(node.default, self.root)
         return as_parameter(value, Parameter(node.span, node.name, node.type, node.default), node.default.span)
