@@ -24,9 +24,9 @@ def _distance(a: str, b: str, limit: int) -> int:
     return row[-1]
 
 
-def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to a misspelled one; None if none is within one edit (short names) or two edits."""
-    limit = 1 if len(name) <= 4 else 2
+def near(name: str, known: Iterable[str], edits: int = 2) -> str | None:
+    """The known name closest to a misspelled one; None if none is within one edit (short names) or `edits` edits."""
+    limit = 1 if len(name) <= 4 else edits
     if len(name) > 100:
         return None
     ranked = sorted((_distance(name.lower(), k.lower(), limit), k) for k in set(known) if k != name)

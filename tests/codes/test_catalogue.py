@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import collc
+from collc.base.diagnostics import UsageError
 from collc.codes import catalogue
 from collc.codes.explain import explain
 
@@ -54,6 +55,13 @@ def test_codes_with_unknown_letters_are_found() -> None:
     assert raised(ast.parse('"""X9999"""\ndef f():\n    "X9998"\n    return fail("Z0001", "E0101 in a text")')) == {
         "Z0001"
     }
+
+
+@pytest.mark.parametrize(("code", "hint"), [("E0l01", "did you mean 'E0101'?"), ("E9999", "codes look like 'E0101'")])
+def test_only_a_code_with_one_other_letter_is_suggested(code: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(code)
+    assert caught.value.diagnostics[0].hint.startswith(hint)
 
 
 def test_titles_are_unique() -> None:

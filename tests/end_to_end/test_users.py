@@ -203,7 +203,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
         one(f"run all_gather(t.npus, size: 4MiB) {TACOS} emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),
         (),
         3,
-        ["can't get to npu[2]", "no link leaves npu[0] and npu[1]"],
+        ["can't get to npu[2]", "no link leads from {npu[0], npu[1]} to another device"],
     ),
     "unreachable by hand": (
         one("run all_gather(t.npus, size: 4MiB) using ring emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),

@@ -85,6 +85,14 @@ def test_scratch_that_the_old_runtime_cannot_allocate(tmp_path):
         assert check(tmp_path, file).checks["contract"] == "ok"
 
 
+@pytest.mark.parametrize(("size", "shown"), [(6 * GIB, "2.0 GiB"), (6 << 40, "2.0 TiB"), (6 << 60, "2.0 EiB")])
+def test_the_size_of_scratch_has_a_fitting_unit(tmp_path, size, shown):
+    file = star_all_gather_by_scratch(3)
+    file.max_bytes = size
+    (told,) = (told for told in check(tmp_path, file, profile="old").diagnostics if told.code == "X0121")
+    assert f"allocates {shown} of scratch" in told.message
+
+
 def test_scratch_of_the_gpu_that_has_most_counts(tmp_path):
     file = direct_all_reduce(3)
     file.gpus[2].chunks = (3, 3, 300)

@@ -9,7 +9,7 @@ from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.deadlock import chunks_per_message, deadlocking_message_sizes, largest_size, terminates
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.quality import longest_chain, quality
+from collc.msccl.lowering.quality import Quality, longest_chain, quality
 from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
@@ -324,3 +324,11 @@ def test_the_old_profile_pads_buffers_of_rooted_collectives():
         (2, 2)
     }
     assert {(g.input_chunks, g.output_chunks) for g in lower(module).gpus} == {(2, 2), (0, 2)}
+
+
+def test_one_of_a_kind_is_reported_in_the_singular():
+    one = Quality(1, 1, 1, 1, 0, 0, 1, 80_125_000, 80_125_000, 0, 0)
+    assert str(one) == (
+        "1 threadblock per GPU, 1 step each at most, 1 channel, 1 scratch chunk (0 saved), 0 % of relays fused, "
+        "longest chain 1 step, simulated 80.125us (schedule: 80.125us)"
+    )

@@ -160,7 +160,7 @@ class FileRules(ContractRules):
         needed = program.max_bytes * scratch[gpu] // program.nchunksperloop
         if needed <= LARGE_SCRATCH_BYTES:
             return
-        text = f"the old runtime allocates {needed / 2**30:,.1f} GiB of scratch on gpu {gpu} when it starts"
+        text = f"the old runtime allocates {_large(needed)} of scratch on gpu {gpu} when it starts"
         most = MAX_SCRATCH_BYTES if needed > MAX_SCRATCH_BYTES else LARGE_SCRATCH_BYTES
         rule = f"at most {most >> 30} GiB"
         hint = f'maxBytes="{LARGE_SCRATCH_BYTES * program.nchunksperloop // scratch[gpu]}" keeps it to 1 GiB'
@@ -179,3 +179,9 @@ class FileRules(ContractRules):
             text = f"{total} nodes when this rank loads the file"
             hint = "fewer chunks or instances, or counts above 1"
             self.report("X0117", text, program.gpu_location(int(gpu)), f"at most {MAX_NODES}", hint=hint)
+
+
+def _large(size: int) -> str:
+    """The text of a size of at least 1 GiB: `1.5 GiB`, `2.0 EiB`."""
+    power = min((size.bit_length() - 1) // 10, 6)
+    return f"{size / 2 ** (10 * power):.1f} {'KMGTPE'[power - 1]}iB"

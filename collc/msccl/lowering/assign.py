@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.wording import plural
 from collc.msccl.limits import LIMITS
 from collc.msccl.lowering.flows import (
     Flow,
@@ -179,7 +180,7 @@ def _add(load: dict[int, int], more: dict[int, int]) -> None:
 
 
 def _too_many(needed: int, channels: int) -> SourceError:
-    message = f"the program needs {needed} channels, and may use {channels}"
+    message = f"the program needs {plural(needed, 'channel')}, and may use {channels}"
     hint = "use fewer chunks or instances, allow more 'channels' (a runtime has 32), or use fewer parallel links"
     return SourceError(Diagnostic("M0110", message, hint=hint))
 

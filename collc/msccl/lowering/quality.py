@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.units import decimal, format_time
+from collc.base.wording import plural
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
@@ -39,10 +40,11 @@ class Quality:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.threadblocks} threadblocks per GPU, {self.steps} steps each at most, {self.channels} channels",
-            f"{self.scratch} scratch chunks ({self.scratch_saved} saved)",
+            f"{plural(self.threadblocks, 'threadblock')} per GPU, {plural(self.steps, 'step')} each at most, "
+            f"{plural(self.channels, 'channel')}",
+            f"{plural(self.scratch, 'scratch chunk')} ({self.scratch_saved} saved)",
             f"{decimal(Fraction(self.fused, 10))} % of relays fused",
-            f"longest chain {self.chain} steps",
+            f"longest chain {plural(self.chain, 'step')}",
             f"simulated {format_time(self.replay)} (schedule: {format_time(self.schedule)})",
         ]
         return ", ".join(parts)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from collc.base.diagnostics import SourceError
+from collc.base.wording import plural
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
 from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.dependencies import depend
@@ -97,8 +98,8 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
     most = max((len(gpu["threadblocks"]) for gpu in plan["gpus"]), default=0)
     scratch = max((gpu["scratch_chunks"] for gpu in plan["gpus"]), default=0)
     notes = [
-        f"MSCCL++: at most {most} threadblocks, {_semaphores(plan)} semaphores and {scratch} scratch chunks on a GPU, "
-        f"{_longest(plan)} operations in a threadblock"
+        f"MSCCL++: at most {plural(most, 'threadblock')}, {plural(_semaphores(plan), 'semaphore')} and "
+        f"{plural(scratch, 'scratch chunk')} on a GPU, {plural(_longest(plan), 'operation')} in a threadblock"
     ]
     notes += residency_notes(most)
     if plan["collective"] not in _SELECTED:

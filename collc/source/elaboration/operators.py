@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.units import PICOSECONDS, format_bytes, format_rate, format_time
+from collc.base.units import PICOSECONDS, decimal, format_bytes, format_rate, format_time
 from collc.source.elaboration import arithmetic as exact
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Data, Value, is_column
@@ -25,7 +25,7 @@ def shown(value: Data, kind: Type) -> str:
     """A number or quantity, formatted for messages."""
     match kind.kind:
         case Kind.BYTES:
-            return format_bytes(int(value)) if Fraction(value).denominator == 1 else f"{value} bytes"
+            return format_bytes(int(value)) if Fraction(value).denominator == 1 else _long(value, kind)
         case Kind.TIME:
             return format_time(value)
         case Kind.RATE:
@@ -129,7 +129,12 @@ def _sizes_that_divide(size: int, parts: int) -> str:
 
 
 def _long(value: Data, kind: Type) -> str:
-    return f"{int(value):,} bytes" if kind.kind is Kind.BYTES else shown(value, kind)
+    """The text of an operand: bytes in digits, fractions as decimals if these are exact."""
+    number = Fraction(value)
+    text = decimal(number) if Fraction(decimal(number)) == number else f"({value})"
+    if kind.kind is Kind.BYTES:
+        return f"{int(value):,} bytes" if number.denominator == 1 else f"{text} bytes"
+    return shown(value, kind) if kind.kind not in {Kind.INT, Kind.FLOAT} else text
 
 
 def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:

@@ -399,7 +399,14 @@ def _unreachable_error(
     names = [network.device_name(int(d)) for d in problem.side[:8]]
     if len(problem.side) > 8:
         names.append(f"{len(problem.side) - 8} more")
-    cut = f"no link leaves {listed(names)}" if problem.forward else f"no link from elsewhere leads to {listed(names)}"
+    side = f"{{{', '.join(names)}}}"
+    cut = (
+        f"no link leads from {side} to another device"
+        if problem.forward
+        else f"no link leads from another device to {side}"
+    )
+    if len(names) == 1:
+        cut = f"no link leaves {names[0]}" if problem.forward else f"no link leads to {names[0]}"
     run = demand.runs[problem.run]
     what = f"the chunks of {source} can't get to {target}"
     if problem.chunk is not None:

@@ -206,7 +206,8 @@ class Recovery:
         token = self._tokens[position]
         message = f"found {found(token, self._keywords)}, but 'without' removes NPUs and links"
         if token.text == "switch":
-            hint = "to disable a switch, remove its links, as in 'link npu[0] <-> hub'"
+            name = self._name_after(position) or "hub"
+            hint = f"to disable a switch, remove its links, as in 'link npu[0] <-> {name}'"
         else:
             hint = "each part begins with 'npu' or 'link', as in 'npu 5' or 'link 0 <-> 1'"
         self._report("E0101", message, self._span(token), hint=hint)
@@ -220,6 +221,18 @@ class Recovery:
             depth += (kind in _CLOSING) - (kind in _OPENING)
             position += 1
         return position
+
+    def _name_after(self, position: int) -> str:
+        """The text up to the next comma, brace or `if`, if it is a name with or without indices; else ""."""
+        start = end = self._tokens[position + 1].start
+        if self._tokens[position + 1].kind != t.NAME:
+            return ""
+        for token in self._tokens[position + 1 :]:
+            if token.kind in {",", "{", "}", "if", t.END}:
+                break
+            end = token.end
+        text = self._source.text[start:end]
+        return text if "\n" not in text else ""
 
     def _unit_with_other_letters(self, position: int) -> int:
         """Report a unit that is written with a micro sign or another compatibility letter: `0.5µs`."""
