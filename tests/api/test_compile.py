@@ -306,7 +306,8 @@ def test_errors_survive_pickling() -> None:
 
 
 INTERRUPTED = """
-import threading, os, signal, collc
+import os, signal, collc
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 program = '''%s'''
 def progress(_share, phase):
     if "tacos" in phase or "pccl" in phase:

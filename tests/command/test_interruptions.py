@@ -96,6 +96,7 @@ from collc.base.interrupts import stopping_at_interrupt
 from collc.smt.script import Script, any_of
 from collc.smt.solver import Interrupted, SolverLimits, solve
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 holes = 13
 script = Script("QF_UF")
 pigeons = [[script.declare(f"p{i}_{j}") for j in range(holes)] for i in range(holes + 1)]
