@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
+from collc.ten.arrays import StepTable
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, StepSchedule
@@ -53,15 +56,15 @@ def check_step_table(module: Module, schedule: StepSchedule, delay: int, finding
     wrong = np.empty((_LISTED, 2), np.int64)
     size = max(delay, _BLOCK // max(1, network.link_count))
     nothing = np.full((delay, network.link_count), schedule.none, table_rows.dtype)
-    before = nothing
+    before = cast("StepTable", nothing)
     low = 0
     # `delay` empty steps at the end let the last chunks arrive.
     for block in (*(slice(k, k + size) for k in range(0, len(table_rows), size)), None):
-        part = np.array(table_rows[block], order="C") if block is not None else nothing
+        part = cast("StepTable", np.array(table_rows[block], order="C") if block is not None else nothing)
         count = run_steps(held, part, low, before, network.source, network.target, schedule.none, chunks, legal, wrong)
         _report_causality(module, schedule, wrong[:count].tolist(), findings)
         low += len(part)
-        before = np.concatenate([before, part])[-delay:]
+        before = cast("StepTable", np.concatenate([before, part])[-delay:])
     _check_delivered(module, held, findings)
 
 
