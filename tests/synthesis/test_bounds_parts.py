@@ -11,7 +11,7 @@ import pytest
 
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.bounds.bound import _distances
+from collc.synthesis.bounds.bound import _BoundProblem, _distances
 from collc.synthesis.bounds.cuts import _with_switches
 from collc.synthesis.bounds.flow import MOST_DEVICES, flow_cuts
 from collc.synthesis.bounds.timing import Delays, TransferTimes, diameter_limit
@@ -201,3 +201,31 @@ def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:
     net = network(2, [(0, 1, LinkKind(0, Fraction(10**13)))])
     times = TransferTimes.of(net, np.array([1, 100]), LinkModel.PIPELINED)
     assert times.busy.tolist() == [[1, 10]]
+
+
+def test_flows_find_the_cut_at_a_slow_link() -> None:
+    """Two rings of five NPUs with fast links, joined by slow links."""
+    fast, slow = LinkKind(0, Fraction(100 * 10**9)), LinkKind(0, Fraction(10**9))
+    rings = [(base + k, base + (k + 1) % 5, fast) for base in (0, 5) for k in range(5)]
+    joined = [(k, 5 + k, slow) for k in range(5)]
+    links = [*rings, *joined]
+    net = network(10, [*links, *((b, a, kind) for a, b, kind in links)])
+    sizes, traffic = traffic_of(all_gather(list(range(10)), 10**6), None)
+    busy = TransferTimes.of(net, sizes, STORE).busy[:, -1]
+    found = [cut.inside.tolist() for cut in flow_cuts(net, traffic, busy)]
+    assert [True] * 5 + [False] * 5 in found
+
+
+def test_chunks_of_two_sizes_count_by_their_bytes_too() -> None:
+    net = network(2, [(0, 1, LinkKind(0, Fraction(10**9)))])
+    times = TransferTimes.of(net, np.array([1000, 3000]), LinkModel.PIPELINED)
+    links = Delays.none(net).link_classes(net).of(np.ones(1, np.bool_))
+    assert times.delivery(links, [1, 1]) == 4_000_000
+
+
+def test_link_classes_are_those_without_sums_and_forks_unless_asked() -> None:
+    net = grid(2, 3)
+    sizes, traffic = traffic_of(all_gather(list(range(6))), None)
+    problem = _BoundProblem.of(net, traffic, TransferTimes.of(net, sizes, STORE))
+    assert problem.link_classes() is problem.link_classes(summed=False, forked=False)
+    assert problem.link_classes() is not problem.link_classes(forked=True)

@@ -75,6 +75,11 @@ def test_a_switch_with_one_npu_leaves_nothing() -> None:
     assert links(unwound(network(1, [(0, 1), (1, 0)], switches=1))) == []
 
 
+def test_a_switch_of_two_has_one_degree() -> None:
+    with pytest.raises(ValueError, match="degree 2 of"):
+        unwound(switched(2), 2)
+
+
 @pytest.mark.parametrize("degree", [0, 3, 4])
 def test_degrees_that_are_not_there(degree: int) -> None:
     with pytest.raises(ValueError, match=rf"degree {degree} of switch\[0\], which joins 3 NPUs: it is 1 to 2"):

@@ -227,6 +227,11 @@ def test_a_duration_beyond_64_bits_is_reported() -> None:
     assert [diagnostic.code for diagnostic in verdict.diagnostics] == ["V0105"]
 
 
+def test_a_chunk_that_does_not_exist_is_named_on_the_first_link_too() -> None:
+    module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, transfers([(0, 0, 99, False)])))
+    assert any("there is no such chunk" in d.message for d in verify_schedule(module).diagnostics)
+
+
 def test_negative_sizes_are_reported() -> None:
     module = replace(ring_all_gather(), demand=all_gather([0, 1, 2, 3], chunk=-5))
     assert verify_schedule(module).checks["causality"] == "failed"
