@@ -1,0 +1,266 @@
+"""The rates that a network allows, by cuts: All-Gather and broadcast by maximum flows, All-Reduce by partitions.
+
+Capacities are whole numbers, so that rates are exact fractions. Vertices that are no members only forward. Every
+function raises OverflowError where the sums of flows do not fit in 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.kernels.compiled import compiled, numbers
+from collc.kernels.max_flow import UNLIMITED, augment, first_unfed, truncate
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+
+Numbers = MutableSequence[int]
+Four = tuple[Numbers, Numbers, Numbers, Numbers]
+
+COMPILED = 20_000
+"""Members x edges from which flows are computed by compiled code."""
+
+
+@dataclass(frozen=True, eq=False)
+class GatherRate:
+    """The largest rate at which every member can send its own data to all others at once.
+
+    rate: of one member, in units of the capacities. outside: bool[vertices], the set whose edges out are the
+    bottleneck: their capacity over its members is the rate.
+    """
+
+    rate: Fraction
+    outside: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class ReduceRate:
+    """A bound on the rate of an All-Reduce among members that alone can reduce.
+
+    rate: of the buffer. parts: for each member the number of its part; 2 (parts - 1) copies of the buffer must cross
+    the edges between the parts.
+    """
+
+    rate: Fraction
+    parts: tuple[int, ...]
+
+
+def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> GatherRate:
+    """The exact rate of an All-Gather (Zhao et al., ForestColl, 2024, section 5.1).
+
+    The rate is the least capacity out of a set over its members, of all sets that miss a member. Newton's method: a
+    cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError where there are fewer
+    than two members, or no path leads from a member to another.
+    """
+    if len(members) < 2:
+        raise ValueError("a rate needs at least two members")
+    flows = _Flows(graph, capacity, members, sinks=False)
+    into = np.zeros(graph.vertex_count, np.int64)
+    np.add.at(into, graph.target, capacity)
+    worst = min(members, key=lambda member: (int(into[member]), member))
+    rate = Fraction(int(into[worst]), len(members) - 1)
+    outside = np.ones(graph.vertex_count, np.bool_)
+    outside[worst] = False
+    finished = 0
+    while rate:
+        unfed = flows.first_unfed(rate, finished)
+        if unfed is None:
+            return GatherRate(rate, outside)
+        finished, outside = unfed
+        leaving = outside[graph.source] & ~outside[graph.target]
+        rate = Fraction(int(capacity[leaving].sum()), int(outside[list(members)].sum()))
+    raise ValueError("no path leads from a member to another")
+
+
+def broadcast_rate(graph: Digraph, capacity: Int64Array, root: int, members: Sequence[int]) -> GatherRate:
+    """The exact rate at which one member can send to all others: the least of the maximum flows (Edmonds 1973)."""
+    flows = _Flows(graph, capacity, [root], sinks=False)
+    best: GatherRate | None = None
+    for member in members:
+        if member != root:
+            sent, outside = flows.largest(root, member)
+            if best is None or sent < best.rate:
+                best = GatherRate(Fraction(sent), outside)
+    if best is None or not best.rate:
+        raise ValueError("no path leads from the root to a member" if best else "a rate needs at least two members")
+    return best
+
+
+def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> ReduceRate:
+    """The least, over partitions of the members, of the sum of the flows out of the parts / 2 (parts - 1).
+
+    The flow out of a part is the largest to all members outside it. Before a member has the sum, all other parts have
+    sent a partial of it; from then on all other parts must receive it. The least over all partitions is found in
+    polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid where vertices that are no
+    members add up or copy. Raises ValueError as gather_rate does.
+    """
+    if len(members) < 2:
+        raise ValueError("a rate needs at least two members")
+    flows = _Flows(graph, capacity, members, sinks=True)
+    parts = list(range(len(members)))
+    rate = _partition_rate(flows, parts)
+    while rate:
+        found = flows.best_partition(rate)
+        if found is None:
+            return ReduceRate(rate, tuple(parts))
+        parts = found
+        rate = _partition_rate(flows, parts)
+    raise ValueError("no path leads from a member to another")
+
+
+def tree_capacities(
+    graph: Digraph, capacity: Int64Array, members: Sequence[int], demand: Sequence[int]
+) -> tuple[Int64Array, Fraction]:
+    """(how many trees each edge can carry, the time a tree needs on an edge of capacity 1), the time the least.
+
+    demand: how many spanning trees begin at each member; where one tree takes `time`, an edge carries
+    floor(capacity x time) of them, and these suffice for all (Zhao et al., ForestColl, 2024, section 5.5). The least
+    time is found among the multiples of 1 / capacity. Raises ValueError where no path leads
+    from a member with a demand to another.
+    """
+    flows = _Flows(graph, capacity, members, sinks=False)
+    total = sum(demand)
+    rates = sorted({int(rate) for rate in capacity.tolist()} - {0})
+    into = np.zeros(graph.vertex_count, np.int64)
+    np.add.at(into, graph.target, capacity)
+    needs = [(total - own, int(into[member])) for member, own in zip(members, demand, strict=True)]
+    if any(need and not width for need, width in needs):
+        raise ValueError("no path leads from a member to another")
+    low = max((Fraction(need, width) for need, width in needs if need), default=Fraction(0))
+
+    def snapped(time: Fraction) -> Fraction:
+        """The largest multiple of 1 / capacity up to a time."""
+        return max(Fraction(int(time * rate), rate) for rate in rates)
+
+    def suffices(time: Fraction) -> bool:
+        return flows.suffices(np.array([int(time * rate) for rate in capacity.tolist()], np.int64), demand)
+
+    high = max(snapped(low), Fraction(1, rates[-1]))
+    while not suffices(high):
+        if high > (total + 1) * (1 + low) * len(members):
+            raise ValueError("no path leads from a member to another")
+        low, high = high, 2 * high
+    while True:
+        least = min(Fraction(int(low * rate) + 1, rate) for rate in rates)
+        if least >= high:
+            break
+        middle = max(least, snapped((low + high) / 2))
+        if suffices(middle):
+            high = middle
+        else:
+            low = middle
+    return np.array([int(high * rate) for rate in capacity.tolist()], np.int64), high
+
+
+def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
+    names = sorted(set(parts))
+    total = sum(flows.out_of({number for number, part in enumerate(parts) if part == name}) for name in names)
+    return Fraction(total, 2 * (len(names) - 1))
+
+
+class _Flows:
+    """The arcs of a graph with one source, and one sink where that is asked for, beside its vertices.
+
+    Arcs: the edges, then source -> member, then member -> sink, then all of these backwards.
+    """
+
+    def __init__(self, graph: Digraph, capacity: Int64Array, members: Sequence[int], *, sinks: bool) -> None:
+        self._capacity, self._members = capacity, list(members)
+        self._vertices = graph.vertex_count
+        self._source, self._sink = graph.vertex_count, graph.vertex_count + 1
+        self._compiled = len(members) * graph.edge_count >= COMPILED
+        ends = np.array(self._members, np.int64)
+        tails = [graph.source.astype(np.int64), np.full(len(ends), self._source)]
+        heads = [graph.target.astype(np.int64), ends]
+        if sinks:
+            tails.append(ends)
+            heads.append(np.full(len(ends), self._sink))
+        tail, head = np.concatenate(tails), np.concatenate(heads)
+        self._forward = len(tail)
+        arcs = Digraph(
+            graph.vertex_count + 2,
+            np.concatenate([tail, head]).astype(np.int32),
+            np.concatenate([head, tail]).astype(np.int32),
+        )
+        offsets, order = arcs.out_edges
+        number = np.arange(self._forward)
+        self._graph: Four = (
+            self._numbers(offsets),
+            self._numbers(order),
+            self._numbers(arcs.target),
+            self._numbers(np.concatenate([number + self._forward, number])),
+        )
+        self._supply = self._numbers(np.arange(len(ends)) + graph.edge_count)
+        self._drain = self._numbers(np.arange(len(ends)) + graph.edge_count + len(ends))
+        self._sum = int(capacity.sum(dtype=np.float64)) + 1
+        zeros = np.zeros(graph.vertex_count + 3, np.int64)
+        self._room: Four = (
+            self._numbers(zeros),
+            self._numbers(zeros.copy()),
+            self._numbers(zeros.copy()),
+            self._numbers(zeros.copy()),
+        )
+
+    def first_unfed(self, rate: Fraction, finished: int) -> tuple[int, BoolArray] | None:
+        """The first member that cannot get `rate` of every member, and the source's side of the cut that shows it."""
+        search = compiled(first_unfed) if self._compiled else first_unfed
+        capacities = self._with(rate.denominator, supply=rate.numerator)
+        need = len(self._members) * rate.numerator
+        number = search(*self._graph, capacities, self._source, self._supply, finished, need, *self._room)
+        return None if number < 0 else (number, self._outside())
+
+    def suffices(self, capacity: Int64Array, demand: Sequence[int]) -> bool:
+        """Whether each member gets the demands of all members, over edges of other capacities."""
+        search = compiled(first_unfed) if self._compiled else first_unfed
+        if int(capacity.sum(dtype=np.float64)) + len(demand) * sum(demand) >= UNLIMITED:
+            raise OverflowError("capacities are too large for flows of 64 bits")
+        found = np.zeros(2 * self._forward, np.int64)
+        found[: len(capacity)] = capacity
+        found[len(capacity) : len(capacity) + len(demand)] = demand
+        capacities = self._numbers(found)
+        need = sum(demand)
+        return search(*self._graph, capacities, self._source, self._supply, 0, need, *self._room) < 0
+
+    def largest(self, source: int, sink: int) -> tuple[int, BoolArray]:
+        """The largest flow from one vertex to another, and the source's side of a least cut."""
+        send = compiled(augment) if self._compiled else augment
+        sent = send(*self._graph, self._with(1), source, sink, UNLIMITED, *self._room)
+        return sent, self._outside()
+
+    def out_of(self, part: set[int]) -> int:
+        """The largest flow from some members, given by number, to all others."""
+        send = compiled(augment) if self._compiled else augment
+        capacities = self._with(1)
+        for number in range(len(self._members)):
+            capacities[(self._supply if number in part else self._drain)[number]] = UNLIMITED
+        return send(*self._graph, capacities, self._source, self._sink, UNLIMITED, *self._room)
+
+    def best_partition(self, rate: Fraction) -> list[int] | None:
+        """By member the number of its part, of a partition that does not allow a rate; None where all do."""
+        search = compiled(truncate) if self._compiled else truncate
+        given = self._with(rate.denominator)
+        value, parts = (self._numbers(np.zeros(len(self._members), np.int64)) for _ in range(2))
+        least = search(
+            *self._graph, given, self._with(rate.denominator), self._source, self._sink, self._supply, self._drain,
+            2 * rate.numerator, value, parts, *self._room,
+        )  # fmt: skip
+        return None if least >= -2 * rate.numerator else [int(part) for part in parts]
+
+    def _with(self, scale: int, supply: int = 0) -> Numbers:
+        """Capacities of all arcs: edges times a scale, then the arcs from the source."""
+        if self._sum * scale + supply * len(self._members) >= UNLIMITED:
+            raise OverflowError("capacities are too large for flows of 64 bits")
+        found = np.zeros(2 * self._forward, np.int64)
+        found[: len(self._capacity)] = self._capacity * scale
+        found[len(self._capacity) : len(self._capacity) + len(self._members)] = supply
+        return self._numbers(found)
+
+    def _outside(self) -> BoolArray:
+        """Vertices from which no path leads to the sink of the last flow."""
+        return np.array([self._room[0][vertex] < 0 for vertex in range(self._vertices)], np.bool_)
+
+    def _numbers(self, values: Int64Array | Int32Array) -> Numbers:
+        return numbers(values.astype(np.int64), self._compiled)

@@ -1,0 +1,208 @@
+"""Rates by cuts, against brute force over all sets and partitions, and against published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from typing import cast
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from collc.graph import throughput
+from collc.graph.digraph import Digraph
+from collc.graph.throughput import broadcast_rate, gather_rate, reduce_rate
+from collc.ten.arrays import Int64Array
+
+Capacitated = tuple[Digraph, Int64Array, list[int]]
+
+
+def capacitated(edges: list[tuple[int, int, int]], count: int, members: int) -> Capacitated:
+    """Both directions of each edge; the members are the first vertices."""
+    both = [(a, b, c) for a, b, c in edges] + [(b, a, c) for a, b, c in edges]
+    source, target, capacity = (np.array(column) for column in zip(*both, strict=True))
+    return (
+        Digraph(count, source.astype(np.int32), target.astype(np.int32)),
+        capacity.astype(np.int64),
+        list(range(members)),
+    )
+
+
+def nodes(count: int, size: int, inside: int, outside: int) -> Capacitated:
+    """Nodes of GPUs with a switch each, and a switch for the GPUs of each rank in their nodes."""
+    gpus = count * size
+    edges = [(gpu, gpus + gpu // size, inside) for gpu in range(gpus)]
+    edges += [(gpu, gpus + count + gpu % size, outside) for gpu in range(gpus)]
+    return capacitated(edges, gpus + count + size, gpus)
+
+
+def mesh(width: int, height: int, rate: int) -> Capacitated:
+    """A mesh of NPUs."""
+    edges = [(y * width + x, y * width + x + 1, rate) for y in range(height) for x in range(width - 1)]
+    edges += [(y * width + x, (y + 1) * width + x, rate) for y in range(height - 1) for x in range(width)]
+    return capacitated(edges, width * height, width * height)
+
+
+@st.composite
+def networks(draw: st.DrawFn, most: int = 6) -> Capacitated:
+    """Members and others, with links of unlike capacities, one way or both ways, connected or not."""
+    members, others = draw(st.integers(2, most)), draw(st.integers(0, 2))
+    count = members + others
+    vertex = st.integers(0, count - 1)
+    rows = draw(st.lists(st.tuples(vertex, vertex, st.integers(1, 9)), min_size=1, max_size=4 * count))
+    if draw(st.booleans()):
+        rows += [(b, a, c) for a, b, c in rows]
+    if draw(st.booleans()):
+        rows += [(a, (a + 1) % count, 2) for a in range(count)]
+    source, target, capacity = (np.array(column) for column in zip(*rows, strict=True))
+    return (
+        Digraph(count, source.astype(np.int32), target.astype(np.int32)),
+        capacity.astype(np.int64),
+        list(range(members)),
+    )
+
+
+def capacity_out(graph: Digraph, capacity: Int64Array, inside: set[int]) -> int:
+    edges = zip(graph.source.tolist(), graph.target.tolist(), capacity.tolist(), strict=True)
+    return sum(c for a, b, c in edges if a in inside and b not in inside)
+
+
+def least_cut_rate(graph: Digraph, capacity: Int64Array, members: list[int]) -> Fraction:
+    """The least of capacity out / members, of all sets that have a member and miss one."""
+    found: list[Fraction] = []
+    for size in range(1, graph.vertex_count):
+        for inside in combinations(range(graph.vertex_count), size):
+            held = sum(member in inside for member in members)
+            if 0 < held < len(members):
+                found.append(Fraction(capacity_out(graph, capacity, set(inside)), held))
+    return min(found)
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test in plain Python and with compiled flows."""
+    monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
+    @settings(deadline=None, max_examples=80)
+    @given(networks())
+    def holds(case: Capacitated) -> None:
+        graph, capacity, members = case
+        least = least_cut_rate(graph, capacity, members)
+        if not least:
+            with pytest.raises(ValueError, match="no path"):
+                gather_rate(graph, capacity, members)
+            return
+        found = gather_rate(graph, capacity, members)
+        assert found.rate == least
+        outside = set(np.flatnonzero(found.outside).tolist())
+        assert Fraction(capacity_out(graph, capacity, outside), sum(m in outside for m in members)) == least
+
+    holds()
+
+
+flow_value = cast("Callable[[nx.DiGraph[int], int, int], int]", nx.maximum_flow_value)
+
+
+@given(networks())
+@settings(deadline=None, max_examples=60)
+def test_broadcasts_have_the_rate_of_the_least_flow(case: Capacitated) -> None:
+    graph, capacity, members = case
+    flows: nx.DiGraph[int] = nx.DiGraph()
+    flows.add_nodes_from(range(graph.vertex_count))
+    for a, b, c in zip(graph.source.tolist(), graph.target.tolist(), capacity.tolist(), strict=True):
+        if a != b:
+            flows.add_edge(a, b, capacity=flows.get_edge_data(a, b, {"capacity": 0})["capacity"] + c)
+    least = min(flow_value(flows, 0, member) for member in members[1:])
+    if not least:
+        with pytest.raises(ValueError, match="no path"):
+            broadcast_rate(graph, capacity, 0, members)
+    else:
+        assert broadcast_rate(graph, capacity, 0, members).rate == least
+
+
+def partitions(items: list[int]) -> list[list[list[int]]]:
+    """All partitions of a list."""
+    if not items:
+        return [[]]
+    found: list[list[list[int]]] = []
+    for rest in partitions(items[1:]):
+        found.append([[items[0]], *rest])
+        found += [[*rest[:at], [items[0], *rest[at]], *rest[at + 1 :]] for at in range(len(rest))]
+    return found
+
+
+def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: list[int]) -> int:
+    """The least capacity out of a set that has just these members, whatever else it has."""
+    others = [vertex for vertex in range(graph.vertex_count) if vertex not in members]
+    sets = ({*part, *more} for size in range(len(others) + 1) for more in combinations(others, size))
+    return min(capacity_out(graph, capacity, one) for one in sets)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
+    @settings(deadline=None, max_examples=60)
+    @given(networks(5))
+    def holds(case: Capacitated) -> None:
+        graph, capacity, members = case
+        rates = [
+            Fraction(sum(flow_out(graph, capacity, members, part) for part in parts), 2 * (len(parts) - 1))
+            for parts in partitions(members)
+            if len(parts) > 1
+        ]
+        assume(min(rates) > 0)
+        assert reduce_rate(graph, capacity, members).rate == min(rates)
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    ("case", "gathered"),
+    [
+        (nodes(2, 8, 300, 25), Fraction(1040, 3)),
+        (nodes(4, 8, 300, 25), Fraction(800, 3)),
+        (nodes(8, 8, 300, 25), Fraction(1600, 7)),
+        (nodes(16, 8, 450, 50), Fraction(1280, 3)),
+        (mesh(8, 8, 50), Fraction(6400, 63)),
+    ],
+)
+def test_published_rates_of_gathers(case: Capacitated, gathered: Fraction) -> None:
+    """GB/s of the gathered buffer: ForestColl's for two, four and eight nodes of A100."""
+    assert gather_rate(*case).rate * len(case[2]) == gathered
+
+
+@pytest.mark.parametrize(
+    ("case", "reduced", "parts"),
+    [
+        (nodes(2, 8, 450, 50), Fraction(800, 3), 16),
+        (nodes(16, 8, 450, 50), Fraction(640, 3), 16),
+        (nodes(16, 8, 300, 25), Fraction(320, 3), 16),
+        (mesh(8, 8, 50), Fraction(800, 9), 64),
+    ],
+)
+def test_rates_of_all_reduces(case: Capacitated, reduced: Fraction, parts: int) -> None:
+    """On clusters the worst partition is that into nodes; on a mesh, where corners are weak, that into NPUs."""
+    found = reduce_rate(*case)
+    assert found.rate == reduced
+    assert len(set(found.parts)) == parts
+
+
+def test_one_member_has_no_rate() -> None:
+    graph, capacity, _ = mesh(2, 1, 1)
+    for rate in (gather_rate, reduce_rate):
+        with pytest.raises(ValueError, match="two members"):
+            rate(graph, capacity, [0])
+
+
+def test_flows_that_do_not_fit_in_64_bits_are_refused() -> None:
+    graph, capacity, members = capacitated([(0, 1, 1), (1, 2, 1 << 60)], 3, 3)
+    with pytest.raises(OverflowError, match="64 bits"):
+        gather_rate(graph, capacity, members)
+    with pytest.raises(OverflowError, match="64 bits"):
+        reduce_rate(graph, capacity, members)
