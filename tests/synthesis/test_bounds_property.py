@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.bounds import lower_bound
+from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
@@ -44,6 +44,7 @@ def check_bound(seed: int) -> set[str]:
         time = result.schedule.collective_time(result.network, result.demand)
         bound = lower_bound(result.network, result.demand, result.model)
         assert bound.time <= time, (seed, synthesizer, bound, time)
+        assert ideal_bound(result.network, result.demand).time <= bound.time, (seed, synthesizer)
         assert bool(bound.name)
         seen.add(synthesizer.split()[0])
     return seen

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import Cut, cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
+from collc.synthesis.bounds.ideal import ideal_bounds
 from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
@@ -41,12 +43,13 @@ NPU_CUTS: Final = 8
 
 
 def lower_bound(network: Network, demand: Demand, model: LinkModel, known_time: int | None = None) -> Bound:
-    """The largest bound found on the time of a demand, in picoseconds, with its name.
+    """The largest bound found on the time of a demand, in picoseconds, with its name; never below `ideal_bound`.
 
     known_time: the time of a schedule of the demand; the search ends where a bound reaches it. A reduced chunk counts
     once per cut and direction. Raises ValueError where links have no bandwidth.
     """
-    return _largest(_bounds(network, demand, None, model, flows=True), known_time)
+    bounds = chain(_bounds(network, demand, None, model, flows=True), ideal_bounds(network, demand))
+    return _largest(bounds, known_time)
 
 
 def task_bound(task: Task) -> Bound:

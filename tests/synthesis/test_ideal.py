@@ -1,0 +1,189 @@
+"""The ideal time, with any number of chunks, against published values, brute force and what is known by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.synthesis.bounds import fluid, ideal_bound, lower_bound
+from collc.ten.demand import Demand, Op
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from tests.support import (
+    GiB,
+    all_gather,
+    all_reduce,
+    broadcast,
+    demand_of,
+    fully_connected,
+    grid,
+    network,
+    reduce,
+    reduce_scatter,
+    switched,
+)
+
+GB = 10**9
+SECOND = 10**12
+MI250_LANES = (
+    "0400200010000000",
+    "4000010001100000",
+    "0004001001100000",
+    "0040000200010000",
+    "2000041000000000",
+    "0100401100000000",
+    "0010110400000000",
+    "0002014000000000",
+    "1000000004002000",
+    "0110000040000100",
+    "0110000000040010",
+    "0001000000400002",
+    "0000000020000410",
+    "0000000001004011",
+    "0000000000101104",
+    "0000000000020140",
+)
+"""Of each die of an MI250 node to each other, as in the public topology file of ForestColl."""
+
+
+def rate(gb: int | Fraction, latency: int = 0) -> LinkKind:
+    return LinkKind(latency, Fraction(gb * GB))
+
+
+def nodes(count: int, size: int, inside: LinkKind, outside: LinkKind) -> Network:
+    """Nodes of GPUs on a switch each, and one switch that joins all GPUs."""
+    links = []
+    for npu in range(count * size):
+        for switch, kind in ((count * size + npu // size, inside), (count * size + count, outside)):
+            links += [(npu, switch, kind), (switch, npu, kind)]
+    return network(count * size, links, switches=count + 1, shape=(count, size))
+
+
+def gathered(demand: Demand, net: Network) -> float:
+    """GB/s of the gathered buffer at the ideal time."""
+    return sum(demand.chunks.size.tolist()) * 1000 / ideal_bound(net, demand).time
+
+
+@pytest.mark.parametrize(("count", "rate_gb"), [(2, 346.67), (4, 266.67), (8, 228.57)])
+def test_published_rates_of_a100(count: int, rate_gb: float) -> None:
+    """Zhao et al., ForestColl (2024)."""
+    net = nodes(count, 8, rate(300), rate(25))
+    assert gathered(all_gather(list(range(8 * count)), GiB), net) == pytest.approx(rate_gb, rel=1e-4)
+    assert gathered(reduce_scatter(list(range(8 * count)), GiB), net) == pytest.approx(rate_gb, rel=1e-4)
+    assert gathered(all_reduce(list(range(8 * count)), GiB), net) == pytest.approx(rate_gb / 2, rel=1e-4)
+
+
+def test_published_rate_of_mi250() -> None:
+    """Two nodes of sixteen dies; Zhao et al., ForestColl (2024)."""
+    lanes = [(a, b, int(n)) for a, row in enumerate(MI250_LANES) for b, n in enumerate(row) if n != "0"]
+    links = [(16 * node + a, 16 * node + b, rate(50 * n)) for node in range(2) for a, b, n in lanes]
+    links += [row for npu in range(32) for row in ((npu, 32, rate(16)), (32, npu, rate(16)))]
+    net = network(32, links, switches=1, shape=(2, 16))
+    assert gathered(all_gather(list(range(32)), GiB), net) == pytest.approx(354.1333, rel=1e-6)
+
+
+def test_all_reduce_of_a_mesh_is_bounded_by_its_partition() -> None:
+    """288 steps of 512 chunks; Reduce-Scatter and All-Gather, which its corners bound, would take 504."""
+    net = grid(8, 8, kind=rate(50))
+    assert gathered(all_reduce(list(range(64)), GiB), net) == pytest.approx(50 * 512 / 288, rel=1e-6)
+    assert gathered(all_gather(list(range(64)), GiB), net) == pytest.approx(2 * 50.79, rel=1e-4)
+
+
+def test_switches_that_copy_are_not_taken_for_npus() -> None:
+    """Up half as fast as down: every NPU sends its buffer once, and the switch copies each sum. Were each transfer
+    counted where it leaves, the bound would be one and a half times that."""
+    links = [row for npu in range(4) for row in ((npu, 4, rate(1)), (4, npu, rate(2)))]
+    assert ideal_bound(network(4, links, switches=1), all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
+
+
+def test_reducing_switches_send_one_sum() -> None:
+    net = switched(4, rate(1))
+    assert ideal_bound(net, all_reduce([0, 1, 2, 3], GB)).time == 6 * SECOND
+    reducing = network(4, [(a, b, rate(1)) for a, b in zip(net.source, net.target, strict=True)], switches=1)
+    reducing.reduces[:] = True
+    assert ideal_bound(reducing, all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
+
+
+def volume_into(demand: Demand, inside: set[int]) -> int:
+    table = demand.chunks
+    volume = 0
+    for chunk in range(len(table)):
+        pre, post = (set(table.sets[int(row[chunk])].tolist()) for row in (table.pre, table.post))
+        wanted = bool(post & inside)
+        enters = bool(pre - inside) if table.op[chunk] != Op.COPY and len(pre) > 1 else not pre & inside
+        volume += int(table.size[chunk]) * (wanted and enters)
+    return volume
+
+
+def random_fluid_network(chance: random.Random) -> Network:
+    npus, switches = chance.randrange(2, 6), chance.randrange(0, 3)
+    count = npus + switches
+    links = [(i, (i + 1) % count, rate(chance.randrange(1, 6))) for i in range(count)]
+    for _ in range(chance.randrange(3 * count)):
+        a, b = chance.sample(range(count), 2)
+        links.append((a, b, rate(Fraction(chance.randrange(1, 60), chance.randrange(1, 4)))))
+    return network(npus, links, switches)
+
+
+@pytest.mark.parametrize("make", [all_gather, reduce_scatter, broadcast, reduce])
+@pytest.mark.parametrize("seed", range(12))
+def test_without_latency_it_is_the_worst_of_all_cuts(make, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collc.synthesis.bounds.ideal.cuts_of", lambda *_: iter(()))
+    net = random_fluid_network(random.Random(seed))
+    demand = make(list(range(net.npu_count)), 10**6)
+    worst = Fraction(0)
+    for bits in itertools.product((False, True), repeat=net.device_count):
+        inside = np.array(bits)
+        over = ~inside[net.source] & inside[net.target]
+        width = sum((net.kinds[k].bandwidth for k in net.kind[over].tolist()), Fraction(0))
+        volume = volume_into(demand, set(np.flatnonzero(inside).tolist()))
+        if volume:
+            worst = max(worst, volume * SECOND / width)
+    assert ideal_bound(net, demand).time == math.ceil(worst)
+
+
+def test_numbers_that_are_too_large_for_exact_flows_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = random_fluid_network(random.Random(5))
+    demand = all_reduce(list(range(net.npu_count)), GB)
+    exact = ideal_bound(net, demand).time
+    kinds = tuple(LinkKind(0, kind.bandwidth * Fraction(2**61 + 1, 2**61)) for kind in net.kinds)
+    object.__setattr__(net, "kinds", kinds)
+    monkeypatch.setattr(fluid, "LARGEST_CAPACITY", 1 << 60)
+    assert exact * (1 - 1e-3) < ideal_bound(net, demand).time <= exact
+
+
+def test_links_count_only_while_data_can_be_of_use() -> None:
+    """A direct link, and one by way of a third NPU that data reaches a second later."""
+    slow = LinkKind(SECOND, Fraction(GB))
+    net = network(3, [(0, 1, rate(1)), (0, 2, slow), (2, 1, rate(1))])
+    demand = demand_of([(3 * GB, [0], [1], Op.COPY)])
+    assert ideal_bound(net, demand).time == 2 * SECOND
+
+
+def test_names_are_those_of_the_program() -> None:
+    net = nodes(4, 8, rate(300), rate(25))
+    assert ideal_bound(net, all_gather(list(range(32)))).name == "the NICs of npu[0, *]"
+    assert "parts, one of them npu[" in ideal_bound(net, all_reduce(list(range(32)))).name
+    assert ideal_bound(grid(3, 3), broadcast(list(range(9)))).name == "the links into npu[2, 2]"
+    assert ideal_bound(grid(3, 3), all_gather(list(range(9)))).name == "the links into npu[0, 0]"
+    assert ideal_bound(fully_connected(4), all_reduce([0, 1, 2, 3])).name == "the links between all NPUs"
+    assert ideal_bound(grid(3, 3), demand_of([])).name == "nothing moves"
+
+
+@pytest.mark.parametrize("model", LinkModel)
+def test_bounds_of_given_chunks_are_never_below(model: LinkModel) -> None:
+    """Eight NPUs that all links join, of which some are dead or slow: one chunk from each NPU takes 500 us."""
+    fast, slow = rate(50, 500_000), rate(10, 500_000)
+    gone = {(0, 1), (2, 5), (6, 3)}
+    links = [
+        (a, b, slow if (a + b) % 5 == 0 else fast) for a in range(8) for b in range(8) if a != b and (a, b) not in gone
+    ]
+    for make, chunks in itertools.product((all_gather, all_reduce), (1, 6)):
+        demand = make(list(range(8)), 12 * 10**6 // chunks, chunks)
+        ideal = ideal_bound(network(8, links), demand)
+        assert 0 < ideal.time <= lower_bound(network(8, links), demand, model).time
