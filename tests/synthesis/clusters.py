@@ -1,0 +1,97 @@
+"""Networks of nodes, rails and pods for tests, built without the language, and with devices and links in any order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from collc.ten.network import DeviceFamily, LinkKind, Network
+from tests.support import network
+
+GB = 10**9
+NIC_RATE = Fraction(50 * GB)
+NVLINK = LinkKind(350_000, Fraction(450 * GB))
+NIC = LinkKind(850_000, NIC_RATE)
+
+
+def both(a: int, b: int, kind: LinkKind) -> list[tuple[int, int, LinkKind]]:
+    return [(a, b, kind), (b, a, kind)]
+
+
+def rails(nodes: int, size: int, *, spine: bool = False) -> Network:
+    """GPU i of all nodes on rail switch i; with a spine above the rails."""
+    npus = nodes * size
+    links: list[tuple[int, int, LinkKind]] = []
+    for node in range(nodes):
+        for i in range(size):
+            links += both(node * size + i, npus + node, NVLINK)
+            links += both(node * size + i, npus + nodes + i, NIC)
+    if spine:
+        wide = LinkKind(300_000, NIC_RATE * nodes)
+        for i in range(size):
+            links += both(npus + nodes + i, npus + nodes + size, wide)
+    return network(npus, links, switches=nodes + size + spine, shape=(nodes, size), name=f"rails{nodes}x{size}")
+
+
+def pods(count: int, nodes: int, size: int, spines: int = 1, oversubscribed: int = 1) -> Network:
+    """Pods of nodes with rails of their own; each rail switch is linked to all spines."""
+    npus = count * nodes * size
+    first_rail = npus + count * nodes
+    first_spine = first_rail + count * size
+    links: list[tuple[int, int, LinkKind]] = []
+    wide = LinkKind(300_000, NIC_RATE * nodes / oversubscribed / spines)
+    for pod in range(count):
+        for node in range(nodes):
+            for i in range(size):
+                gpu = (pod * nodes + node) * size + i
+                links += both(gpu, npus + pod * nodes + node, NVLINK) + both(gpu, first_rail + pod * size + i, NIC)
+        for i in range(size):
+            for spine in range(spines):
+                links += both(first_rail + pod * size + i, first_spine + spine, wide)
+    switches = count * nodes + count * size + spines
+    return network(npus, links, switches=switches, shape=(count, nodes, size), name=f"pods{count}x{nodes}x{size}")
+
+
+def fat_tree(radix: int) -> Network:
+    """The three-tier fat tree of the standard library."""
+    half = radix // 2
+    npus = radix * half * half
+    edge, aggregation, core = npus, npus + radix * half, npus + 2 * radix * half
+    links: list[tuple[int, int, LinkKind]] = []
+    for pod in range(radix):
+        for e in range(half):
+            for i in range(half):
+                links += both((pod * half + e) * half + i, edge + pod * half + e, NIC)
+                links += both(edge + pod * half + e, aggregation + pod * half + i, NIC)
+        for a in range(half):
+            for c in range(half):
+                links += both(aggregation + pod * half + a, core + a * half + c, NIC)
+    switches = 2 * radix * half + half * half
+    return network(npus, links, switches=switches, shape=(radix, half, half), name=f"fat tree {radix}")
+
+
+def shuffled(net: Network, seed: int) -> Network:
+    """The same network with its NPUs, switches and links in another order, and no indices."""
+    random = np.random.default_rng(seed)
+    number = np.concatenate(
+        [random.permutation(net.npu_count), net.npu_count + random.permutation(net.switch_count)]
+    ).astype(np.int32)
+    order = random.permutation(net.link_count)
+    old = np.argsort(number)
+    switch = old[net.npu_count :] - net.npu_count
+    families = [DeviceFamily("npu", (net.npu_count,), 0, (1,))]
+    if net.switch_count:
+        families.append(DeviceFamily("switch", (net.switch_count,), net.npu_count, (1,)))
+    return replace(
+        net,
+        families=tuple(families),
+        present=net.present[old],
+        buffers=net.buffers[switch],
+        multicast=net.multicast[switch],
+        reduces=net.reduces[switch],
+        source=number[net.source][order],
+        target=number[net.target][order],
+        kind=net.kind[order],
+    )
