@@ -11,7 +11,7 @@ from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, No
 from collc.base.html import html_table
 from collc.base.outcome import Outcome
 from collc.base.rendering import folded, render
-from collc.base.units import format_time
+from collc.base.units import format_time, percent
 from collc.base.wording import did_you_mean, listed
 from collc.ten.module import Module, ParetoPoint
 
@@ -26,7 +26,7 @@ SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductio
 FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
 """The checks of a file for a runtime, which is read back after it was written under a temporary name."""
 
-COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "efficiency", "checks", "files")
+COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "of ideal", "checks", "files")
 """The columns of the table of schedules; `ScheduleReport.cells` is a row."""
 
 _ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
@@ -72,8 +72,9 @@ class ScheduleReport:
     link_model: "store" or "pipelined".
     transfer_count: number of transfers; "transfers" in `compile --json`.
     steps: None where links or chunks differ, or where the link model is not `store`.
-    time_ps, bound_ps: the time of the schedule and its lower bound, in picoseconds.
-    bound: what sets the lower bound, as in "in-degree of npu[0, 0]".
+    time_ps: the time of the schedule, in picoseconds.
+    bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "in-degree of npu[0, 0]".
+    ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of gpu[3, *]".
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
     seconds: how long compilation took.
@@ -99,6 +100,8 @@ class ScheduleReport:
     time_ps: int | None = None
     bound_ps: int | None = None
     bound: str | None = None
+    ideal_ps: int | None = None
+    ideal: str | None = None
     synthesizer: str | None = None
     seed: int | None = None
     seconds: float = 0.0
@@ -119,9 +122,17 @@ class ScheduleReport:
     @property
     def efficiency(self) -> float | None:
         """bound_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
-        if self.time_ps is None or self.bound_ps is None or self.checks.get("congestion_free") == "failed":
+        return self._share_of_time(self.bound_ps)
+
+    @property
+    def of_ideal(self) -> float | None:
+        """ideal_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        return self._share_of_time(self.ideal_ps)
+
+    def _share_of_time(self, least: int | None) -> float | None:
+        if self.time_ps is None or least is None or self.checks.get("congestion_free") == "failed":
             return None
-        return self.bound_ps / self.time_ps if self.time_ps else 1.0
+        return least / self.time_ps if self.time_ps else 1.0
 
     def transfers(self) -> np.recarray[Any, np.dtype[np.record]]:
         """The transfers of the schedule as a NumPy record array: `Module.transfers`. Raises ValueError without one."""
@@ -152,6 +163,9 @@ class ScheduleReport:
             "bound_ps": self.bound_ps,
             "bound": self.bound,
             "efficiency": self.efficiency,
+            "ideal_ps": self.ideal_ps,
+            "ideal": self.ideal,
+            "of_ideal": self.of_ideal,
             "algorithm": self.synthesizer,
             "seed": self.seed,
             "link_model": self.link_model,
@@ -165,18 +179,24 @@ class ScheduleReport:
 
     def cells(self) -> tuple[str, ...]:
         """A row of the table of schedules, under `COLUMNS`."""
-        efficiency = self.efficiency
         return (
             self.name,
             f"{self.topology} ({self.npus} NPUs, {self.links} links)",
             self.synthesizer or "-",
             "-" if self.steps is None else str(self.steps),
             "-" if self.time_ps is None else format_time(self.time_ps),
-            "-" if self.bound_ps is None else f"{format_time(self.bound_ps)} ({self.bound})",
-            "-" if efficiency is None else f"{100 * efficiency:.2f} %",
+            self._bound_in_words(),
+            "-" if self.of_ideal is None else percent(self.of_ideal),
             self._checks_in_words(),
             ", ".join(str(path) for path in self.files) or "-",
         )
+
+    def _bound_in_words(self) -> str:
+        """The lower bound, its name, and whether the schedule meets it."""
+        if self.bound_ps is None:
+            return "-"
+        met = ", met" if self.efficiency == 1 else ""
+        return f"{format_time(self.bound_ps)}{met} ({self.bound})"
 
     def _checks_in_words(self) -> str:
         """The checks that failed, else how many passed ("10 ok"); "-" where none was made."""
@@ -188,9 +208,9 @@ class ScheduleReport:
         if self.time_ps is None:
             return f"<ScheduleReport {self.name}: no schedule>"
         steps = "" if self.steps is None else f" in {self.steps} steps"
-        bound = "" if self.efficiency is None else f", {100 * self.efficiency:.2f} % of the lower bound"
+        ideal = "" if self.of_ideal is None else f", {percent(self.of_ideal)} of ideal"
         time = format_time(self.time_ps)
-        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{bound}, {self._checks_in_words()}>"
+        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self._checks_in_words()}>"
 
     def _repr_html_(self) -> str:
         return _html([self], self.diagnostics)

@@ -11,7 +11,7 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.base.html import html_table
 from collc.base.outcome import Outcome
 from collc.base.rendering import folded, render
-from collc.base.units import format_time
+from collc.base.units import format_time, percent
 from collc.base.wording import plural
 
 
@@ -90,9 +90,10 @@ def _describe_schedule(summary: Mapping[str, Any]) -> str:
     if "time_ps" in summary:
         time, bound = summary["time_ps"], summary["bound_ps"]
         steps = "" if summary["steps"] is None else f" ({plural(summary['steps'], 'step')})"
-        parts += [f"time {format_time(time)}{steps}", f"lower bound {format_time(bound)} ({summary['bound']})"]
+        met = ", met" if time == bound else ""
+        parts += [f"time {format_time(time)}{steps}", f"lower bound {format_time(bound)}{met} ({summary['bound']})"]
         if time:
-            parts.append(f"efficiency {100 * bound / time:.2f} %")
+            parts.append(f"{percent(summary['ideal_ps'] / time)} of ideal ({summary['ideal']})")
     if summary["algorithm"]:
         parts.append(f"made by {summary['algorithm']}")
     return "; ".join(parts)

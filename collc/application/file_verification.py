@@ -130,13 +130,15 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
 
 
 def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
-    """Time, steps and lower bound for the summary; warning C0206 where the module claims a higher bound."""
-    from collc.synthesis.bounds import lower_bound
+    """Time, steps, lower bound and ideal for the summary; warning C0206 where the module claims a higher bound."""
+    from collc.synthesis.bounds import ideal_bound, lower_bound
 
     assert module.schedule is not None
-    bound = lower_bound(module.network, module.demand, module.model)
+    ideal = ideal_bound(module.network, module.demand)
+    bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
     time = module.schedule.collective_time(module.network, module.demand)
     times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
+    times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:
         return times, []
     claimed, found = format_time(module.bound.time), format_time(bound.time)

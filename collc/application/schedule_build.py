@@ -171,13 +171,14 @@ class ScheduleBuild:
 
     def _measured(self, module: Module, note: str) -> Module:
         """The module with its lower bound. The report gets all numbers. Raises OverflowError beyond `MAX_TIME`."""
-        from collc.synthesis.bounds import lower_bound
+        from collc.synthesis.bounds import ideal_bound, lower_bound
 
         schedule = module.schedule
         assert schedule is not None
         self.progress(None, "computing the lower bound")
         time_ps = schedule.collective_time(module.network, module.demand)
-        bound = lower_bound(module.network, module.demand, module.model, time_ps)
+        ideal = ideal_bound(module.network, module.demand)
+        bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
         if not 0 <= max(time_ps, bound.time) < MAX_TIME:
             raise OverflowError
         module = replace(module, bound=bound)
@@ -190,6 +191,8 @@ class ScheduleBuild:
             time_ps=time_ps,
             bound_ps=bound.time,
             bound=bound.name,
+            ideal_ps=ideal.time,
+            ideal=ideal.name,
             synthesizer=module.algorithm,
             seed=module.seed,
             notes=(*module.notes, note) if note else module.notes,

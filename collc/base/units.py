@@ -107,6 +107,12 @@ def format_time(picoseconds: int | Fraction) -> str:
     return decimal(value) + "ps"
 
 
+def percent(share: float) -> str:
+    """A share of at most 1 with two decimals, rounded down: only 1 is "100.00 %"."""
+    hundredths = 10_000 if share >= 1 else min(9_999, int(share * 10_000 + 1e-6))
+    return f"{hundredths // 100}.{hundredths % 100:02} %"
+
+
 def format_rate(rate: Fraction) -> str:
     """The text of a rate, rounded only if no unit is exact: `50GiB/s`, `12.5GB/s`."""
     binary = [(f"{p}iB/s", Fraction(2 ** (10 * k))) for k, p in ((4, "T"), (3, "G"), (2, "M"), (1, "K"))]

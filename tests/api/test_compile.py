@@ -339,6 +339,24 @@ def test_the_report_has_the_names_and_values_of_json(capsys: pytest.CaptureFixtu
                 assert (list(found) if isinstance(found, tuple) else found) == value, name
 
 
+def test_a_report_compares_the_time_with_what_these_chunks_allow_and_with_what_any_allow() -> None:
+    """One chunk from each of four NPUs: the third takes a step of its own, so 3 chunks over 2 links take 2 steps."""
+    gather, total = collc.compile(PROGRAM)
+    assert (gather.bound_ps, gather.efficiency) == (gather.time_ps, 1.0)
+    assert gather.ideal_ps == 29_796_875
+    assert gather.of_ideal == gather.ideal_ps / gather.time_ps
+    assert gather.cells()[5:7] == ("40.0625us, met (in-degree of npu[0])", "74.37 %")
+    assert gather.ideal == "the links into npu[0]"
+    assert total.ideal == "the links between all NPUs"
+    later = replace(gather, time_ps=gather.time_ps + 1)
+    assert later.cells()[5] == "40.0625us (in-degree of npu[0])"
+    assert replace(gather, ideal_ps=gather.time_ps - 1).cells()[6] == "99.99 %"
+    assert replace(gather, ideal_ps=gather.time_ps).cells()[6] == "100.00 %"
+    assert replace(gather, time_ps=0, ideal_ps=0).of_ideal == 1.0
+    assert replace(gather, checks={"congestion_free": "failed"}).of_ideal is None
+    assert replace(gather, time_ps=None, bound_ps=None, ideal_ps=None).cells()[4:7] == ("-", "-", "-")
+
+
 def test_a_report_is_a_collection_of_schedules() -> None:
     report = collc.compile(PROGRAM)
     assert len(report) == 2
@@ -359,9 +377,7 @@ def test_representations_are_short() -> None:
     for thing in (*objects, collc.lower(module)):
         assert repr(thing).startswith("<")
         assert len(repr(thing)) < 160
-    assert repr(report["gather"]) == (
-        "<ScheduleReport gather: tacos, 40.0625us in 2 steps, 100.00 % of the lower bound, 5 ok>"
-    )
+    assert repr(report["gather"]) == ("<ScheduleReport gather: tacos, 40.0625us in 2 steps, 74.37 % of ideal, 5 ok>")
 
 
 def test_notebooks_show_tables() -> None:

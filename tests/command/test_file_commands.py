@@ -281,8 +281,8 @@ def test_verify_prints_a_summary_of_a_schedule(capsys: pytest.CaptureFixture[str
     code, shown, errors = in_text(capsys, "verify", "s.ten")
     assert (code, errors) == (0, "")
     words = " ".join(shown.split())
-    assert "9 NPUs, 24 links; 72 transfers; time 80.125us (4 steps); lower bound 80.125us (in-degree of" in words
-    assert "efficiency 100.00 %; made by tacos" in words
+    assert "9 NPUs, 24 links; 72 transfers; time 80.125us (4 steps); lower bound 80.125us, met (in-degree of" in words
+    assert "98.12 % of ideal (the links into npu[0, 0]); made by tacos" in words
 
 
 # Absurd sizes

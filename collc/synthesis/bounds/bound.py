@@ -42,13 +42,17 @@ NPU_CUTS: Final = 8
 """NPUs with the largest bounds that are also tried as cuts."""
 
 
-def lower_bound(network: Network, demand: Demand, model: LinkModel, known_time: int | None = None) -> Bound:
+def lower_bound(
+    network: Network, demand: Demand, model: LinkModel, known_time: int | None = None, ideal: Bound | None = None
+) -> Bound:
     """The largest bound found on the time of a demand, in picoseconds, with its name; never below `ideal_bound`.
 
-    known_time: the time of a schedule of the demand; the search ends where a bound reaches it. A reduced chunk counts
-    once per cut and direction. Raises ValueError where links have no bandwidth.
+    known_time: the time of a schedule of the demand; the search ends where a bound reaches it. ideal: the ideal bound
+    if it is known. A reduced chunk counts once per cut and direction. Raises ValueError where links have no bandwidth.
     """
-    bounds = chain(_bounds(network, demand, None, model, flows=True), ideal_bounds(network, demand))
+    bounds = chain(
+        _bounds(network, demand, None, model, flows=True), [ideal] if ideal else ideal_bounds(network, demand)
+    )
     return _largest(bounds, known_time)
 
 
