@@ -49,6 +49,7 @@ SYNTHESIZERS: Final[dict[str, Options]] = {
     "hierarchical": COMMON,
     "themis": COMMON,
     "swarm": COMMON,
+    "forest": COMMON,
     "fixed": LINK_MODEL,
 }
 """The synthesizers that `synthesize` accepts, with their options. `fixed` is for schedules whose runs all use

@@ -140,7 +140,7 @@ def tree_capacities(
 
     high = max(snapped(low), Fraction(1, rates[-1]))
     while not suffices(high):
-        if high > (total + 1) * (1 + low) * len(members):
+        if high * rates[0] >= total:  # each edge carries all trees
             raise ValueError("no path leads from a member to another")
         low, high = high, 2 * high
     while True:

@@ -127,6 +127,12 @@ def _swarm() -> Callable[[Task, Effort], Schedule]:
     return swarm
 
 
+def _forest() -> Callable[[Task, Effort], Schedule]:
+    from collc.synthesis.forest import forest
+
+    return forest
+
+
 _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] = {
     "auto": _auto,
     "tacos": _by_phase(_tacos),
@@ -136,6 +142,7 @@ _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] 
     "hierarchical": _by_phase(_hierarchical),
     "themis": _by_phase(_themis),
     "swarm": _by_phase(_swarm),
+    "forest": _by_phase(_forest),
     "overlapped": _overlapped,
 }
 

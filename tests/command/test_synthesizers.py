@@ -103,6 +103,18 @@ def test_overlapped_avoids_links_reserved_by_handwritten_runs(compiled) -> None:
     assert (code, schedule["algorithm"]) == (0, "ring+overlapped")
 
 
+def test_forest(compiled) -> None:
+    text = program("mesh2d(4, 4)", "reduce_scatter(t.npus, size: 16MiB, chunks: 4)", "synthesize forest")
+    code, schedule, _ = compiled(text)
+    assert (code, schedule["algorithm"], schedule["efficiency"]) == (0, "forest", 1.0)
+    code, _, err = compiled(program("ring(4)", "all_to_all(t.npus, size: 16MiB)", "synthesize forest"))
+    assert code == 1
+    assert "forest does not apply here: not every chunk is for all NPUs" in err
+    code, _, err = compiled(text, "--time-limit", "0.000001")
+    assert code == 3
+    assert "forest was stopped before it had a schedule" in err
+
+
 def test_every_synthesizer_is_a_pass_with_its_options() -> None:
     assert set(OF_PASSES) | {"fixed"} == set(SYNTHESIZERS)
     for name, options in SYNTHESIZERS.items():

@@ -206,3 +206,35 @@ def test_flows_that_do_not_fit_in_64_bits_are_refused() -> None:
         gather_rate(graph, capacity, members)
     with pytest.raises(OverflowError, match="64 bits"):
         reduce_rate(graph, capacity, members)
+
+
+@given(networks(), st.data())
+@settings(deadline=None, max_examples=60)
+def test_trees_fit_into_the_capacities_and_no_shorter_time_suffices(case: Capacitated, data: st.DataObject) -> None:
+    """Against maximum flows of networkx; the next shorter time is the largest multiple of 1 / capacity below."""
+    graph, capacity, members = case
+    demand = [data.draw(st.integers(0, 4)) for _ in members]
+    assume(sum(demand) > 0)
+
+    def suffices(time: Fraction) -> bool:
+        flows: nx.DiGraph[int] = nx.DiGraph()
+        flows.add_nodes_from(range(graph.vertex_count + 1))
+        for a, b, c in zip(graph.source.tolist(), graph.target.tolist(), capacity.tolist(), strict=True):
+            if a != b:
+                before = flows.get_edge_data(a, b, {"capacity": 0})["capacity"]
+                flows.add_edge(a, b, capacity=before + int(time * c))
+        for member, trees in zip(members, demand, strict=True):
+            flows.add_edge(graph.vertex_count, member, capacity=trees)
+        return all(flow_value(flows, graph.vertex_count, member) >= sum(demand) for member in members)
+
+    most = Fraction(sum(demand))
+    if not suffices(most):
+        with pytest.raises(ValueError, match="no path"):
+            throughput.tree_capacities(graph, capacity, members, demand)
+        return
+    carried, time = throughput.tree_capacities(graph, capacity, members, demand)
+    assert carried.tolist() == [int(time * c) for c in capacity.tolist()]
+    assert suffices(time)
+    shorter = [Fraction(-(-time.numerator * c // time.denominator) - 1, c) for c in set(capacity.tolist())]
+    if max(shorter) > 0:
+        assert not suffices(max(shorter))

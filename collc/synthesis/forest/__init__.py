@@ -1,0 +1,5 @@
+"""Throughput-optimal trees (ForestColl)."""
+
+from collc.synthesis.forest.synthesizer import forest
+
+__all__ = ["forest"]

@@ -1,0 +1,126 @@
+"""What forest plans: chunks of one size, each held by one NPU at first and wanted by all members."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.digraph import Digraph
+from collc.synthesis.conditions import Conditions
+from collc.synthesis.task import Task
+from collc.ten.arrays import Int32Array, Int64Array, grouped
+from collc.ten.schedule import LinkModel
+
+
+@dataclass(frozen=True, eq=False)
+class ForestProblem:
+    """An All-Gather or broadcast on the pairs of devices that links join.
+
+    chunks: by member, the rows of the conditions that begin there. members: NPUs, ascending. pair: int32[links], which
+    pair of devices each link joins. graph: an edge a pair. busy, total: int64[links], picoseconds that a chunk
+    occupies each link, and until it arrives. capacity: int64[pairs], chunks in a time common to all links, which is
+    `unit`, picoseconds, rounded down.
+    """
+
+    conditions: Conditions
+    members: Int32Array
+    chunks: tuple[Int32Array, ...]
+    graph: Digraph
+    pair: Int32Array
+    busy: Int64Array
+    total: Int64Array
+    capacity: Int64Array
+    unit: int
+
+    @cached_property
+    def demand(self) -> list[int]:
+        """By member, the trees that begin there: one for each chunk."""
+        return [len(rows) for rows in self.chunks]
+
+    @cached_property
+    def links(self) -> tuple[Int64Array, Int64Array]:
+        """(offsets, links): the links of each pair, the fastest first (CSR)."""
+        order = np.lexsort((np.arange(len(self.total)), self.total, self.pair))
+        offsets = np.searchsorted(self.pair[order], np.arange(self.graph.edge_count + 1))
+        return offsets.astype(np.int64), order.astype(np.int64)
+
+
+_SCALE = 1 << 20
+"""Capacities are rounded to one part in so many of the largest one, unless they are multiples of a common rate."""
+
+
+def forest_problem(conditions: Conditions) -> ForestProblem:
+    """Raises SourceError where forest does not apply to the task."""
+    task = conditions.task
+    _check(conditions)
+    members = _members(conditions)
+    order, first = _by_holder(conditions, members)
+    column = int(conditions.column[0])
+    busy = conditions.clock.busy[task.network.kind, column]
+    total = conditions.clock.total[task.network.kind, column]
+    ends = task.network.source.astype(np.int64) * task.network.device_count + task.network.target
+    pairs, pair = np.unique(ends, return_inverse=True)
+    graph = Digraph(
+        task.network.device_count,
+        (pairs // task.network.device_count).astype(np.int32),
+        (pairs % task.network.device_count).astype(np.int32),
+    )
+    capacity = np.zeros(len(pairs), np.int64)
+    rates = _rates(task, np.maximum(1, busy))
+    np.add.at(capacity, pair, rates)
+    unit = min(int(rate) * int(time) for rate, time in zip(rates, busy, strict=True))
+    chunks = tuple(order[first[k] : first[k + 1]] for k in range(len(members)))
+    return ForestProblem(conditions, members, chunks, graph, pair.astype(np.int32), busy, total, capacity, unit)
+
+
+def _check(conditions: Conditions) -> None:
+    task = conditions.task
+    if task.reserved is not None and len(task.reserved):
+        raise not_served("other transfers are planned already")
+    if len(set(conditions.column.tolist())) > 1:
+        raise not_served("its chunks have unlike sizes")
+    if len(conditions.holders) > len(conditions):
+        raise not_served("a chunk is held by several NPUs at first")
+    if bool((task.network.buffers >= 0).any()):
+        raise not_served("switches have buffers of limited size")
+
+
+def _members(conditions: Conditions) -> Int32Array:
+    """The NPUs that hold or want anything; each chunk must be wanted by all of them but its holder."""
+    members = np.unique(np.concatenate([conditions.holders, conditions.wanting])).astype(np.int32)
+    sizes = np.diff(conditions.wanting_offsets)
+    if not bool((sizes == len(members) - 1).all()):
+        raise not_served("not every chunk is for all NPUs")
+    return members
+
+
+def _by_holder(conditions: Conditions, members: Int32Array) -> tuple[Int32Array, Int32Array]:
+    """Rows of the conditions by the member that holds them, and where those of each member begin."""
+    first, order = grouped(np.searchsorted(members, conditions.holders).astype(np.int32), len(members))
+    return order, first
+
+
+def _rates(task: Task, busy: Int64Array) -> Int64Array:
+    """int64[links]: whole numbers in proportion to how many chunks each link carries in a time.
+
+    Exact for the link model `pipelined` unless bandwidths have no common measure; else rounded to _SCALE steps.
+    """
+    if task.model is LinkModel.PIPELINED:
+        rates = [kind.bandwidth or Fraction(0) for kind in task.network.kinds]
+        scale = math.lcm(*(rate.denominator for rate in rates))
+        whole = [int(rate * scale) for rate in rates]
+        measure = math.gcd(*whole)
+        if max(whole) // measure < 1 << 31:
+            return np.array(whole, np.int64)[task.network.kind] // measure
+    return np.maximum(1, (_SCALE * int(busy.min())) // busy)
+
+
+def not_served(why: str) -> SourceError:
+    """The error that forest does not apply to a task."""
+    hint = "'synthesize auto()' tries the synthesizers that apply"
+    return SourceError(Diagnostic("S0309", f"forest does not apply here: {why}", hint=hint))

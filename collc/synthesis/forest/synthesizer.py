@@ -1,0 +1,41 @@
+"""Throughput-optimal All-Gather and broadcast on any network (Zhao et al., "ForestColl", arXiv 2402.06787, 2024).
+
+One spanning tree for each chunk, such that the busiest links carry as few trees as any schedule must
+(graph/throughput.py); switches are replaced by direct capacity between NPUs first, and each tree edge keeps its path.
+Reduce-Scatter and reduce are the same, inverted.
+"""
+
+from __future__ import annotations
+
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.synthesis.conditions import conditions_of
+from collc.synthesis.forest.portfolio import Portfolio, tree_counts
+from collc.synthesis.forest.problem import forest_problem, not_served
+from collc.synthesis.task import Effort, Task
+from collc.ten.schedule import RowSchedule, Schedule, Transfers
+
+
+def forest(task: Task, effort: Effort) -> Schedule:
+    """A schedule of copies along trees.
+
+    Raises SourceError where chunks are not all wanted by all members, have unlike sizes or several holders, where
+    switches have limited buffers or unlike capacities in and out, where other transfers are planned already, or where
+    no path leads to a member; NoSchedule where it is stopped before the first schedule.
+    """
+    conditions = conditions_of(task)
+    if not len(conditions):
+        return RowSchedule(task.model, Transfers.joined([]))
+    problem = forest_problem(conditions)
+    effort.progress(0.0, "forest: trees")
+    try:
+        counts = tree_counts(problem)
+    except ValueError as error:
+        message = f"forest finds no trees on {task.network.name}: {error}"
+        raise SourceError(Diagnostic("S0103", message, hint="add links, or leave NPUs out of the group")) from error
+    except OverflowError as error:
+        raise not_served("the rates of its links differ too much") from error
+    portfolio = Portfolio(problem, effort)
+    portfolio.run(counts)
+    if portfolio.best is None:
+        raise NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
+    return RowSchedule(task.model, portfolio.best[1])

@@ -1,0 +1,315 @@
+"""Throughput-optimal trees (forest): loads recounted, schedules verified, shares of the optimum that are published."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.base.diagnostics import CollcError, NoSchedule, SourceError
+from collc.graph.throughput import gather_rate, tree_capacities
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.conditions import conditions_of
+from collc.synthesis.forest import forest, portfolio, trees
+from collc.synthesis.forest.pipeline import shared_out
+from collc.synthesis.forest.problem import ForestProblem, forest_problem
+from collc.synthesis.forest.trees import TreeBatch, forest_trees
+from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests import support
+from tests.support import GiB, MiB, demand_of, network
+from tests.synthesis.cases import task_of
+from tests.synthesis.checker import check
+from tests.synthesis.throughput_networks import a100, dgx1, kind, mesh, mi250, rails
+
+PIPELINED = LinkModel.PIPELINED
+
+
+def gathered(net: Network, chunks: int, size: int = GiB) -> Demand:
+    return support.all_gather(net.npus.tolist(), size // (net.npu_count * chunks), chunks)
+
+
+def problem_of(net: Network, demand: Demand) -> ForestProblem:
+    return forest_problem(conditions_of(task_of(net, demand, PIPELINED)))
+
+
+def by_forest(module: Module, effort: Effort | None = None) -> int:
+    """Picoseconds of a schedule that passed all checks and does not beat the bound."""
+    result = join(solve(module, lambda task: forest(task, effort or Effort())))
+    verdict = verify_schedule(result)
+    assert "failed" not in verdict.checks.values(), verdict.diagnostics
+    assert result.schedule is not None
+    time = result.schedule.collective_time(result.network, result.demand)
+    assert time == check(result.network, result.demand, result.schedule)
+    assert time >= lower_bound(result.network, result.demand, result.model).time
+    return time
+
+
+def assert_trees(problem: ForestProblem, demand: list[int], carried: list[int], batches: list[TreeBatch]) -> None:
+    """Each tree spans the members along edges of the network; together they load no edge beyond what it carries."""
+    edges = dict(
+        zip(zip(problem.graph.source.tolist(), problem.graph.target.tolist(), strict=True), carried, strict=True)
+    )
+    load = Counter[tuple[int, int]]()
+    built = Counter[int]()
+    members = problem.members.tolist()
+    for batch in batches:
+        built[batch.root] += batch.amount
+        tree: nx.DiGraph[int] = nx.DiGraph()
+        tree.add_node(members[batch.root])
+        for path in batch.paths:
+            assert path[0] in tree
+            assert path[-1] not in tree
+            assert not set(path[1:-1]) & set(members)
+            tree.add_edge(path[0], path[-1])
+            for end in pairwise(path):
+                load[end] += batch.amount
+        assert sorted(tree) == members
+        assert nx.is_arborescence(tree)
+    assert [built[number] for number in range(len(members))] == demand
+    assert all(amount <= edges[end] for end, amount in load.items())
+
+
+@st.composite
+def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
+    """Connected NPUs and switches, links of unlike rates, each both ways; by NPU the trees that begin there."""
+    npus, switches = draw(st.integers(2, 6)), draw(st.integers(0, 3))
+    count = npus + switches
+    rate = st.integers(1, 9)
+    edges = [(draw(st.integers(0, vertex - 1)), vertex, kind(draw(rate), 500)) for vertex in range(1, count)]
+    ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda end: end[0] != end[1])
+    edges += [(a, b, kind(draw(rate), 500)) for a, b in draw(st.lists(ends, max_size=2 * count))]
+    demand = draw(st.lists(st.integers(0, 5), min_size=npus, max_size=npus).filter(any))
+    return network(npus, [one for a, b, k in edges for one in ((a, b, k), (b, a, k))], switches), demand
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_trees_span_the_members_within_the_capacities(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "COMPILED", 0 if compiled else 1 << 60)
+
+    @settings(deadline=None, max_examples=40)
+    @given(both_directions())
+    def holds(case: tuple[Network, list[int]]) -> None:
+        net, demand = case
+        problem = problem_of(net, support.all_gather(net.npus.tolist()))
+        carried, _ = tree_capacities(problem.graph, problem.capacity, problem.members.tolist(), demand)
+        assert_trees(problem, demand, carried.tolist(), forest_trees(problem, demand, carried))
+
+    holds()
+
+
+def never(_function: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("net", [a100(2), rails(2), dgx1(), mesh(3, 4)], ids=["a100", "h100", "dgx1", "mesh"])
+def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(net, gathered(net, 6, MiB * 48), PIPELINED)
+    found: list[list[bytes]] = []
+    for least in (1 << 60, 0):
+        monkeypatch.setattr(trees, "COMPILED", least)
+        monkeypatch.setattr(portfolio, "COMPILED", least)
+        monkeypatch.setattr(portfolio, "is_compiled", never)
+        rows = forest(task, Effort()).transfers
+        found.append([column.tobytes() for column in (rows.chunk, rows.link, rows.start)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("net", "counts", "published"),
+    [
+        (a100(2), {1: 0.989, 8: 0.998, 13: 1}, 346.67),
+        (a100(4), {1: 1}, 266.67),
+        (rails(2), {1: 0.964, 2: 1}, 533.33),
+        (rails(4), {1: 0.9964, 10: 1}, 516.13),
+        (mi250(2), {1: 0.904, 2: 0.964, 8: 0.977, 16: 0.990, 83: 1}, 354.13),
+        (mi250(4), {1: 0.938, 8: 1}, 341.33),
+        (dgx1(), {1: 0.778, 2: 0.933, 8: 0.982, 6: 1}, None),
+        (mesh(8, 8), {1: 0.984, 2: 1}, None),
+    ],
+    ids=["a100 x2", "a100 x4", "h100 x2", "h100 x4", "mi250 x2", "mi250 x4", "dgx1", "mesh"],
+)
+def test_share_of_the_rate_that_few_trees_reach(
+    net: Network, counts: dict[int, float], published: float | None
+) -> None:
+    """GB/s as published for ForestColl; the shares are exact solutions of a prototype."""
+    problem = problem_of(net, gathered(net, 1))
+    members = problem.members.tolist()
+    rate = gather_rate(problem.graph, problem.capacity, members).rate
+    for count, share in counts.items():
+        _, time = tree_capacities(problem.graph, problem.capacity, members, [count] * len(members))
+        assert float(Fraction(count) / (rate * time)) == pytest.approx(share, abs=6e-4)
+    if published is not None:
+        chunk = GiB // net.npu_count
+        seconds = float(1 / rate) * problem.unit / 1e12
+        assert net.npu_count * chunk / seconds / 1e9 == pytest.approx(published, rel=1e-4)
+
+
+COLLECTIVES = {
+    "all_gather": support.all_gather,
+    "reduce_scatter": support.reduce_scatter,
+    "all_reduce": support.all_reduce,
+    "broadcast": support.broadcast,
+    "reduce": support.reduce,
+}
+
+
+@pytest.mark.parametrize("what", COLLECTIVES)
+@pytest.mark.parametrize("model", LinkModel)
+def test_random_networks(what: str, model: LinkModel) -> None:
+    chance = random.Random(f"{what} {model}")
+    for _ in range(12):
+        npus, switches = chance.randrange(2, 7), chance.randrange(3)
+        kinds = [LinkKind(chance.randrange(3) * 10**5, Fraction(chance.randrange(1, 5) * 10**9)) for _ in range(3)]
+        rows = [(vertex, chance.randrange(vertex), chance.choice(kinds)) for vertex in range(1, npus + switches)]
+        rows += [(*chance.sample(range(npus + switches), 2), chance.choice(kinds)) for _ in range(npus)]
+        net = network(npus, [one for a, b, k in rows for one in ((a, b, k), (b, a, k))], switches)
+        group = sorted(chance.sample(range(npus), chance.randrange(2, npus + 1)))
+        by_forest(Module("m", net, COLLECTIVES[what](group, MiB, chance.choice([1, 2, 3, 8])), model))
+
+
+@pytest.mark.parametrize(
+    ("net", "chunks", "share"),
+    [(dgx1(), 48, 0.98), (rails(2), 16, 0.95), (mesh(4, 4), 16, 0.99), (a100(2), 8, 0.88)],
+    ids=["dgx1", "h100 x2", "mesh", "a100 x2"],
+)
+def test_share_of_the_optimum_with_some_chunks(net: Network, chunks: int, share: float) -> None:
+    demand = gathered(net, chunks)
+    assert share * by_forest(Module("m", net, demand, PIPELINED)) <= optimum(net, demand)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("net", "chunks", "share"),
+    [(mi250(2), 256, 0.98), (a100(2), 256, 0.99), (rails(4), 64, 0.99), (dgx1(), 240, 0.99), (mesh(8, 8), 32, 0.99)],
+    ids=["mi250", "a100", "h100", "dgx1", "mesh"],
+)
+def test_share_of_the_optimum_with_many_chunks(net: Network, chunks: int, share: float) -> None:
+    demand = gathered(net, chunks)
+    assert share * by_forest(Module("m", net, demand, PIPELINED)) <= optimum(net, demand)
+
+
+def optimum(net: Network, demand: Demand) -> float:
+    """Picoseconds of an All-Gather with any number of chunks, without latencies."""
+    problem = problem_of(net, demand)
+    rate = gather_rate(problem.graph, problem.capacity, problem.members.tolist()).rate
+    return float(problem.unit * Fraction(len(demand.chunks), net.npu_count) / rate)
+
+
+def test_a_line_of_switches_and_relays_outside_the_group() -> None:
+    """NPU 0 - switch 5 - switch 6 - NPU 1 - NPU 4 (outside) - NPU 2 - NPU 3."""
+    edges = [(0, 5), (5, 6), (6, 1), (1, 4), (4, 2), (2, 3)]
+    net = network(5, [one for a, b in edges for one in ((a, b), (b, a))], switches=2)
+    for maker in COLLECTIVES.values():
+        by_forest(Module("m", net, maker([0, 1, 2, 3], MiB, 2)))
+
+
+def test_parallel_links_are_all_used() -> None:
+    net = network(2, [(0, 1), (0, 1), (0, 1), (1, 0)])
+    demand = support.broadcast([0, 1], MiB, chunks=6)
+    step = by_forest(Module("m", net, demand)) / 2
+    assert step == by_forest(Module("m", net, support.broadcast([0, 1], MiB)))
+
+
+def test_links_one_way() -> None:
+    by_forest(Module("m", support.ring(5, one_way=True), support.all_gather(list(range(5)), chunks=2)))
+
+
+def test_nothing_to_do() -> None:
+    task = task_of(support.ring(3), demand_of([(MiB, [0], [0], Op.COPY)]))
+    assert len(forest(task, Effort())) == 0
+
+
+def test_chunks_go_to_trees_in_proportion() -> None:
+    batches = [TreeBatch(0, 1, ((0, 1),)), TreeBatch(1, 1, ((1, 0),)), TreeBatch(0, 2, ((0, 2, 1),))]
+    assert [(one.root, one.amount) for one in shared_out(batches, [7, 1])] == [(0, 2), (1, 1), (0, 5)]
+    assert [(one.root, one.amount) for one in shared_out(batches, [1, 0])] == [(0, 1)]
+
+
+def unlike_switch() -> Network:
+    """A switch with one link in and two out: no trees without copies in the switch reach the rate of the cuts."""
+    return network(3, [(0, 3), (3, 1), (3, 2)], switches=1)
+
+
+@pytest.mark.parametrize(
+    ("net", "demand", "message"),
+    [
+        (support.ring(4), support.all_to_all([0, 1, 2, 3]), "not every chunk is for all NPUs"),
+        (support.ring(4), demand_of([(1, [0], [1, 2], Op.COPY), (2, [0], [1, 2], Op.COPY)]), "unlike sizes"),
+        (support.ring(4), demand_of([(1, [0, 1], [2], Op.COPY)]), "held by several NPUs"),
+        (support.switched(4, buffer=2), support.all_gather([0, 1, 2, 3]), "buffers of limited size"),
+        (unlike_switch(), support.broadcast([0, 1, 2], chunks=2), "into and out of a switch differ"),
+    ],
+)
+def test_what_is_not_served(net: Network, demand: Demand, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        forest(task_of(net, demand), Effort())
+    assert caught.value.diagnostics[0].code == "S0309"
+
+
+def test_no_path() -> None:
+    net = network(3, [(0, 1), (1, 0), (0, 2)])
+    with pytest.raises(SourceError, match="no path leads") as caught:
+        forest(task_of(net, support.all_gather([0, 1, 2])), Effort())
+    assert caught.value.diagnostics[0].code == "S0103"
+
+
+def test_other_transfers_are_planned_already() -> None:
+    net = support.ring(4)
+    demand = support.all_gather([0, 1, 2, 3])
+    planned = forest(task_of(net, demand), Effort()).transfers
+    task = task_of(net, demand)
+    reserved = type(task)(net, demand, task.model, task.chunks, reserved=planned)
+    with pytest.raises(SourceError, match="other transfers are planned already"):
+        forest(reserved, Effort())
+
+
+def test_stopped() -> None:
+    task = task_of(support.ring(4), support.all_gather([0, 1, 2, 3]))
+    with pytest.raises(NoSchedule, match="stopped") as caught:
+        forest(task, Effort(stop=lambda: True))
+    assert caught.value.diagnostics[0].code == "S0201"
+
+
+def test_a_stop_keeps_the_best_so_far() -> None:
+    net = a100(2)
+    task = task_of(net, gathered(net, 16), PIPELINED)
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) > 3
+
+    early, late = (forest(task, effort).collective_time(net, task.demand) for effort in (Effort(stop=stop), Effort()))
+    assert late <= early
+
+
+def test_numbers_of_trees_are_sorted_by_load() -> None:
+    problem = problem_of(mi250(2), gathered(mi250(2), 16))
+    counts = portfolio.tree_counts(problem)
+    assert sorted(max(count.demand) for count in counts) == [1, 2, 4, 8, 16]
+    assert [count.time for count in counts] == sorted(count.time for count in counts)
+
+
+def test_unlike_numbers_of_chunks() -> None:
+    """One member has 5 chunks, one has 2, the others none."""
+    everyone = list(range(6))
+    rows = [(MiB, [owner], everyone, Op.COPY) for owner in (1, 1, 4, 1, 1, 4, 1)]
+    by_forest(Module("m", mesh(2, 3), demand_of(rows), PIPELINED))
+
+
+def test_errors_are_of_collc() -> None:
+    assert issubclass(SourceError, CollcError)
+    assert np.array(problem_of(mesh(2, 2), gathered(mesh(2, 2), 2)).demand).tolist() == [2] * 4
