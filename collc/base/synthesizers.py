@@ -46,6 +46,7 @@ SYNTHESIZERS: Final[dict[str, Options]] = {
     },
     "symmetric": COMMON,
     "overlapped": COMMON,
+    "exchange": COMMON,
     "hierarchical": COMMON,
     "themis": COMMON,
     "swarm": COMMON,

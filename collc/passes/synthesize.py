@@ -66,6 +66,13 @@ def _overlapped(module: Module, effort: Effort, _options: IntOptions) -> Module:
     return overlap(module, effort)
 
 
+def _exchange(module: Module, effort: Effort, _options: IntOptions) -> Module:
+    from collc.synthesis.exchange import exchange
+    from collc.synthesis.tacos import tacos
+
+    return exchange(module, effort, lambda task: tacos(task, effort))
+
+
 def _exact(module: Module, effort: Effort, options: IntOptions) -> Module:
     """See docs/language.md for the options. The Pareto points are found first, and are in the notes."""
     from collc.synthesis.exact import exact
@@ -144,6 +151,7 @@ _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] 
     "swarm": _by_phase(_swarm),
     "forest": _by_phase(_forest),
     "overlapped": _overlapped,
+    "exchange": _exchange,
 }
 
 SYNTHESIZERS: Final = tuple(_SYNTHESIZERS)

@@ -38,13 +38,19 @@ def retimed(module: Module) -> Module:
     limited = bool((module.network.buffers >= 0).any())
     if limited or len(schedule) > MOST_TRANSFERS:
         return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
-    clock = Clock.of(module.network, module.demand, LinkModel.PIPELINED)
-    rows = schedule.transfers
-    start = _earliest_starts(_waits(module.network, module.demand, rows, clock))
-    if start is not None:
-        earlier = Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce)
-        schedule = RowSchedule(LinkModel.PIPELINED, earlier)
+    rows = shifted_left(module.network, module.demand, LinkModel.PIPELINED, schedule.transfers)
+    if rows is not None:
+        schedule = RowSchedule(LinkModel.PIPELINED, rows)
     return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
+
+
+def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Transfers) -> Transfers | None:
+    """The transfers of a schedule, each as early as their order allows; None if not found in ROUNDS.
+
+    Transfers keep their order on each link, and arrivals and departures theirs at each device.
+    """
+    start = _earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
+    return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce)
 
 
 def _with_same_starts(schedule: Schedule) -> Schedule:
@@ -89,7 +95,7 @@ class _Visits:
 
 
 def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> Waits:
-    """What each transfer waits for. rows: the schedule for `store`. clock: of `pipelined`."""
+    """What each transfer waits for. clock: its totals are those with which the schedule was made."""
     busy: list[int] = clock.busy_of(rows).tolist()
     total: list[int] = clock.total_of(rows).tolist()
     start: list[int] = rows.start.tolist()
@@ -115,6 +121,9 @@ def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> W
             if reduced[k]:  # a switch passes partials on in the order of their arrivals
                 waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
                 waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in into.before(k)]
+        elif reduced[k]:  # what an NPU sent before a partial arrived is sent without it
+            out = departures.get((chunk, target), none)
+            waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
     return waits
 
 

@@ -217,3 +217,11 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [False]
+
+
+def test_exchange(compiled) -> None:
+    code, schedule, _ = compiled(program("ring(4)", "all_reduce(t.npus, size: 4MiB)", "synthesize exchange"))
+    assert (code, schedule["algorithm"], schedule["steps"], schedule["efficiency"]) == (0, "exchange", 3, 1.0)
+    code, _, err = compiled(program("switched(4)", "all_reduce(t.npus, size: 4MiB)", "synthesize exchange"))
+    assert code == 1
+    assert "exchange plans over direct links, and t has switches" in err

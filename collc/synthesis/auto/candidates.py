@@ -18,6 +18,8 @@ from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.by_dimension.themis import themis
 from collc.synthesis.exact import NoShorter
+from collc.synthesis.exchange import exchange
+from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch, in_network
 from collc.synthesis.overlapped import overlap
 from collc.synthesis.pccl import pccl
@@ -197,8 +199,13 @@ class _NetworkCandidates:
             yield Candidate(self._name("in-network"), self.network, lambda: in_network(module, self._effort))
 
     def _trees(self) -> Iterator[Candidate]:
+        if self.work <= SMALL and not obstacle(self._module):
+            yield Candidate(self._name("exchange"), self.network, self._exchange)
         if has_reductions(self._module.demand) and (self.work <= LARGE or _is_all_reduce(self._module)):
             yield Candidate(self._name("overlapped"), self.network, lambda: overlap(self._module, self._effort))
+
+    def _exchange(self) -> Module:
+        return exchange(self._module, self._effort, _bounded(tacos, self._effort))
 
     def _over_links(self, lines: bool) -> Iterator[Candidate]:
         """Matching and search, the likelier one first, then dimension by dimension."""

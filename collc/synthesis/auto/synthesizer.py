@@ -4,6 +4,7 @@
 - What few NPUs hold and many want (broadcast, reduce): spread rarest first (swarm), which also serves switches.
 - Chunks with many who want them go by matching (tacos), others by search (pccl); where the first
   does not meet the bound and the problem is small, the other is tried too.
+- All-Reduce also by cores that exchange their partials (exchange).
 - Reductions also by balanced trees, up and down at once (overlapped).
 - Networks of several dimensions: one after another (hierarchical, themis).
 - Networks with switches: the switches as they are; where no buffer is limited, also direct links in their place.

@@ -1,0 +1,42 @@
+"""Which core each chunk gets."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from collc.synthesis.exchange.cores import Core, CoreKind
+
+
+def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: random.Random | None) -> list[Core]:
+    """A core of one kind for each of some chunks.
+
+    An NPU that is not in the core of a chunk receives the sum over one of its links in `steps` steps. So NPUs with few
+    links are in many cores; else the cores share chunks and NPUs evenly. degree: links into each NPU (at least of the
+    members). rng: breaks ties; None: in the order of the cores.
+    """
+    members = sorted({npu for core in kind.cores for npu in core.members})
+    wanting = {npu: chunks - steps * degree[npu] for npu in members}
+    uses = Counter[int]()
+    in_cores = Counter[int]()
+    taken = Counter[tuple[tuple[int, int], int]]()
+    order = list(range(len(kind.cores)))
+    if rng is not None:
+        rng.shuffle(order)
+    found: list[Core] = []
+    for _ in range(chunks):
+
+        def cost(number: int) -> tuple[int, int, int, int, int]:
+            core = kind.cores[number]
+            clash = max((taken[message, r] for r in range(len(core.rounds)) for message in core.messages(r)), default=0)
+            lacking = sum(wanting[npu] > in_cores[npu] for npu in core.members)
+            return clash, uses[number], -lacking, core.radius, sum(in_cores[npu] for npu in core.members)
+
+        best = min(order, key=cost)
+        uses[best] += 1
+        found.append(kind.cores[best])
+        in_cores.update(found[-1].members)
+        for r in range(len(found[-1].rounds)):
+            taken.update((message, r) for message in found[-1].messages(r))
+    return found

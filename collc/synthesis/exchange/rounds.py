@@ -1,0 +1,50 @@
+"""When the messages of cores enter their links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from collc.synthesis.exchange.cores import Core
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, Transfers
+
+
+class ExchangeRounds:
+    """Schedules the rounds of cores. All messages of a chunk in a round start together, so that each carries what its
+    sender held before the round.
+    """
+
+    def __init__(self, network: Network, clock: Clock) -> None:
+        self._links_between: dict[tuple[int, int], list[int]] = {}
+        ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+        for link, pair in enumerate(ends):
+            self._links_between.setdefault(pair, []).append(link)
+        self._busy: list[list[int]] = clock.busy[network.kind].tolist()
+        self._total: list[list[int]] = clock.total[network.kind].tolist()
+        self._size_of: list[int] = clock.size_of.tolist()
+
+    def transfers(self, cores: Mapping[int, Core], begin: int) -> tuple[Transfers, int]:
+        """(the transfers, the time at which the last one has arrived). cores: by chunk. begin: picoseconds."""
+        free: dict[int, int] = {}
+        ready = dict.fromkeys(cores, begin)
+        rows: list[tuple[int, int, int]] = []
+        for number in range(max((len(core.rounds) for core in cores.values()), default=0)):
+            for chunk, core in cores.items():
+                if number >= len(core.rounds):
+                    continue
+                size = self._size_of[chunk]
+                taken = [self._first_free(pair, size, free) for pair in core.messages(number)]
+                start = max([ready[chunk], *(free.get(link, 0) for link in taken)])
+                for link in taken:
+                    free[link] = start + self._busy[link][size]
+                    rows.append((chunk, link, start))
+                ready[chunk] = start + max(self._total[link][size] for link in taken)
+        columns = np.array(rows, np.int64).reshape(-1, 3)
+        chunks, links = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32)
+        return Transfers.of(chunks, links, columns[:, 2], True), max(ready.values(), default=begin)
+
+    def _first_free(self, pair: tuple[int, int], size: int, free: Mapping[int, int]) -> int:
+        """The lane between two NPUs on which a chunk arrives first."""
+        return min(self._links_between[pair], key=lambda link: (free.get(link, 0) + self._total[link][size], link))

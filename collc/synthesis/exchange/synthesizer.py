@@ -1,0 +1,181 @@
+"""All-Reduce in which each sum is formed by a core of NPUs together.
+
+Each chunk has a core: an NPU, a linked pair, a clique, a square. The contributions of all NPUs are reduced to the
+members of its core, each to one of them; the members exchange their partials until each has the sum, and it spreads
+from all of them. Reduction and spread take p steps each, and the exchange a steps; a larger core makes p smaller and a
+larger. A pair needs as many transfers as a tree, and one step less: a tree sends the last partial to its root, and the
+sum back over the same link, whereas a pair swaps its partials at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
+from collc.synthesis.exchange.placement import placed
+from collc.synthesis.exchange.rounds import ExchangeRounds
+from collc.synthesis.reductions.invert import invert_schedule
+from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
+from collc.synthesis.task import Effort, Task
+from collc.ten.arrays import Int32Array
+from collc.ten.demand import Demand, HolderSets, Op, Run
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+
+Spread = Callable[[Task], Schedule]
+"""A synthesizer of copies over direct links."""
+
+PLACEMENTS = 8
+"""Placements of the chunks on the cores of a kind that are tried."""
+
+NEAR = 8
+"""Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
+
+
+def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
+    """The module with a schedule of its reductions.
+
+    spread: plans the copies from the cores, and backwards in time the reductions to them. Raises SourceError where the
+    network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
+    is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
+    """
+    reason = obstacle(module)
+    if reason:
+        hint = "'synthesize auto' chooses a synthesizer that fits"
+        raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
+    try:
+        clock = Clock.of(module.network, module.demand, module.model)
+    except ValueError as error:
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+    planner = _ExchangePlanner(module, clock, spread, effort)
+    best = planner.best()
+    if best is None:
+        raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
+    return replace(module, schedule=RowSchedule(module.model, best))
+
+
+def obstacle(module: Module) -> str:
+    """Why the synthesizer does not fit a module, as in "is for sums ..."; "" where it fits."""
+    network, table = module.network, module.demand.chunks
+    if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
+        return f"plans over direct links, and {network.name} has switches"
+    if module.schedule is not None:
+        return "plans all runs of a schedule, and some are planned already"
+    if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
+        return "is for sums that all contributors get, as in an All-Reduce"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A kind of cores for each group. chunks: of each group. steps: of the spread from the cores of each group, about.
+
+    least: steps that the whole takes at least, about.
+    """
+
+    kinds: tuple[CoreKind, ...]
+    chunks: tuple[Int32Array, ...]
+    steps: tuple[int, ...]
+    least: int
+
+
+class _ExchangePlanner:
+    """Plans a module with cores of several kinds."""
+
+    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort) -> None:
+        self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
+        self._rounds = ExchangeRounds(module.network, clock)
+        network = module.network
+        self._into = np.bincount(network.target, minlength=network.npu_count)
+        self._bound = lower_bound(network, module.demand, module.model).time
+        used = clock.total[np.unique(network.kind)]
+        alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())
+        self._step = int(used.flat[0]) if alike else 0
+
+    def best(self) -> Transfers | None:
+        """The transfers of the shortest schedule found; None if stopped before there is any."""
+        best: tuple[int, Transfers] | None = None
+        for plan in sorted(self._plans(), key=lambda plan: plan.least):
+            if best is not None and self._step and best[0] <= plan.least * self._step:
+                continue
+            for trial in range(PLACEMENTS * max(1, self._effort.trials)):
+                if self._effort.stop():
+                    break
+                found = self._planned(plan, trial)
+                if best is None or found[0] < best[0]:
+                    best = found
+                if best[0] <= self._bound:
+                    return best[1]
+                if found[0] <= plan.least * self._step or found[0] * NEAR > best[0] * (NEAR + 1):
+                    break
+        return None if best is None else best[1]
+
+    def _plans(self) -> Iterator[_Plan]:
+        """The kinds of cores, each for all groups; groups without such cores use single NPUs."""
+        table = self._module.demand.chunks
+        sets = np.unique(table.pre).tolist()
+        chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
+        kinds = [{kind.name: kind for kind in core_kinds(self._module.network, table.sets[number])} for number in sets]
+        for name in dict.fromkeys(name for found in kinds for name in found):
+            chosen = tuple(found.get(name, found["vertex"]) for found in kinds)
+            steps = tuple(self._steps(kind, len(of_set)) for kind, of_set in zip(chosen, chunks, strict=True))
+            least = max((2 * s + kind.rounds for s, kind in zip(steps, chosen, strict=True)), default=0)
+            yield _Plan(chosen, chunks, steps, least)
+
+    def _steps(self, kind: CoreKind, chunks: int) -> int:
+        """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
+        members = sorted({npu for core in kind.cores for npu in core.members})
+        degree = np.maximum(1, self._into[members])
+        steps = min(core.radius for core in kind.cores)
+        while int(np.maximum(0, chunks - steps * degree).sum()) > chunks * kind.size:
+            steps += 1
+        return steps
+
+    def _planned(self, plan: _Plan, trial: int) -> tuple[int, Transfers]:
+        """(picoseconds, transfers) of a schedule with a placement of its own for each trial."""
+        module = self._module
+        cores: dict[int, Core] = {}
+        for kind, chunks, steps in zip(plan.kinds, plan.chunks, plan.steps, strict=True):
+            rng = random.Random(self._effort.seed * 1_000_003 + trial) if trial else None
+            cores.update(zip(chunks.tolist(), placed(kind, len(chunks), self._into.tolist(), steps, rng), strict=True))
+        demand = _spread_demand(module.demand, cores)
+        moving = np.array([chunk for chunk in cores if self._moves(chunk, cores[chunk])], np.int32)
+        parts: list[Transfers] = []
+        end = 0
+        if len(moving):
+            backward = module.network.reversed()
+            schedule = self._spread(Task(backward, demand, module.model, moving, inverted=True))
+            parts.append(invert_schedule(schedule, backward, demand).transfers)
+            end = int((parts[0].start + self._clock.total_of(parts[0])).max(initial=0))
+        rounds, end = self._rounds.transfers(cores, end)
+        parts.append(rounds)
+        if len(moving):
+            down = self._spread(Task(module.network, demand, module.model, moving)).transfers
+            parts.append(replace(down, start=down.start + end))
+        rows = Transfers.joined(parts)
+        if not self._step and len(rows) <= MOST_TRANSFERS:
+            rows = shifted_left(module.network, module.demand, module.model, rows) or rows
+        return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
+
+    def _moves(self, chunk: int, core: Core) -> bool:
+        table = self._module.demand.chunks
+        return len(core.members) < len(table.sets[int(table.pre[chunk])])
+
+
+def _spread_demand(demand: Demand, cores: dict[int, Core]) -> Demand:
+    """Copies of each chunk from the members of its core to all NPUs of its group."""
+    table = demand.chunks
+    sets = [table.sets[number].tolist() for number in range(len(table.sets))]
+    number: dict[tuple[int, ...], int] = {}
+    pre = table.pre.copy()
+    for chunk, core in cores.items():
+        pre[chunk] = number.setdefault(core.members, len(sets) + len(number))
+    sets += [list(members) for members in number]
+    pattern = replace(table, pre=pre, op=np.zeros_like(table.op), sets=HolderSets.of(sets))
+    return Demand((Run("spread", table.sets.members[:0], pattern),))

@@ -1,0 +1,204 @@
+"""All-Reduce by cores that exchange partials: step counts, and sums that count each contribution once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.auto.candidates import time_of
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.exchange import exchange
+from collc.synthesis.exchange.cores import core_kinds
+from collc.synthesis.retiming import retimed
+from collc.synthesis.tacos import tacos
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+from collc.verification.prove import prove_properties
+from collc.verification.schedule_check import verify_schedule
+from tests.support import (
+    MiB,
+    all_gather,
+    all_reduce,
+    demand_of,
+    dgx1,
+    fully_connected,
+    grid,
+    hypercube,
+    network,
+    reduce_scatter,
+    ring,
+    switched,
+)
+from tests.synthesis.cases import kind
+from tests.synthesis.checker import check
+
+
+def planned(net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, effort: Effort | None = None) -> Schedule:
+    """A schedule, which is right and no better than the bound."""
+    effort = effort or Effort()
+    built = exchange(Module("m", net, demand, model), effort, lambda task: tacos(task, effort))
+    assert built.schedule is not None
+    time = check(net, demand, built.schedule)
+    assert verify_schedule(built).ok
+    assert lower_bound(net, demand, model).time <= time
+    return built.schedule
+
+
+def steps_of(net: Network, demand: Demand) -> float:
+    step = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
+    return planned(net, demand).collective_time(net, demand) / step
+
+
+def line(n: int) -> Network:
+    return network(n, [pair for i in range(n - 1) for pair in ((i, i + 1), (i + 1, i))], name=f"line{n}")
+
+
+OPTIMA = [
+    *((ring(n), steps) for n, steps in zip(range(3, 10), (2, 3, 4, 5, 6, 7, 8), strict=True)),
+    *((line(n), 2 * (n - 1)) for n in range(3, 10)),
+    *((fully_connected(n), 2) for n in range(3, 10)),
+    *((ring(4, one_way=True), 6), (ring(8, one_way=True), 14)),
+    *((grid(3, 2), 5), (grid(4, 2), 7), (grid(3, 3), 8)),
+    *((grid(3, 3, wrap=True), 4), (grid(4, 2, wrap=True), 5), (hypercube(3), 5), (dgx1(), 4)),
+]
+"""Networks and the least steps of All-Reduce with one chunk for each NPU, found and proved by a SAT solver (CaDiCaL)
+apart from collc. Trees take 4, 6 and 8 steps on the rings of 4, 6 and 8, and 6, 8, 6, 6 and 4 on the last networks but
+those of 9 NPUs."""
+
+
+@pytest.mark.parametrize(("net", "steps"), OPTIMA, ids=lambda value: value.name if isinstance(value, Network) else "")
+def test_as_many_chunks_as_npus_take_the_fewest_steps(net: Network, steps: int) -> None:
+    assert steps_of(net, all_reduce(net.npus.tolist())) == steps
+
+
+@pytest.mark.parametrize(
+    ("net", "chunks", "steps"),
+    [
+        (fully_connected(4), 1, 1),
+        (fully_connected(8), 1, 1),
+        (dgx1(), 1, 3),
+        (grid(3, 2), 1, 3),
+        (grid(4, 2), 1, 4),
+        (grid(3, 3), 1, 4),
+        (ring(4), 2, 2),
+        (hypercube(2), 1, 2),
+    ],
+)
+def test_few_chunks_are_exchanged_by_larger_cores(net: Network, chunks: int, steps: int) -> None:
+    npus = net.npus.tolist()
+    assert steps_of(net, demand_of([(MiB, npus, npus, Op.SUM)] * chunks)) == steps
+
+
+@pytest.mark.parametrize("net", [ring(4), grid(3, 2), fully_connected(4)])
+def test_an_exchange_is_proved(net: Network) -> None:
+    demand = all_reduce(net.npus.tolist())
+    module = Module("m", net, demand).with_schedule(planned(net, demand), "exchange")
+    assert prove_properties(module).answer == "proved"
+
+
+def test_groups_have_cores_of_their_own() -> None:
+    net = grid(4, 4)
+    demand = Demand((*all_reduce([0, 1, 4, 5]).runs, *all_reduce([2, 3, 6], chunks=2).runs))
+    planned(net, demand)
+    planned(net, demand, LinkModel.PIPELINED)
+    sparse = Demand(all_reduce([0, 5, 10, 15]).runs)
+    planned(net, sparse)
+
+
+def test_one_npu_has_its_sum_already() -> None:
+    assert not len(planned(ring(4), all_reduce([2])))
+
+
+@pytest.mark.parametrize("model", list(LinkModel))
+def test_links_may_differ(model: LinkModel) -> None:
+    fast, slow = kind(50, Fraction(1, 2)), kind(10, Fraction(2))
+    links = [pair for a, b in ((0, 1), (2, 3)) for pair in ((a, b, fast), (b, a, fast))]
+    links += [pair for a, b in ((0, 2), (1, 3)) for pair in ((a, b, slow), (b, a, slow))]
+    net = network(4, links)
+    planned(net, all_reduce([0, 1, 2, 3], chunks=2), model)
+
+
+def test_what_is_sent_before_a_partial_arrives_is_still_sent_without_it() -> None:
+    """NPUs 0 and 1 swap partials when that of 2 has reached 0. Shifted to the left, 1 must not send at once: 0 would
+    have its partial when it sends, and 1 get its own back."""
+    fast, slow = kind(50, Fraction(1, 2)), kind(1, Fraction(1))
+    net = network(3, [(2, 0, slow), (0, 1, fast), (1, 0, fast)])
+    demand = demand_of([(MiB, [0, 1, 2], [0, 1], Op.SUM)])
+    begin = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
+    rows = Transfers.of(np.zeros(3, np.int32), np.arange(3, dtype=np.int32), np.array([0, begin, begin]), True)
+    module = retimed(Module("m", net, demand, schedule=RowSchedule(LinkModel.STORE, rows)))
+    assert verify_schedule(module).ok
+    earlier = time_of(module)
+    assert earlier == begin + int(Clock.of(net, demand, LinkModel.PIPELINED).total[1, 0])
+
+
+def test_pipelined_sums_are_shifted_to_the_left() -> None:
+    net = fully_connected(8)
+    demand = all_reduce(net.npus.tolist(), 1024)
+    time = planned(net, demand, LinkModel.PIPELINED).collective_time(net, demand)
+    assert time == lower_bound(net, demand, LinkModel.PIPELINED).time  # one-shot; trees take 1.59 times as long
+
+
+def test_the_same_seed_gives_the_same_schedule() -> None:
+    demand = all_reduce(list(range(8)))
+    first, second = (planned(hypercube(3), demand, effort=Effort(seed=5)).transfers for _ in range(2))
+    for column in ("chunk", "link", "start", "reduce"):
+        assert np.array_equal(getattr(first, column), getattr(second, column))
+
+
+@pytest.mark.parametrize(
+    ("net", "demand", "message"),
+    [
+        (switched(4), all_reduce([0, 1, 2, 3]), "has switches"),
+        (ring(4), all_gather([0, 1, 2, 3]), "is for sums that all contributors get"),
+        (ring(4), reduce_scatter([0, 1, 2, 3]), "is for sums that all contributors get"),
+        (ring(4), Demand(()), "is for sums that all contributors get"),
+    ],
+)
+def test_what_does_not_fit_is_refused(net: Network, demand: Demand, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        planned(net, demand)
+    assert caught.value.diagnostics[0].code == "S0310"
+
+
+def test_what_is_planned_already_is_refused() -> None:
+    net, demand = ring(4), all_reduce([0, 1, 2, 3])
+    module = Module("m", net, demand, schedule=planned(net, demand))
+    with pytest.raises(SourceError, match="some are planned already"):
+        exchange(module, Effort(), lambda task: tacos(task, Effort()))
+
+
+def test_stopped_at_once_there_is_no_schedule() -> None:
+    with pytest.raises(NoSchedule):
+        planned(ring(4), all_reduce([0, 1, 2, 3]), effort=Effort(stop=lambda: True))
+
+
+def test_the_kinds_of_cores() -> None:
+    kinds = {found.name: len(found.cores) for found in core_kinds(grid(3, 3), np.arange(9, dtype=np.int32))}
+    assert kinds == {"vertex": 9, "edge": 12, "square": 8}
+    kinds = {found.name: len(found.cores) for found in core_kinds(dgx1(), np.arange(8, dtype=np.int32))}
+    assert kinds == {"vertex": 8, "edge": 16, "clique of 4": 2, "square": 12}
+    kinds = {f.name: len(f.cores) for f in core_kinds(ring(4, one_way=True), np.arange(4, dtype=np.int32))}
+    assert kinds == {"vertex": 4}
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_random_networks(data: st.DataObject) -> None:
+    count = data.draw(st.integers(2, 6))
+    pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
+    around = [pair for i in range(count) for pair in ((i, (i + 1) % count), ((i + 1) % count, i))]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), max_size=8))
+    kinds = [kind(50, Fraction(1, 2)), kind(25, Fraction(1))]
+    net = network(count, [(*pair, kinds[data.draw(st.integers(0, 1))]) for pair in [*around, *chosen]])
+    group = data.draw(st.lists(st.sampled_from(range(count)), min_size=1, unique=True))
+    demand = demand_of([(MiB, group, group, Op.SUM)] * data.draw(st.integers(1, 6)))
+    planned(net, demand, data.draw(st.sampled_from(list(LinkModel))))
