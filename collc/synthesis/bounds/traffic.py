@@ -59,7 +59,7 @@ class Traffic(Protocol):
         ...
 
     def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
-        """(senders, receivers, int64[sizes] counts): chunks of which each sender has a part that each receiver needs."""
+        """(senders, receivers, int64[sizes] counts): chunks of which each receiver needs what each sender has."""
         ...
 
     def received(self) -> Int64Array:
