@@ -110,10 +110,10 @@ def _pccl() -> Callable[[Task, Effort], Schedule]:
     return pccl
 
 
-def _symmetric() -> Callable[[Task, Effort], Schedule]:
-    from collc.synthesis.symmetric import symmetric
+def _symmetric(module: Module, effort: Effort, _options: IntOptions) -> Module:
+    from collc.synthesis.symmetric import symmetric_module
 
-    return symmetric
+    return symmetric_module(module, effort)
 
 
 def _hierarchical() -> Callable[[Task, Effort], Schedule]:
@@ -144,7 +144,7 @@ _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] 
     "auto": _auto,
     "tacos": _by_phase(_tacos),
     "pccl": _by_phase(_pccl),
-    "symmetric": _by_phase(_symmetric),
+    "symmetric": _symmetric,
     "exact": _exact,
     "hierarchical": _by_phase(_hierarchical),
     "themis": _by_phase(_themis),

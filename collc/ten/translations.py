@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -26,8 +26,6 @@ class Translations:
     npu_count: int
     device: Int32Array
     link: Int32Array
-    _device_images: dict[int, Int32Array] = field(default_factory=dict[int, Int32Array], repr=False)
-    _link_images: dict[int, Int32Array] = field(default_factory=dict[int, Int32Array], repr=False)
 
     @property
     def count(self) -> int:
@@ -74,19 +72,36 @@ class Translations:
         size = np.bincount(self.link_class, minlength=self.link.shape[1])
         return (self.count // np.maximum(1, size[self.link_class])).astype(np.int32)
 
+    @cached_property
+    def class_row(self) -> Int32Array:
+        """int32[links]: the row of the class of each link in `class_links`."""
+        return np.unique(self.link_class, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+    @cached_property
+    def class_links(self) -> Int32Array:
+        """int32[classes, count]: the link to which each element takes the lowest link of each class, by that link."""
+        lowest = np.flatnonzero(self.link_class == np.arange(len(self.link_class)))
+        return np.stack([_images(self.sizes, self.link, int(link)) for link in lowest])
+
+    @cached_property
+    def link_element(self) -> Int32Array:
+        """int32[links]: the lowest element that takes the lowest link of its class to each link."""
+        found = np.empty(self.link.shape[1], np.int32)
+        for images in self.class_links:
+            found[images[::-1]] = np.arange(self.count, dtype=np.int32)[::-1]
+        return found
+
     def device_images(self, device: int) -> Int32Array:
         """int32[count]: the device to which each element takes a device."""
-        found = self._device_images.get(device)
-        if found is None:
-            found = self._device_images[device] = _images(self.sizes, self.device, device)
-        return found
+        return _images(self.sizes, self.device, device)
 
     def link_images(self, link: int) -> Int32Array:
         """int32[count]: the link to which each element takes a link."""
-        found = self._link_images.get(link)
-        if found is None:
-            found = self._link_images[link] = _images(self.sizes, self.link, link)
-        return found
+        return self.class_links[self.class_row[link], self.sums(int(self.link_element[link]))]
+
+    def moved_links(self, link: Int32Array, element: Int32Array) -> Int32Array:
+        """int32[n]: the link to which an element takes a link, for each pair of both."""
+        return self.class_links[self.class_row[link], self.sum(self.link_element[link], element)]
 
     def phases(self, link: int) -> Int32Array:
         """int32[count]: the turn of each element among those that take a link to the same link, from 0."""
@@ -109,8 +124,15 @@ class Translations:
         """The element that gives 0 when it is added to another one."""
         return sum(-(element // stride) % size * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
+    def sum(self, left: Int32Array, right: Int32Array | int) -> Int32Array:
+        """int32[n]: left plus right, element by element."""
+        found = np.zeros(len(left), np.int32)
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            found += (left // stride + right // stride) % size * np.int32(stride)
+        return found
+
     def difference(self, left: Int32Array, right: Int32Array | int) -> Int32Array:
-        """int32: left minus right, element by element."""
+        """int32[n]: left minus right, element by element."""
         found = np.zeros(len(left), np.int32)
         for size, stride in zip(self.sizes, self.strides, strict=True):
             found += (left // stride - right // stride) % size * np.int32(stride)

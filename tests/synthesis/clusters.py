@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from collc.ten.demand import ChunkTable, Demand, Run, Standard
 from collc.ten.network import DeviceFamily, LinkKind, Network
 from tests.support import network
 
@@ -70,6 +71,25 @@ def fat_tree(radix: int) -> Network:
                 links += both(aggregation + pod * half + a, core + a * half + c, NIC)
     switches = 2 * radix * half + half * half
     return network(npus, links, switches=switches, shape=(radix, half, half), name=f"fat tree {radix}")
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """The chunks of a collective that nobody lists."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def expand(self) -> ChunkTable:
+        raise AssertionError("the chunks of the demand are listed")
+
+
+def unlisted(kind: str, npus: int, chunks: int, size: int) -> Demand:
+    """A collective over all NPUs whose chunks must not be read one by one."""
+    count = npus * chunks * (npus if kind == "all_to_all" else 1)
+    return Demand((Run(kind, np.arange(npus, dtype=np.int32), Unlisted(count), Standard(kind, size, chunks)),))
 
 
 def shuffled(net: Network, seed: int) -> Network:

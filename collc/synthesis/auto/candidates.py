@@ -25,7 +25,7 @@ from collc.synthesis.overlapped import overlap
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import has_reductions, join, solve
 from collc.synthesis.swarm import swarm
-from collc.synthesis.symmetric import find_group, symmetric
+from collc.synthesis.symmetric import find_group, is_cluster, symmetric_module
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
@@ -143,6 +143,8 @@ def candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterat
     unwound_module = _unwound(module)
     flat = None if unwound_module is None else _NetworkCandidates(unwound_module, effort, tried, " on unwound switches")
     yield from own.symmetric()
+    if own.cluster and own.work > SMALL:
+        return
     if own.few and own.work <= LARGE:
         yield from own.swarm()
     native_first = bool((module.network.multicast | module.network.reduces).any())
@@ -163,6 +165,7 @@ class _NetworkCandidates:
         self._module, self._effort, self._tried, self._where = module, effort, tried, where
         self.network = module.network
         self._switches = module.network.has_switches
+        self.cluster = self._switches and is_cluster(module)
         pairs = sum(_spread(module))
         self.work = pairs
         self._dense = pairs / max(1, sum(len(table) for table in module.demand.tables)) > FEW
@@ -170,8 +173,9 @@ class _NetworkCandidates:
 
     def symmetric(self) -> Iterator[Candidate]:
         """The translations of one NPU's schedule."""
-        if self._module.schedule is None and _is_symmetric(self._module):
-            yield self._candidate("symmetric", lambda task: symmetric(task, self._effort))
+        if self._module.schedule is None and (self.cluster or _is_symmetric(self._module)):
+            name = self._name("symmetric")
+            yield Candidate(name, self.network, lambda: join(symmetric_module(self._module, self._effort)))
 
     def swarm(self) -> Iterator[Candidate]:
         """Rarest first."""

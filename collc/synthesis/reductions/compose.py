@@ -72,6 +72,8 @@ def solve(module: Module, synthesize: Callable[[Task], Schedule]) -> Module:
 
 def join(module: Module) -> Module:
     """The module with one schedule of its solved phases and the transfers that it has already."""
+    if not module.phases and module.schedule is not None:
+        return replace(module, planned=None)
     forward = [_forward(phase) for phase in module.phases]
     schedule: Schedule | None = None if module.schedule is not None else _joined_steps(module, forward)
     if schedule is None:

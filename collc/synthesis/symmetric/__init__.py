@@ -1,6 +1,7 @@
-"""Schedules of Cayley graphs: what one NPU sends is planned, and the translations of that plan serve all others."""
+"""Schedules by symmetry: what one NPU sends is planned, and the translations of that plan serve all others."""
 
+from collc.synthesis.symmetric.cluster import is_cluster
 from collc.synthesis.symmetric.group import find_group
-from collc.synthesis.symmetric.synthesizer import representative, symmetric
+from collc.synthesis.symmetric.synthesizer import representative, symmetric, symmetric_module
 
-__all__ = ["find_group", "representative", "symmetric"]
+__all__ = ["find_group", "is_cluster", "representative", "symmetric", "symmetric_module"]

@@ -5,21 +5,40 @@ If the plan uses each generator at most once in a step, its translations never m
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.bounds import task_bound
+from collc.synthesis.reductions.compose import solve
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
+from collc.synthesis.symmetric.cluster import cluster_schedule
 from collc.synthesis.symmetric.expand import expanded
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import RepresentativePlan
 from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
+from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, Schedule
 
-__all__ = ["find_group", "representative", "symmetric"]
+__all__ = ["find_group", "representative", "symmetric", "symmetric_module"]
+
+
+def symmetric_module(module: Module, effort: Effort) -> Module:
+    """The module with a schedule of all of it where its network has switches, or else with its phases solved.
+
+    Raises SourceError where neither network nor demand is symmetric.
+    """
+    try:
+        schedule = cluster_schedule(module)
+    except ValueError as error:
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+    if schedule is not None:
+        return replace(module, schedule=schedule)
+    return solve(module, lambda task: symmetric(task, effort))
 
 
 def symmetric(task: Task, effort: Effort) -> Schedule:
@@ -35,8 +54,8 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
                 "S0303",
                 f"{task.network.name} or its demand is not symmetric",
                 hint="'synthesize auto' chooses another synthesizer; symmetric serves one All-Gather, Reduce-Scatter, "
-                "All-Reduce or All-to-All over a whole ring, torus, hypercube, fully connected network or unwound "
-                "switch, or a product of them",
+                "All-Reduce or All-to-All over a whole ring, torus, hypercube or fully connected network, or a cluster "
+                "of equal nodes whose switches hold any number of chunks",
             )
         )
     size = standard.size // (group.count * standard.chunks)

@@ -1,0 +1,168 @@
+"""Collectives on networks with switches whose NPUs are all alike: nodes, rails, pods, fat trees, single switches.
+
+What one NPU sends is planned on one timetable for each class of links. In an All-Gather a chunk enters each pod once,
+in each pod each node, and in each node all GPUs; a Reduce-Scatter is the same backwards in time, and an All-Reduce is
+both, one after the other. In an All-to-All each block takes the shortest route, also over NPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collc.graph.distances import UNREACHABLE
+from collc.synthesis.symmetric.class_timetable import ClassTimetable
+from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.routes import ClassTimes, Routes
+from collc.synthesis.translations import find_translations
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Transfers
+from collc.ten.translations import Translations
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Transfers of what the representative NPU sends. target: int32, the NPU that a block is for, in an All-to-All.
+
+    part: int32, the chunk of a block. link: int32. start: int64, picoseconds.
+    """
+
+    part: Int32Array
+    target: Int32Array
+    link: Int32Array
+    start: Int64Array
+
+
+def cluster_schedule(module: Module) -> FactoredSchedule | None:
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None where this does not
+    apply: without switches, where NPUs are not all alike, or where switches hold few chunks or reduce.
+
+    Raises ValueError where links have no bandwidth or latency.
+    """
+    numbers, translations = ChunkNumbers.of(module.demand), _translations(module)
+    if numbers is None or translations is None:
+        return None
+    times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
+    standard = module.demand.runs[0].standard
+    planner = _Planner(module, translations, times, numbers)
+    return planner.plan(standard.kind if standard is not None else "")
+
+
+def is_cluster(module: Module) -> bool:
+    """Whether `cluster_schedule` is likely to find a schedule; milliseconds, also for thousands of NPUs."""
+    return _translations(module) is not None
+
+
+def _translations(module: Module) -> Translations | None:
+    """The translations that make all NPUs alike, for a demand and a network that this serves."""
+    network, numbers = module.network, ChunkNumbers.of(module.demand)
+    if numbers is None or module.schedule is not None or not network.has_switches:
+        return None
+    whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
+    if not whole or bool((network.buffers >= 0).any() | network.reduces.any()):
+        return None
+    found = find_translations(network)
+    return found if found is not None and found.count == network.npu_count else None
+
+
+class _Planner:
+    """Plans the collectives of one module."""
+
+    def __init__(self, module: Module, translations: Translations, times: ClassTimes, numbers: ChunkNumbers) -> None:
+        self._module, self._translations, self._times, self._numbers = module, translations, times, numbers
+        self._npus = translations.orbits[0]
+
+    def plan(self, kind: str) -> FactoredSchedule | None:
+        """The schedule of a collective."""
+        network, table = self._module.network, ClassTimetable(self._translations, self._times)
+        release = np.zeros(self._numbers.parts, np.int64)
+        if kind == "all_to_all":
+            exchanged = self._exchange(network, table)
+            return None if exchanged is None else self._schedule([exchanged], [False])
+        if kind == "all_gather":
+            gathered = self._gather(network, table, release)
+            return None if gathered is None else self._schedule([gathered], [False])
+        found = self._gather(network.reversed(), table, release)
+        if found is None:
+            return None
+        reduced, complete = self._mirrored(found)
+        if kind == "reduce_scatter":
+            return self._schedule([reduced], [True])
+        table = ClassTimetable(self._translations, self._times)
+        ends = reduced.start + self._times.taken[reduced.link]
+        np.maximum.at(table.free, self._translations.class_row[reduced.link], ends)
+        gathered = self._gather(network, table, complete)
+        return None if gathered is None else self._schedule([reduced, gathered], [True, False])
+
+    def _gather(self, network: Network, table: ClassTimetable, release: Int64Array) -> _Plan | None:
+        """An All-Gather. release: int64[parts], picoseconds from which the representative holds its chunks."""
+        translations, parts = self._translations, len(release)
+        routes = Routes(network, translations, self._times, int(self._npus[0]), through=False)
+        levels = levels_of(translations, routes.distance[self._npus])
+        if levels is None:
+            return None
+        holders, ready = np.zeros(1, np.int32), release[:, None]
+        plans: list[_Plan] = []
+        for moves in levels:
+            hops = routes.to(self._npus[moves], len(holders) * parts)
+            # Rows by part, move and holder.
+            shape = parts, len(moves), len(holders)
+            each = np.broadcast_to(hops[None, :, None], (*shape, hops.shape[1])).reshape(-1, hops.shape[1])
+            since = np.broadcast_to(ready[:, None], shape).reshape(-1)
+            starts, arrivals = table.append(each, since)
+            part = np.repeat(np.arange(parts, dtype=np.int32), shape[1] * shape[2])
+            sender = np.broadcast_to(holders, shape).reshape(-1)
+            plans.append(self._rows(each, starts, part, np.zeros_like(part), sender))
+            reached = np.broadcast_to(moves[:, None], shape[1:]).reshape(-1)
+            others = translations.sum(np.broadcast_to(holders, shape[1:]).reshape(-1), reached)
+            ready = np.concatenate([ready, arrivals.reshape(parts, -1)], axis=1)
+            holders = np.concatenate([holders, others])
+        return _joined(plans)
+
+    def _exchange(self, network: Network, table: ClassTimetable) -> _Plan | None:
+        """An All-to-All."""
+        routes = Routes(network, self._translations, self._times, int(self._npus[0]), through=True)
+        targets, parts = self._npus[1:], self._numbers.parts
+        if bool((routes.distance[targets] >= UNREACHABLE).any()):
+            return None
+        hops = np.tile(routes.to(targets, parts), (parts, 1))
+        starts, _ = table.append(hops, np.zeros(len(hops), np.int64))
+        part = np.repeat(np.arange(parts, dtype=np.int32), len(targets))
+        return self._rows(hops, starts, part, np.tile(targets, parts), np.zeros_like(part))
+
+    def _rows(
+        self, hops: Int32Array, starts: Int64Array, part: Int32Array, target: Int32Array, sender: Int32Array
+    ) -> _Plan:
+        """One row for each hop of routes that begin at elements `sender`."""
+        row, hop = np.nonzero(hops >= 0)
+        link = self._translations.moved_links(hops[row, hop], sender[row])
+        return _Plan(part[row], target[row], link, starts[row, hop])
+
+    def _mirrored(self, plan: _Plan) -> tuple[_Plan, Int64Array]:
+        """A plan backwards in time, and when the representative has what each part becomes, int64[parts]."""
+        end = int((plan.start + self._times.window[plan.link]).max())
+        complete = np.zeros(self._numbers.parts, np.int64)
+        np.maximum.at(complete, plan.part, end - plan.start)
+        return _Plan(plan.part, plan.target, plan.link, end - plan.start - self._times.window[plan.link]), complete
+
+    def _schedule(self, plans: list[_Plan], reduce: list[bool]) -> FactoredSchedule:
+        plan = _joined(plans)
+        flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(one.part) for one in plans])
+        block = np.full(len(plan.part), self._npus[0], np.int32)
+        chunk = self._numbers.number(block, plan.target if self._numbers.pairs else None, plan.part)
+        rows = Transfers.of(chunk, plan.link, plan.start, flags)
+        turn = self._times.turn[rows.link]
+        return FactoredSchedule(self._module.model, self._translations, self._numbers, rows, turn)
+
+
+def _joined(plans: list[_Plan]) -> _Plan:
+    return _Plan(
+        np.concatenate([plan.part for plan in plans]),
+        np.concatenate([plan.target for plan in plans]),
+        np.concatenate([plan.link for plan in plans]),
+        np.concatenate([plan.start for plan in plans]),
+    )

@@ -1,0 +1,155 @@
+"""A schedule that repeats itself: the transfers of one representative, which stand for all their translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, Schedule, Transfers
+from collc.ten.translations import Translations
+
+LATEST_KEY = 2**62
+"""Above this, a start and a link do not fit into one number to sort by."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkNumbers:
+    """How the chunks of a standard collective over all NPUs are numbered, by the ranks of one or two NPUs and a part.
+
+    rank: int32[npus]. pairs: whether a chunk goes from one NPU to another (All-to-All). parts: chunks of a block.
+    """
+
+    rank: Int32Array
+    pairs: bool
+    parts: int
+
+    @staticmethod
+    def of(demand: Demand) -> ChunkNumbers | None:
+        """The numbers of the chunks of a demand; None unless it is one All-Gather, Reduce-Scatter, All-Reduce or
+        All-to-All.
+        """
+        run = demand.runs[0] if len(demand.runs) == 1 else None
+        standard = None if run is None else run.standard
+        kinds = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+        if run is None or standard is None or standard.kind not in kinds:
+            return None
+        rank = np.full(int(run.group.max(initial=-1)) + 1, -1, np.int32)
+        rank[run.group] = np.arange(len(run.group), dtype=np.int32)
+        return ChunkNumbers(rank, standard.kind == "all_to_all", standard.chunks)
+
+    def number(self, block: Int32Array, target: Int32Array | None, part: int | Int32Array) -> Int32Array:
+        """int32: the chunk of each NPU's block; with pairs, of the block that it sends to each target."""
+        row = self.rank[block].astype(np.int64)
+        if target is not None:
+            row = row * len(self.rank) + self.rank[target]
+        return (row * self.parts + part).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FactoredSchedule(Schedule):
+    """Transfers of the chunks of representative NPUs; each translation of one moves its NPUs, its chunk and its link.
+
+    rows: the transfers of representatives. turn: int64[rows], picoseconds; where several translations of a transfer use
+    the same link, they follow each other on it at this distance, in the order of `Translations.phases`.
+    numbers: of the chunks.
+    """
+
+    model: LinkModel
+    translations: Translations
+    numbers: ChunkNumbers
+    rows: Transfers
+    turn: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.rows) * self.translations.count
+
+    @property
+    def last_start(self) -> Int64Array:
+        """int64[rows]: picoseconds, when the last translation of each transfer starts."""
+        return self.rows.start + self.turn * (self.translations.link_share[self.rows.link] - 1)
+
+    def collective_time(self, network: Network, demand: Demand) -> int:
+        """See Schedule; all chunks have the size that the collective says."""
+        if not len(self.rows):
+            return 0
+        total = network.occupancy(np.array([chunk_size(demand)], np.int64))[:, 0] + network.latencies
+        return int((self.last_start + total[network.kind[self.rows.link]]).max())
+
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """See Schedule. Where translations take turns, there is one block."""
+        per = len(self.rows) if bool(self.turn.any()) else max(1, rows // self.translations.count)
+        low = 0
+        start = self.rows.start
+        while low < len(self.rows):
+            high = min(low + per, len(self.rows))
+            while high < len(self.rows) and start[high] == start[high - 1]:
+                high += 1
+            yield self._expanded(low, high)
+            low = high
+
+    def _expanded(self, low: int, high: int) -> Transfers:
+        """All translations of the transfers low .. high - 1, sorted."""
+        count, chunks = self.translations.count, self._chunks()
+        link, chunk = np.empty((2, high - low, count), np.int32)
+        start = np.repeat(self.rows.start[low:high, None], count, axis=1)
+        for k, (row_link, row_chunk) in enumerate(
+            zip(self.rows.link[low:high].tolist(), self.rows.chunk[low:high].tolist(), strict=True)
+        ):
+            link[k] = self.translations.link_images(row_link)
+            chunk[k] = chunks(row_chunk)
+            turn = int(self.turn[low + k])
+            if turn:
+                start[k] += self.translations.phases(row_link) * turn
+        reduce = np.repeat(self.rows.reduce[low:high], count)
+        return _sorted(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
+
+    def _chunks(self) -> _ChunkImages:
+        return _ChunkImages(self.translations, self.numbers)
+
+
+class _ChunkImages:
+    """The translations of chunks; those of the last one are kept."""
+
+    def __init__(self, translations: Translations, numbers: ChunkNumbers) -> None:
+        self._translations, self._numbers = translations, numbers
+        self._npu = np.empty_like(numbers.rank)
+        self._npu[numbers.rank] = np.arange(len(numbers.rank), dtype=np.int32)
+        self._known: tuple[int, Int32Array] = -1, numbers.rank
+
+    def __call__(self, chunk: int) -> Int32Array:
+        """int32[count]: the chunk to which each element takes a chunk."""
+        if self._known[0] != chunk:
+            block, part = divmod(chunk, self._numbers.parts)
+            first, second = divmod(block, len(self._npu)) if self._numbers.pairs else (block, -1)
+            target = self._npus(second) if second >= 0 else None
+            self._known = chunk, self._numbers.number(self._npus(first), target, part)
+        return self._known[1]
+
+    def _npus(self, rank: int) -> Int32Array:
+        """int32[count]: the NPU to which each element takes the NPU of a rank."""
+        npu = int(self._npu[rank])
+        orbit = self._translations.orbits[self._translations.orbit_of[npu]]
+        return orbit[self._translations.sums(int(self._translations.element_of[npu]))]
+
+
+def chunk_size(demand: Demand) -> int:
+    """Bytes of each chunk of a demand that `ChunkNumbers` numbers."""
+    run = demand.runs[0]
+    assert run.standard is not None
+    return run.standard.size // (len(run.group) * run.standard.chunks)
+
+
+def _sorted(chunk: Int32Array, link: Int32Array, start: Int64Array, reduce: np.ndarray) -> Transfers:
+    """Transfers by start, link and chunk. One number to sort by is several times faster than three."""
+    links = int(link.max(initial=0)) + 1
+    if (int(start.max(initial=0)) + 1) * links < LATEST_KEY:
+        key = start * links + link
+        order = np.argsort(key)
+        if bool((np.diff(key[order]) > 0).all()):
+            return Transfers(chunk[order], link[order], start[order], reduce[order])
+    return Transfers.of(chunk, link, start, reduce)

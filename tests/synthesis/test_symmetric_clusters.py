@@ -1,0 +1,146 @@
+"""Schedules of clusters by symmetry: valid on all shapes of networks, and as near to the bounds as was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.base.diagnostics import SourceError
+from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.routes import ClassTimes, Routes
+from collc.synthesis.task import Effort
+from collc.synthesis.translations import find_translations
+from collc.ten.demand import Demand
+from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.module import Module
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel, RowSchedule
+from collc.verification import verify_schedule
+from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
+from tests.synthesis.clusters import NIC, both, fat_tree, pods, rails, shuffled, unlisted
+
+KINDS = {
+    "all_gather": all_gather,
+    "reduce_scatter": reduce_scatter,
+    "all_reduce": all_reduce,
+    "all_to_all": all_to_all,
+}
+NETWORKS = [
+    switched(6),
+    rails(4, 4),
+    rails(3, 8, spine=True),
+    pods(3, 2, 2),
+    pods(2, 3, 4, spines=2),
+    pods(2, 4, 2, oversubscribed=4),
+    fat_tree(4),
+    shuffled(pods(2, 2, 3), 1),
+    shuffled(fat_tree(4), 2),
+]
+
+
+def module_of(net: Network, kind: str, chunks: int, model: LinkModel) -> Module:
+    """Ranks are not in the order of NPUs."""
+    group = np.random.default_rng(net.npu_count).permutation(net.npu_count).tolist()
+    return Module("m", net, KINDS[kind](group, chunk=4096, chunks=chunks), model)
+
+
+def planned(module: Module) -> tuple[Module, FactoredSchedule]:
+    found = symmetric_module(module, Effort())
+    assert isinstance(found.schedule, FactoredSchedule)
+    return found, found.schedule
+
+
+def time_of(net: Network, kind: str, chunks: int, size: int = 2**30) -> int:
+    demand = unlisted(kind, net.npu_count, chunks, size)
+    module, schedule = planned(Module("m", net, demand, LinkModel.PIPELINED))
+    return schedule.collective_time(net, module.demand)
+
+
+@pytest.mark.parametrize("net", NETWORKS, ids=lambda net: net.name)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", LinkModel)
+def test_schedules_are_valid(net: Network, kind: str, model: LinkModel) -> None:
+    for chunks in (1, 3):
+        module, schedule = planned(module_of(net, kind, chunks, model))
+        rows = RowSchedule(model, schedule.transfers)
+        verdict = verify_schedule(module.with_schedule(rows, ""))
+        assert verdict.ok, verdict.diagnostics
+        assert len(rows) == len(schedule)
+        assert rows.collective_time(net, module.demand) == schedule.collective_time(net, module.demand)
+
+
+@given(st.integers(2, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.data())
+@settings(max_examples=20, deadline=None)
+def test_any_pods(count: int, nodes: int, size: int, spines: int, over: int, data: st.DataObject) -> None:
+    net = shuffled(pods(count, nodes, size, spines, over), data.draw(st.integers(0, 9)))
+    kind, model = data.draw(st.sampled_from(list(KINDS))), data.draw(st.sampled_from(LinkModel))
+    module, schedule = planned(module_of(net, kind, 2, model))
+    verdict = verify_schedule(module.with_schedule(RowSchedule(model, schedule.transfers), ""))
+    assert verdict.ok, verdict.diagnostics
+
+
+def test_large_buffers_come_near_the_cut_of_a_node() -> None:
+    """The bound is what enters a node, over its eight NICs of 50 GB/s; the numbers are those of a prototype."""
+    for nodes, chunks, limit in ((16, 8, 1.02), (64, 4, 1.01), (64, 8, 1.01)):
+        net = rails(nodes, 8, spine=True)
+        bound = (nodes - 1) / nodes * 2**30 / 400e9 * 1e12
+        assert time_of(net, "all_gather", chunks) <= limit * bound
+        assert time_of(net, "reduce_scatter", chunks) <= limit * bound
+        assert time_of(net, "all_reduce", chunks) <= 2 * limit * bound
+        assert time_of(net, "all_to_all", 1) <= 1.01 * 8 * (nodes - 1) * (2**30 / net.npu_count) / 50e9 * 1e12
+
+
+def test_small_buffers_pay_one_latency_of_each_level() -> None:
+    nodes = 64
+    time = time_of(rails(nodes, 8), "all_gather", 1, MiB)
+    assert time <= 1.06 * ((nodes - 1) / nodes * MiB / 400e9 * 1e12 + 2 * (850_000 + 350_000))
+
+
+def test_one_switch_meets_its_bound() -> None:
+    net, size = switched(12), 12 * MiB
+    rate, latency = float(net.kinds[0].bandwidth or 0), net.kinds[0].latency or 0
+    each = MiB / rate * 1e12
+    for kind in ("all_gather", "reduce_scatter", "all_to_all"):
+        time = time_of(net, kind, 1, size)
+        assert time == pytest.approx(12 * each + 2 * latency, abs=20)  # eleven chunks, and the last goes on
+
+
+def test_levels_are_gpus_then_nodes_then_pods() -> None:
+    net = pods(3, 4, 2)
+    group = find_translations(net)
+    assert group is not None
+    times = ClassTimes.of(net, group, LinkModel.PIPELINED, MiB)
+    distance = Routes(net, group, times, 0, through=False).distance[group.orbits[0]]
+    levels = levels_of(group, distance)
+    assert levels is not None
+    assert [moves.tolist() for moves in levels] == [[8, 16], [2, 4, 6], [1]]
+    assert levels_of(group, np.where(np.arange(24) < 8, distance, 2**62)) is None  # pods that nothing joins
+
+
+def test_what_is_no_cluster_is_left_to_others() -> None:
+    limited = switched(4, buffer=2)
+    uneven = network(4, [link for n in range(3) for link in both(n, 4, NIC)] + both(0, 3, NIC), switches=1)
+    for net in (limited, uneven):
+        module = module_of(net, "all_gather", 1, LinkModel.STORE)
+        assert not is_cluster(module)
+        with pytest.raises(SourceError) as error:
+            symmetric_module(module, Effort())
+        assert error.value.diagnostics[0].code == "S0303"
+    group = all_gather([0, 1, 2])
+    assert not is_cluster(Module("m", switched(4), group))
+    two = Demand((*group.runs, *group.runs))
+    assert not is_cluster(Module("m", switched(3), two))
+    assert not is_cluster(Module("m", switched(3), broadcast([0, 1, 2])))
+    assert is_cluster(Module("m", switched(3), group))
+
+
+def test_links_without_bandwidth_are_named() -> None:
+    shape = replace(switched(4), kinds=(LinkKind(None, None),))
+    with pytest.raises(SourceError) as error:
+        symmetric_module(Module("m", shape, all_gather([0, 1, 2, 3])), Effort())
+    assert error.value.diagnostics[0].code == "S0105"
