@@ -115,9 +115,12 @@ class OverlappingIntervals:
         insort(self._starts, start)
         insort(self._ends, end)
 
-    def overlapping(self, start: int, end: int) -> int:
-        """How many intervals overlap [start, end)."""
-        return bisect_left(self._starts, end) - bisect_right(self._ends, start)
+    def full_until(self, start: int, end: int, most: int) -> int:
+        """`start` where fewer than `most` intervals overlap [start, end); else a later time before which no interval
+        of this length that starts from `start` on has fewer, whatever is added.
+        """
+        begun = bisect_left(self._starts, end)
+        return start if begun - bisect_right(self._ends, start) < most else self._ends[begun - most]
 
 
 def link_timelines(transfers: Transfers | None, busy: Int64Array | None) -> dict[int, Timeline]:

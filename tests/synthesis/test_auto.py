@@ -234,9 +234,9 @@ def test_sums_of_groups_and_of_two_switches():
 
 
 def test_reductions_other_than_all_reduce_use_trees():
-    """A Reduce-Scatter of a row of the mesh, beside a reduction of a column."""
+    """A Reduce-Scatter of five NPUs of the mesh, beside a reduction of a column."""
     net = grid(3, 4)
-    runs = (*reduce_scatter([4, 5, 6, 7]).runs, *reduce([1, 5, 9], chunks=3).runs)
+    runs = (*reduce_scatter([0, 1, 6, 7, 11]).runs, *reduce([1, 5, 9], chunks=5).runs)
     result = auto(Module("m", net, Demand(runs)), Effort())
     assert any("overlapped takes" in note for note in result.notes)
     assert "failed" not in verify_schedule(result).checks.values()

@@ -82,13 +82,21 @@ def test_a_buffer_is_full_where_all_slots_are_occupied(
     assert found == next(free)
 
 
-@given(INTERVALS, INTERVAL)
-def test_overlapping_intervals_are_counted(intervals: list[tuple[int, int]], asked: tuple[int, int]) -> None:
+@given(INTERVALS, INTERVAL, st.integers(1, 4), INTERVALS)
+def test_overlapping_intervals_are_counted(
+    intervals: list[tuple[int, int]], asked: tuple[int, int], most: int, later: list[tuple[int, int]]
+) -> None:
     start, end = asked
     grown = OverlappingIntervals(intervals[:3])
     for interval in intervals[3:]:
         grown.reserve(*interval)
-    assert grown.overlapping(start, end) == sum(a < end and start < b for a, b in intervals)
+
+    def is_full(time: int, planned: list[tuple[int, int]]) -> bool:
+        return sum(a < time + end - start and time < b for a, b in planned) >= most
+
+    free = grown.full_until(start, end, most)
+    assert (free > start) == is_full(start, intervals)
+    assert all(is_full(time, [*intervals, *later]) for time in range(start, free))
 
 
 def test_the_timelines_of_links_are_those_of_their_transfers() -> None:

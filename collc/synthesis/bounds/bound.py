@@ -20,6 +20,7 @@ from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import Cut, cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.ideal import ideal_bounds
+from collc.synthesis.bounds.reach import reach_bounds
 from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
@@ -86,6 +87,7 @@ def _bounds(
     for _, delayed in degrees:
         yield from delayed
     yield from _load_bound(problem)
+    yield from reach_bounds(network, traffic, problem.times)
     for cut in cuts_of(network, problem.times.total[:, -1]):
         yield from _cut_bounds(problem, cut)
     if flows and not tries_all_cuts(network):

@@ -58,6 +58,10 @@ class Traffic(Protocol):
         """What each NPU must get, or, backward, what each contributor to a reduction must send."""
         ...
 
+    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """(senders, receivers, int64[sizes] counts): chunks of which each receiver needs what each sender has."""
+        ...
+
     def received(self) -> Int64Array:
         """int64[sizes, devices]: chunks that each device must receive."""
         ...
@@ -159,6 +163,10 @@ class _AllToAllTraffic:
             for source in group:
                 if source != target:
                     yield Stream((source,), target, self.chunks * self.chunk_bytes)
+
+    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """See Traffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
+        yield from ()
 
     def received(self) -> Int64Array:
         """See Traffic."""
@@ -277,6 +285,16 @@ class _TableTraffic:
             each = np.repeat(weight, self._sets.sizes)
             found[size] = np.bincount(self._sets.members, each, self._devices).astype(np.int64)
         return found
+
+    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """See Traffic. Of a copied chunk with several holders, none need send."""
+        rows: dict[tuple[int, int], list[int]] = {}
+        for row, (pre, post) in enumerate(zip(self._pre.tolist(), self._post.tolist(), strict=True)):
+            if self._reduced[row] or self._sets.sizes[pre] == 1:
+                rows.setdefault((pre, post), []).append(row)
+        for (pre, post), found in rows.items():
+            counts = np.bincount(self._size[found], self._counts[found], self._size_count).astype(np.int64)
+            yield self._sets[pre], self._sets[post], counts
 
     def received(self) -> Int64Array:
         """See Traffic. A copy is received by each NPU that wants it and does not hold it, a reduced chunk by each that

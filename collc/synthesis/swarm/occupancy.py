@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import chain
 
 from collc.synthesis.swarm.problem import SwarmProblem
 from collc.synthesis.timeline import OverlappingIntervals, Timeline
+
+PathHops = tuple[tuple[int, int, int], ...]
+"""(link, start, busy) of each link of a path, for chunks of one size."""
 
 
 @dataclass(slots=True)
@@ -27,6 +31,9 @@ class Occupancy:
     """Reserved intervals of links, occupied slots of switches, and what becomes possible when they end.
 
     Chunks are bits. A path of a chunk size is occupied link after link, each from its own offset (SwitchPaths.start).
+
+    gate: by path, a number; paths of one number pass the same switches with limited buffers at the same offsets. full:
+    by this number, a time before which a switch on these paths is full; always 0 where chunks differ in size.
     """
 
     def __init__(self, problem: SwarmProblem) -> None:
@@ -43,6 +50,16 @@ class Occupancy:
         self._idle_slots: dict[tuple[int, int], int] = {}
         none = Timeline()
         self._reserved = [problem.reserved.get(link, none).copy() for link in range(network.link_count)]
+        self._starts, self._ends = [each.starts for each in self._reserved], [each.ends for each in self._reserved]
+        self._hops: list[list[PathHops]] = [
+            [tuple(zip(links, *times, strict=True)) for links, *times in zip(paths.links, *rows, strict=True)]
+            for rows in zip(paths.start, paths.busy, strict=True)
+        ]
+        everything = range(len(paths.links)) if self._slots else ()
+        self._passed = [[self._slot_intervals(path, size) for path in everything] for size in range(len(paths.start))]
+        gates = {key: number for number, key in enumerate(dict.fromkeys(chain([()], self._passed[0])))}
+        self.gate = [gates[key] for key in self._passed[0]] if self._slots else [0] * len(paths.links)
+        self.full = [0] * len(gates)
         self._offsets: list[set[int]] = [set() for _ in self._reserved]
         for rows in paths.start:
             for links, starts in zip(paths.links, rows, strict=True):
@@ -84,30 +101,38 @@ class Occupancy:
                 chunks &= ~self._received.get(self._target[link], 0)
         return chunks
 
-    def is_free(self, path: int, size: int, now: int) -> bool:
-        """Whether all links and switch buffers of a path have room for a chunk of a size that starts now."""
-        paths = self._paths
-        links, starts, busies = paths.links[path], paths.start[size][path], paths.busy[size][path]
-        for link, start, busy in zip(links, starts, busies, strict=True):
-            if self._reserved[link].blocked_until(now + start, busy) > now + start:
-                return False
-        for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
-            if self._slots_used[switch].overlapping(now + since, now + until) >= self._slots[switch]:
-                return False
-        return True
+    def blocked_until(self, path: int, size: int, now: int) -> int:
+        """A time before which a path cannot start with a chunk of a size; `now` where it can start now.
 
-    def _slot_intervals(self, path: int, size: int) -> Iterator[tuple[int, int, int]]:
+        It holds for ever, since reservations are only added.
+        """
+        for link, start, busy in self._hops[size][path]:
+            ends, at = self._ends[link], now + start
+            if ends and ends[-1] > at:
+                k = bisect_right(ends, at)
+                if self._starts[link][k] < at + busy:
+                    return ends[k] - start
+        for switch, since, until in self._passed[size][path] if self._slots else ():
+            free = self._slots_used[switch].full_until(now + since, now + until, self._slots[switch])
+            if free > now + since:
+                self.full[self.gate[path]] = free - since if len(self._hops) == 1 else 0
+                return free - since
+        return now
+
+    def _slot_intervals(self, path: int, size: int) -> tuple[tuple[int, int, int], ...]:
         """(switch, since, until) of each switch with a limited buffer on a path: when a chunk occupies a slot there.
 
         A slot is occupied from the arrival to the end of the departure. In a schedule that will be inverted, that is
         from the begin of the transfer into the switch to the begin of the one out of it.
         """
         links, starts, busies = self._paths.links[path], self._paths.start[size][path], self._paths.busy[size][path]
+        found: list[tuple[int, int, int]] = []
         for k, link in enumerate(links[:-1]):
             switch, arrival = self._target[link], starts[k + 1]
             if switch in self._slots:
                 since, until = (-busies[k], 0) if self._inverted else (0, busies[k + 1])
-                yield switch, arrival + since, arrival + until
+                found.append((switch, arrival + since, arrival + until))
+        return tuple(found)
 
     def reserve(self, path: int, size: int, bit: int, now: int) -> bool:
         """Reserves a path for a chunk that starts now.
@@ -121,7 +146,7 @@ class Occupancy:
             self._wake(link, now, now + start + busy)
         for link, start, busy in zip(links, starts[1:], busies[1:], strict=False):
             self._pass_switch(self._target[link], bit, now, start, busy)
-        for switch, since, until in self._slot_intervals(path, size) if self._slots else ():
+        for switch, since, until in self._passed[size][path] if self._slots else ():
             self._slots_used[switch].reserve(now + since, now + until)
             self._wake_links_of(switch, now, now + until)
         source = paths.source[path]

@@ -80,6 +80,9 @@ class RarestFirst:
         first_links = [links[0] for links in self._paths.links]
         self._shared = bool(classes) or len(set(first_links)) < len(first_links)
         self._duties = [0] * len(problem.have)
+        # Times before which a path cannot start: reservations are only added. By size, and the least of all sizes.
+        self._blocked_of_size = [[0] * len(self._paths.links) for _ in self._sizes]
+        self._blocked = self._blocked_of_size[0] if len(self._sizes) == 1 else [0] * len(self._paths.links)
         self._planned = PathTransfers([], [], [], 0)
         self._end = 0
 
@@ -174,7 +177,8 @@ class RarestFirst:
         """
         lacks = [self._need[v]]
         lacks += [lacks[0] & self._urgency.lacking(number, v) for number in range(self._class_count)]
-        have, sources, classes = self._have, self._paths.source, self._class
+        have, sources, classes, blocked = self._have, self._paths.source, self._class, self._blocked
+        gate, full = self._occupancy.gate, self._occupancy.full
         offers: list[int] = []
         ports: list[list[tuple[int, int]]] = []
         for fastest, port in self._ports[v]:
@@ -183,6 +187,8 @@ class RarestFirst:
             rows: list[tuple[int, int]] = []
             bits = 0
             for path in port:
+                if blocked[path] > now or full[gate[path]] > now:
+                    continue
                 offer = have[sources[path]] & lacks[classes[path]]
                 if offer and (all_paths or path not in self._non_minimal):
                     offer = self._sendable(path, offer, v, now)
@@ -215,9 +221,13 @@ class RarestFirst:
         chunks = self._occupancy.not_yet_summed(path, chunks)
         sendable = 0
         for size, of_size in enumerate(self._sizes):
-            some = chunks & of_size
-            if some and self._occupancy.is_free(path, size, now):
-                sendable |= some
+            some, blocked = chunks & of_size, self._blocked_of_size[size]
+            if some and blocked[path] <= now:
+                blocked[path] = self._occupancy.blocked_until(path, size, now)
+                if blocked[path] <= now:
+                    sendable |= some
+                elif blocked is not self._blocked:
+                    self._blocked[path] = min(of_each[path] for of_each in self._blocked_of_size)
         return sendable
 
     def _send(self, path: int, bit: int, v: int, now: int) -> bool:

@@ -1,0 +1,229 @@
+"""`python -m benchmarks auto`: the synthesizer `auto` against every other synthesizer and textbook algorithm.
+
+On random programs (random_programs.py), each alone within a limit of CPU time. Reported are the programs on which the
+schedule of `auto` takes more than 3 % longer than the best of the others, or on which it used more than twice the CPU
+time that this best one took plus one second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from benchmarks.random_programs import random_program
+from collc.base.diagnostics import CollcError, SourceFile
+from collc.base.synthesizers import SYNTHESIZERS
+from collc.passes.context import HandwrittenRun, PassContext
+from collc.passes.registry import Fixed, Invert
+from collc.passes.synthesize import Synthesize
+from collc.source.elaboration.elaborate import load_program
+from collc.source.program import ScheduleRequest
+from collc.synthesis.task import Effort
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+
+PROGRAMS = 300
+LIMIT = 4.0
+"""Seconds of CPU time of one synthesizer; `auto` has no limit."""
+
+SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 2.0, 1.0
+ALGORITHMS = ("ring", "bidirectional_ring", "direct", "pairwise", "recursive_halving_doubling", "binomial_tree",
+              "double_binary_tree", "hierarchical")  # fmt: skip
+"""The textbook algorithms of the standard library."""
+
+LEFT_OUT = frozenset({"auto", "fixed", "exact"})
+"""Synthesizers that are not compared: `exact` is asked by auto itself, within fixed work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One schedule: picoseconds that it takes, CPU seconds of its search, whether it is right."""
+
+    time: int
+    cpu: float
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The schedules of one program by name; `auto` with its notes, or why it failed."""
+
+    number: int
+    kind: str
+    npus: int
+    collectives: str
+    auto: Measured | None
+    others: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    chosen: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> tuple[str, Measured] | None:
+        """The shortest of the others; among equals the one that took the least CPU time."""
+        name = min(self.others, key=lambda one: (self.others[one].time, self.others[one].cpu), default=None)
+        return None if name is None else (name, self.others[name])
+
+    @property
+    def ratio(self) -> float:
+        """The time of auto by that of the best other one."""
+        if self.best is None:
+            return 1.0
+        return float("inf") if self.auto is None else self.auto.time / max(1, self.best[1].time)
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the answer of auto; empty where nothing is."""
+        found: list[str] = []
+        if self.auto is not None and not self.auto.right:
+            found.append("wrong")
+        if self.ratio > SLOWER:
+            found.append("longer")
+        if self.auto and self.best and self.auto.cpu > CPU_FACTOR * self.best[1].cpu + CPU_MORE:
+            found.append("cpu")
+        return found
+
+
+def compare(number: int) -> Comparison | None:
+    """The comparison of a program; None where the program has no schedule."""
+    program = random_program(number)
+    try:
+        request = _request(program.text())
+    except CollcError:
+        return None
+    module = Module("s", request.network, request.demand, LinkModel(program.link_model))
+    others: dict[str, Measured] = {}
+    for name, build in _others(module, program.text):
+        found = _measured(build)
+        if found is not None and found[0].right:
+            others[name] = found[0]
+    own = _measured(partial(_synthesized, "auto", module, None))
+    collectives = "+".join(run.collective for run in program.runs)
+    shape = number, program.kind, len(module.network.npus), collectives
+    if own is None:
+        return Comparison(*shape, None, others)
+    return Comparison(*shape, own[0], others, own[1].algorithm, own[1].notes)
+
+
+def _request(text: str) -> ScheduleRequest:
+    return load_program(SourceFile("<random>", text)).schedules[0]
+
+
+def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, Callable[[], Module]]]:
+    """The name of each other synthesizer and algorithm, and what builds its schedule."""
+    for name in SYNTHESIZERS:
+        if name not in LEFT_OUT:
+            yield name, partial(_synthesized, name, module, LIMIT)
+    for name in ALGORITHMS:
+        try:
+            request = _request(text(name))
+        except CollcError:
+            continue
+        yield f"using {name}", partial(_laid_out, module, request)
+
+
+def _synthesized(name: str, module: Module, limit: float | None) -> Module:
+    context = PassContext(effort=Effort() if limit is None else Effort(stop=_CpuLimit(limit).reached))
+    return Invert().run(Synthesize(name).run(module, context), context)
+
+
+class _CpuLimit:
+    """A limit of CPU time from its creation on. The clock is read seldom, since that can take milliseconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.process_time() + seconds
+        self._next = time.monotonic()
+
+    def reached(self) -> bool:
+        """Whether the time is over."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + 0.1
+        return time.process_time() > self._end
+
+
+def _laid_out(module: Module, request: ScheduleRequest) -> Module:
+    runs = {
+        number: HandwrittenRun(run.algorithm or "", run.moves, run.span)
+        for number, run in enumerate(request.runs)
+        if run.moves is not None
+    }
+    return Fixed().run(replace(module, demand=request.demand), PassContext(handwritten=runs))
+
+
+def _measured(build: Callable[[], Module]) -> tuple[Measured, Module] | None:
+    """What a search finds; None where it finds nothing."""
+    began = time.process_time()
+    try:
+        module = build()
+    except CollcError:
+        return None
+    cpu = time.process_time() - began
+    if module.schedule is None:
+        return None
+    right = "failed" not in verify_schedule(module).checks.values()
+    return Measured(module.schedule.collective_time(module.network, module.demand), cpu, right), module
+
+
+def table_row(found: Comparison) -> str:
+    """One line for a comparison."""
+    name, best = found.best or ("-", Measured(0, 0.0, True))
+    own = found.auto or Measured(0, 0.0, False)
+    return (
+        f"{found.number:4} {found.kind[:22]:22} {found.npus:4} {found.collectives[:28]:28} {found.chosen[:26]:26} "
+        f"{own.time / 1e6:11.2f} {own.cpu:7.2f}  {name[:28]:28} {best.time / 1e6:11.2f} {best.cpu:7.2f} "
+        f"{found.ratio:7.3f}  {' '.join(found.faults)}"
+    )
+
+
+HEAD = (
+    f"{'nr':>4} {'network':22} {'NPUs':>4} {'collectives':28} {'auto chose':26} {'us':>11} {'cpu':>7}  "
+    f"{'best other':28} {'us':>11} {'cpu':>7} {'ratio':>7}  faults"
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Print all comparisons with a fault, and the totals; 1 where there are any faults."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks auto", description=__doc__)
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first program")
+    parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many programs")
+    parser.add_argument("--all", action="store_true", help="print all comparisons, not only those with a fault")
+    parser.add_argument("--show", action="store_true", help="print the programs and the notes of auto too")
+    parser.add_argument("--json", default="", metavar="FILE", help="write all numbers to a file, one program a line")
+    options = parser.parse_args(arguments)
+    print(HEAD)
+    results: list[Comparison] = []
+    for number in range(options.first, options.first + options.programs):
+        found = compare(number)
+        if found is None:
+            continue
+        results.append(found)
+        if options.json:
+            with Path(options.json).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(found)) + "\n")
+        if options.all or found.faults:
+            print(table_row(found), flush=True)
+        if options.show:
+            print(random_program(number).text(), *found.notes, sep="\n")
+            print(
+                *(f"  {name}: {one.time / 1e6:.2f} us, {one.cpu:.2f} s" for name, one in found.others.items()), sep="\n"
+            )
+    print(_totals(results))
+    return int(any(found.faults for found in results))
+
+
+def _totals(results: list[Comparison]) -> str:
+    count = {fault: sum(fault in found.faults for found in results) for fault in ("longer", "cpu", "wrong")}
+    cpu = sum(found.auto.cpu for found in results if found.auto)
+    best = sum(found.best[1].cpu for found in results if found.best)
+    shorter = sum(found.ratio < 1 / SLOWER for found in results)
+    return (
+        f"{len(results)} programs: auto is longer on {count['longer']}, uses more CPU on {count['cpu']}, is wrong on "
+        f"{count['wrong']}, and is more than 3 % shorter than all others on {shorter}; CPU {cpu:.1f} s, of the best "
+        f"others {best:.1f} s"
+    )

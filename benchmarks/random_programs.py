@@ -1,0 +1,222 @@
+"""Random programs in the language: networks of all kinds and sizes with unlike links, switches with and without
+buffers, failed parts, groups, several collectives, both link models. The same number gives the same program.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+IMPORTS = "import std.topologies\nimport std.clusters\nimport std.collectives\nimport std.algorithms\n"
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "scatter", "gather")
+WEIGHTS = (24, 12, 24, 14, 10, 8, 4, 4)
+BLOCKS = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "scatter", "gather"})
+"""Collectives whose `size` is divided by the members of their group."""
+
+MOST_CHUNKS = 6_000
+"""Chunks of a program, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run statement without its algorithm: the collective, the group in the language, its members."""
+
+    collective: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RandomProgram:
+    """A program with one schedule, `s`. kind: of its network. algorithms: textbook ones that serve its only run."""
+
+    kind: str
+    topology: str
+    runs: tuple[Run, ...]
+    link_model: str
+
+    def text(self, algorithm: str = "") -> str:
+        """The program; algorithm: for its runs, as after `using`."""
+        using = f" using {algorithm}" if algorithm else ""
+        runs = "".join(f"    run {run.text}{using}\n" for run in self.runs)
+        synthesize = f'    synthesize {"fixed" if algorithm else "auto"}(link_model: "{self.link_model}")\n'
+        return f"{IMPORTS}\n{self.topology}\nschedule s on t {{\n{runs}{synthesize}}}\n"
+
+
+def random_program(number: int) -> RandomProgram:
+    """The program of a number. It can be wrong: a failed part may leave an NPU without a path."""
+    chance = random.Random(7_919 * number + 11)
+    kinds: tuple[tuple[int, Callable[[random.Random], tuple[str, str, int]]], ...] = (
+        (3, _direct), (3, _cluster), (2, _product), (3, _scattered), (3, _pods), (1, _one_switch),
+    )  # fmt: skip
+    make = chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
+    name, topology, npus = make(chance)
+    if chance.random() < 0.2 and npus > 3:
+        npus, topology = _failed(topology, npus)
+    return RandomProgram(name, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
+
+
+def _rate(chance: random.Random) -> str:
+    return f"{chance.choice((5, 12, 25, 50, 100, 300, 450))}GB/s"
+
+
+def _latency(chance: random.Random) -> str:
+    return f"{chance.choice((100, 350, 500, 700, 1000, 2000))}ns"
+
+
+def _link(chance: random.Random) -> str:
+    return f"bandwidth: {_rate(chance)}, latency: {_latency(chance)}"
+
+
+def _direct(chance: random.Random) -> tuple[str, str, int]:
+    """Networks of direct links of the standard library."""
+    link = _link(chance)
+    n, width, height = chance.randint(2, 16), chance.randint(2, 6), chance.randint(2, 6)
+    x, y, z = (chance.randint(2, 4) for _ in range(3))
+    dimensions, groups, size = chance.randint(2, 5), chance.randint(2, 5), chance.randint(2, 4)
+    one_way = chance.choice(("true", "false"))
+    local, wide, latency = _rate(chance), _rate(chance), _latency(chance)
+    name, arguments, npus = chance.choice(
+        (
+            ("ring", f"{n}, {link}, one_way: {one_way}", n),
+            ("line", f"{n}, {link}", n),
+            ("fully_connected", f"{n}, {link}", n),
+            ("mesh2d", f"{width}, {height}, {link}", width * height),
+            ("torus2d", f"{width}, {height}, {link}", width * height),
+            ("mesh3d", f"{x}, {y}, {z}, {link}", x * y * z),
+            ("torus3d", f"{x}, {y}, {z}, {link}", x * y * z),
+            ("hypercube", f"{dimensions}, {link}", 2**dimensions),
+            ("dragonfly", f"{groups}, {size}, local: {local}, global: {wide}, latency: {latency}", groups * size),
+        )
+    )
+    return name, f"topology t = {name}({arguments})", npus
+
+
+def _cluster(chance: random.Random) -> tuple[str, str, int]:
+    """Machines and clusters of the standard library."""
+    nodes, size = chance.choice((1, 2, 2, 3, 4, 4, 8)), chance.choice((2, 4, 8))
+    local, rail, spines = _rate(chance), _rate(chance), chance.choice((1, 2))
+    latencies = f"local_latency: {_latency(chance)}, rail_latency: {_latency(chance)}"
+    speeds = f"local: {local}, rail: {rail}, {latencies}"
+    name, arguments, npus = chance.choice(
+        (
+            ("dgx1", "", 8),
+            ("dgx_a100", f"{nodes}", 8 * nodes),
+            ("dgx_h100", f"{nodes}", 8 * nodes),
+            ("mi300x_node", "", 8),
+            ("rail_only", f"{nodes}, {size}, {speeds}", nodes * size),
+            ("rail_optimized", f"{nodes}, {size}, {speeds}, spines: {spines}", nodes * size),
+            (
+                "leaf_spine",
+                f"{nodes}, {size}, {spines}, bandwidth: {local}, uplink: {rail}, latency: {_latency(chance)}",
+                nodes * size,
+            ),
+            ("fat_tree", f"4, {_link(chance)}", 16),
+        )
+    )
+    return name, f"topology t = {name}({arguments})", npus
+
+
+def _product(chance: random.Random) -> tuple[str, str, int]:
+    """Products of two or three rings, lines, fully connected networks and switches."""
+    sizes = [chance.randint(2, 5) for _ in range(chance.choice((2, 2, 3)))]
+    factors = [
+        f"{chance.choice(('ring', 'line', 'fully_connected', 'switched'))}({size}, {_link(chance)})" for size in sizes
+    ]
+    return "product", f"topology t = {' * '.join(factors)}", math.prod(sizes)
+
+
+def _switch_options(chance: random.Random) -> str:
+    """Options of a switch: none, a limited buffer, multicast, reductions."""
+    options = [f"buffer: {chance.choice((1, 2, 4, 16))}"] if chance.random() < 0.3 else []
+    options += ["multicast: true"] if chance.random() < 0.3 else []
+    options += ["reduce: true"] if chance.random() < 0.2 else []
+    return f" ({', '.join(options)})" if options else ""
+
+
+def _scattered(chance: random.Random) -> tuple[str, str, int]:
+    """A cycle with chords and parallel links, all unlike, and perhaps a switch or two."""
+    npus, switches = chance.randint(3, 16), chance.choice((0, 0, 1, 2))
+    both = chance.random() < 0.6
+    kinds = [_link(chance) for _ in range(chance.randint(1, 4))]
+    lines = [f"    npu n[{npus}]"]
+    lines += [f"    switch w{k}{_switch_options(chance)}" for k in range(switches)]
+    arrow = "<->" if both else "->"
+    ends = [(f"n[{k}]", f"n[{(k + 1) % npus}]") for k in range(npus)]
+    ends += [
+        (f"n[{a}]", f"n[{b}]") for a, b in (chance.sample(range(npus), 2) for _ in range(chance.randint(0, 2 * npus)))
+    ]
+    lines += [f"    link {a} {arrow} {b} ({chance.choice(kinds)})" for a, b in ends]
+    for k in range(switches):
+        members = chance.sample(range(npus), chance.randint(2, npus))
+        lines += [f"    link n[{member}] <-> w{k} ({chance.choice(kinds)})" for member in members]
+    return "scattered", "topology t {\n" + "\n".join(lines) + "\n}", npus
+
+
+def _pods(chance: random.Random) -> tuple[str, str, int]:
+    """Nodes, with a switch or direct links each, joined by one switch, by rails, or by links between neighbours."""
+    nodes, size = chance.randint(2, 6), chance.choice((2, 3, 4, 4, 6, 8))
+    inner, outer = _link(chance), _link(chance)
+    lines = [f"    npu n[{nodes}, {size}]"]
+    if chance.random() < 0.7:
+        lines.append(f"    switch node[{nodes}]{_switch_options(chance)}")
+        lines.append(f"    for a in 0..{nodes}, i in 0..{size} {{ link n[a, i] <-> node[a] ({inner}) }}")
+    else:
+        lines.append(f"    for a in 0..{nodes}, i in 0..{size}, j in 0..i {{ link n[a, i] <-> n[a, j] ({inner}) }}")
+    between = chance.choice(("switch", "rails", "neighbours", "slow switch of some"))
+    if between == "switch":
+        lines.append(f"    switch all{_switch_options(chance)}")
+        lines.append(f"    for a in 0..{nodes}, i in 0..{size} {{ link n[a, i] <-> all ({outer}) }}")
+    elif between == "rails":
+        lines.append(f"    switch rail[{size}]{_switch_options(chance)}")
+        lines.append(f"    for a in 0..{nodes}, i in 0..{size} {{ link n[a, i] <-> rail[i] ({outer}) }}")
+    elif between == "neighbours":
+        lines.append(f"    for a in 0..{nodes} {{ link n[a, 0] <-> n[(a + 1) % {nodes}, {size - 1}] ({outer}) }}")
+    else:
+        few = chance.randint(1, size)
+        lines.append(f"    switch all{_switch_options(chance)}")
+        lines.append(f"    for a in 0..{nodes}, i in 0..{few} {{ link n[a, i] <-> all ({outer}) }}")
+    return f"pods by {between}", "topology t {\n" + "\n".join(lines) + "\n}", nodes * size
+
+
+def _one_switch(chance: random.Random) -> tuple[str, str, int]:
+    """NPUs on one switch."""
+    npus = chance.choice((4, 6, 8, 16, 24))
+    lines = [f"    npu n[{npus}]", f"    switch w{_switch_options(chance)}"]
+    lines.append(f"    for i in 0..{npus} {{ link n[i] <-> w ({_link(chance)}) }}")
+    return "one switch", "topology t {\n" + "\n".join(lines) + "\n}", npus
+
+
+def _failed(topology: str, npus: int) -> tuple[int, str]:
+    """(NPUs, topology) after the last NPU has failed."""
+    whole = topology.replace("topology t", "topology whole", 1)
+    return npus - 1, f"{whole}\ntopology t = whole without {{ npu {npus - 1} }}"
+
+
+def _runs(chance: random.Random, npus: int) -> tuple[Run, ...]:
+    """One collective over all NPUs, one over a group, several over groups, or two over all NPUs."""
+    pick = chance.random()
+    everyone = list(range(npus))
+    if pick < 0.6 or npus < 4:
+        return (_run(chance, everyone, npus),)
+    if pick < 0.75:
+        return (_run(chance, chance.sample(everyone, chance.randint(2, npus)), npus),)
+    if pick < 0.9:
+        mixed = chance.sample(everyone, npus)
+        cut = chance.randint(2, npus - 2)
+        return _run(chance, mixed[:cut], npus), _run(chance, mixed[cut:], npus)
+    return _run(chance, everyone, npus), _run(chance, everyone, npus)
+
+
+def _run(chance: random.Random, members: list[int], npus: int) -> Run:
+    collective = chance.choices(COLLECTIVES, WEIGHTS)[0]
+    n = len(members)
+    blocks = n if collective in BLOCKS else 1
+    in_all = blocks * (n if collective == "all_to_all" else 1)
+    chunks = max(1, min(chance.choice((1, 1, 1, 2, 2, 4, 8)), MOST_CHUNKS // (2 * in_all)))
+    whole = 2 ** chance.randint(10, 30)
+    size = max(16, whole // (blocks * chunks) // 16 * 16) * blocks * chunks
+    group = "t.npus" if members == list(range(npus)) else f"[{', '.join(f't[{m}]' for m in members)}]"
+    root = f", root: {chance.randrange(n)}" if collective in ("broadcast", "reduce", "scatter", "gather") else ""
+    return Run(collective, f"{collective}({group}, size: {size}B, chunks: {chunks}{root})")
