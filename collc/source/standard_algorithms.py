@@ -1,0 +1,59 @@
+"""The algorithms of the standard library for a collective, as sends between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from collc.base.diagnostics import SourceFile
+from collc.base.resources import standard_library
+from collc.source.elaboration.elaborate import load_program
+from collc.source.parsing.parse import parse
+from collc.source.parsing.syntax import Algorithm
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.demand import Op, Standard
+
+
+class StandardAlgorithms:
+    """The algorithms of `std.algorithms`."""
+
+    @staticmethod
+    def names(kind: str) -> tuple[str, ...]:
+        """The algorithms that implement a standard collective ("all_reduce"), in order of declaration."""
+        return _names(kind)
+
+    @staticmethod
+    def sends(standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
+        """The sends of an algorithm for a standard collective. NPUs are ranks, chunks are numbered from 0.
+
+        members: of the group. shape: of its dimensions, for an algorithm that takes one; () for none. Raises
+        SourceError where the algorithm does not serve these arguments.
+        """
+        arguments = [f"size: {standard.size}B", f"chunks: {standard.chunks}"]
+        arguments += [f"root: {standard.root}"] if standard.root >= 0 else []
+        arguments += [f'op: "{standard.op.name.lower()}"'] if standard.op != Op.COPY else []
+        using = f"(shape: [{', '.join(map(str, shape))}])" if shape else ""
+        text = f"""
+            import std.collectives
+            import std.algorithms
+            topology ranks {{
+                npu rank[{members}]
+                for i in 0..{members} if {members} > 1 {{
+                    link rank[i] -> rank[(i + 1) % {members}] (bandwidth: 1GB/s, latency: 0s)
+                }}
+            }}
+            schedule sends on ranks {{
+                run {standard.kind}(ranks.npus, {", ".join(arguments)}) using {name}{using}
+            }}
+        """
+        found = load_program(SourceFile(f"std.algorithms.{name}", text)).schedules[0].runs[0].moves
+        assert found is not None
+        return found
+
+
+@cache
+def _names(kind: str) -> tuple[str, ...]:
+    path = standard_library()["algorithms"]
+    statements = parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements
+    found = (s for s in statements if isinstance(s, Algorithm) and s.implements.function.name == kind)
+    return tuple(dict.fromkeys(algorithm.name.name for algorithm in found))

@@ -1,0 +1,110 @@
+"""The textbook algorithms of a standard library, as candidates: laid out on the links of a network, without congestion.
+
+An algorithm is laid out as `using` does (collc/synthesis/fixed). Where two of its messages would meet on a link, they
+go one after the other, in the order in which they would have started; so most algorithms run on every connected
+network, though not always well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis.fixed.layout import lay_out
+from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.demand import ChunkTable, Op, Standard
+from collc.ten.module import Module
+from collc.ten.schedule import RowSchedule, Transfers
+
+
+class AlgorithmLibrary(Protocol):
+    """Algorithms for standard collectives.
+
+    `collc.source.standard_algorithms.StandardAlgorithms` has those of the standard library. Synthesis imports nothing
+    of the language, so whoever calls it hands the library in.
+    """
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The algorithms for a kind of collective ("all_reduce")."""
+        ...
+
+    def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
+        """The sends of an algorithm, between ranks, with chunks from 0. Raises SourceError where it does not fit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextbookAlgorithm:
+    """An algorithm for all runs of a module. build: the module with its schedule; raises CollcError where it does not
+    run there. messages: in all, about; `build` takes 50 ms and about 20 us for each of them.
+    """
+
+    name: str
+    build: Callable[[], Module]
+    messages: int
+
+
+def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[TextbookAlgorithm]:
+    """The algorithms that may serve a module, in the order of the library; none where they cannot.
+
+    All runs are of one kind of standard collective, nothing is planned yet, and no switch has a limited buffer. An
+    algorithm that takes a shape gets that of the product that the network is.
+    """
+    standards = [run.standard for run in module.demand.runs]
+    kinds = {standard.kind if standard is not None else "" for standard in standards}
+    network = module.network
+    many = sum(len(run.pattern) for run in module.demand.runs) > MOST_TRANSFERS
+    if len(kinds) != 1 or many or module.schedule is not None or bool((network.buffers >= 0).any()):
+        return
+    messages = sum(_messages(table) for table in module.demand.tables)
+    shape = [axis.size for axis in network.axes] or _array(module)
+    for name in library.names(kinds.pop()):
+        sizes = shape if name == "hierarchical" else ()
+        if messages <= MOST_TRANSFERS and (name != "hierarchical" or 1 < len(shape) <= MOST_DIMENSIONS):
+            yield TextbookAlgorithm(name, lambda name=name, sizes=sizes: _built(module, library, name, sizes), messages)
+
+
+MOST_DIMENSIONS = 4
+"""Dimensions that the algorithms of the library take."""
+
+
+def _messages(table: ChunkTable) -> int:
+    """The messages that the chunks of a table need, if each goes directly to its targets."""
+    pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
+    return int(post.sum()) + int(pre[table.op != Op.COPY].sum())
+
+
+def _array(module: Module) -> list[int]:
+    """The sizes of the one array that all NPUs form, the fastest first; [] where they form none."""
+    network = module.network
+    first = network.families[0] if network.families else None
+    if first is None or first.count != network.npu_count:
+        return []
+    order = sorted(range(len(first.shape)), key=lambda axis: first.strides[axis])
+    return [first.shape[axis] for axis in order if first.shape[axis] > 1]
+
+
+def _built(module: Module, library: AlgorithmLibrary, name: str, shape: Sequence[int]) -> Module:
+    """The module with an algorithm laid out. Raises CollcError where it does not run on the network."""
+    network, demand = module.network, module.demand
+    parts: list[Transfers] = []
+    for number, run in enumerate(demand.runs):
+        assert run.standard is not None
+        sends = library.sends(run.standard, len(run.group), name, shape if len(run.group) == network.npu_count else ())
+        first = int(demand.first_chunk[number])
+        group = run.group
+        there = replace(
+            sends,
+            chunk=(sends.chunk + first).astype(sends.chunk.dtype),
+            source=group[sends.source],
+            target=group[sends.target],
+        )
+        parts.append(lay_out(network, demand, number, there, module.model))
+    rows = Transfers.joined(parts)
+    apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
+    if apart is None:
+        raise NoSchedule(Diagnostic("S0201", f"the messages of {name} meet on links too often"))
+    return module.with_schedule(RowSchedule(module.model, apart), name)
