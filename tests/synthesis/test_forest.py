@@ -17,12 +17,15 @@ from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.graph.throughput import gather_rate, tree_capacities
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest import forest, portfolio, trees
+from collc.synthesis.forest import forest, portfolio, rerouting, trees
+from collc.synthesis.forest.counts import tree_counts
 from collc.synthesis.forest.pipeline import shared_out
 from collc.synthesis.forest.problem import ForestProblem, forest_problem
+from collc.synthesis.forest.rerouting import Rerouting
 from collc.synthesis.forest.trees import TreeBatch, forest_trees
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
+from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -114,14 +117,75 @@ def never(_function: object) -> bool:
     return False
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerouting, "COMPILED", 0 if compiled else 1 << 60)
+
+    @settings(deadline=None, max_examples=40)
+    @given(both_directions(), st.sampled_from([0, 256, 4096]))
+    def holds(case: tuple[Network, list[int]], shallow: int) -> None:
+        net, demand = case
+        chunks = [(MiB, [npu], net.npus.tolist(), Op.COPY) for npu, trees in enumerate(demand) for _ in range(trees)]
+        problem = problem_of(net, demand_of(chunks))
+        for count in tree_counts(problem):
+            batches, time = Rerouting(problem).trees(count, shallow)
+            load = loads(problem, batches)
+            assert_trees(problem, count.demand, load, batches)
+            busiest = max(Fraction(one, int(rate)) for one, rate in zip(load, problem.capacity, strict=True))
+            assert time == pytest.approx(float(busiest * (count.time / count.tree_time)))
+            assert busiest >= count.tree_time
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    ("net", "elements"), [(rails(4), 32), (mesh(4, 4), 4), (support.ring(6), 6)], ids=["h100", "mesh", "ring"]
+)
+@pytest.mark.parametrize("trees_each", [1, 3])
+def test_translated_trees_are_trees_and_load_links_of_a_class_alike(
+    net: Network, elements: int, trees_each: int
+) -> None:
+    translations = find_translations(net)
+    assert translations is not None
+    assert translations.count == elements
+    problem = problem_of(net, gathered(net, trees_each, 96 * MiB))
+    count = tree_counts(problem)[0]
+    batches, time = Rerouting(problem, translations).trees(count, 256)
+    load = loads(problem, batches)
+    assert_trees(problem, count.demand, load, batches)
+    assert time == pytest.approx(max(np.array(load) / problem.capacity))
+    one_link = problem.links[1][problem.links[0][:-1]]
+    classes = translations.link_class[one_link].tolist()
+    assert len(set(zip(classes, load, strict=True))) == len(set(classes))
+
+
+def loads(problem: ForestProblem, batches: list[TreeBatch]) -> list[int]:
+    """Trees on each pair of devices."""
+    found = Counter[tuple[int, int]]()
+    for batch in batches:
+        for path in batch.paths:
+            for end in pairwise(path):
+                found[end] += batch.amount
+    return [found[end] for end in zip(problem.graph.source.tolist(), problem.graph.target.tolist(), strict=True)]
+
+
+def test_room_for_long_paths_grows() -> None:
+    """A chain of switches between each two NPUs."""
+    ends = [(0, 2), *((k, k + 1) for k in range(2, 30)), (30, 1)]
+    net = network(2, [one for a, b in ends for one in ((a, b), (b, a))], switches=29)
+    by_forest(Module("m", net, support.all_gather([0, 1], MiB, 2)))
+
+
 @pytest.mark.parametrize("net", [a100(2), rails(2), dgx1(), mesh(3, 4)], ids=["a100", "h100", "dgx1", "mesh"])
 def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = task_of(net, gathered(net, 6, MiB * 48), PIPELINED)
+    task = task_of(net, gathered(net, 3, MiB * 48), PIPELINED)
     found: list[list[bytes]] = []
     for least in (1 << 60, 0):
         monkeypatch.setattr(trees, "COMPILED", least)
         monkeypatch.setattr(portfolio, "COMPILED", least)
-        monkeypatch.setattr(portfolio, "is_compiled", never)
+        monkeypatch.setattr(rerouting, "COMPILED", least)
+        for module in (portfolio, rerouting):
+            monkeypatch.setattr(module, "is_compiled", never)
         rows = forest(task, Effort()).transfers
         found.append([column.tobytes() for column in (rows.chunk, rows.link, rows.start)])
     assert found[0] == found[1]
@@ -181,23 +245,38 @@ def test_random_networks(what: str, model: LinkModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("net", "chunks", "share"),
-    [(dgx1(), 48, 0.98), (rails(2), 16, 0.95), (mesh(4, 4), 16, 0.99), (a100(2), 8, 0.88)],
-    ids=["dgx1", "h100 x2", "mesh", "a100 x2"],
+    ("net", "chunks", "size", "share"),
+    [
+        (dgx1(), 6, GiB, 0.999),
+        (rails(4), 16, GiB, 0.99),
+        (mesh(4, 4), 2, GiB, 0.99),
+        (a100(2), 8, GiB, 0.95),
+        (rails(4), 16, 16 * MiB, 0.94),
+        (a100(2), 32, 16 * MiB, 0.95),
+    ],
+    ids=["dgx1", "h100 x4", "mesh", "a100 x2", "h100 x4, 16 MiB", "a100 x2, 16 MiB"],
 )
-def test_share_of_the_optimum_with_some_chunks(net: Network, chunks: int, share: float) -> None:
-    demand = gathered(net, chunks)
+def test_share_of_the_optimum_with_some_chunks(net: Network, chunks: int, size: int, share: float) -> None:
+    demand = gathered(net, chunks, size)
     assert share * by_forest(Module("m", net, demand, PIPELINED)) <= optimum(net, demand)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("net", "chunks", "share"),
-    [(mi250(2), 256, 0.98), (a100(2), 256, 0.99), (rails(4), 64, 0.99), (dgx1(), 240, 0.99), (mesh(8, 8), 32, 0.99)],
-    ids=["mi250", "a100", "h100", "dgx1", "mesh"],
+    ("net", "chunks", "size", "share"),
+    [
+        (mi250(2), 256, GiB, 0.985),
+        (a100(2), 256, GiB, 0.995),
+        (rails(4), 64, GiB, 0.995),
+        (rails(16), 16, GiB, 0.99),
+        (mesh(8, 8), 2, GiB, 0.999),
+        (mi250(2), 256, 16 * MiB, 0.91),
+        (rails(4), 64, 16 * MiB, 0.965),
+        (a100(2), 64, 16 * MiB, 0.975),
+    ],
 )
-def test_share_of_the_optimum_with_many_chunks(net: Network, chunks: int, share: float) -> None:
-    demand = gathered(net, chunks)
+def test_share_of_the_optimum_with_many_chunks(net: Network, chunks: int, size: int, share: float) -> None:
+    demand = gathered(net, chunks, size)
     assert share * by_forest(Module("m", net, demand, PIPELINED)) <= optimum(net, demand)
 
 
@@ -250,13 +329,25 @@ def unlike_switch() -> Network:
         (support.ring(4), demand_of([(1, [0], [1, 2], Op.COPY), (2, [0], [1, 2], Op.COPY)]), "unlike sizes"),
         (support.ring(4), demand_of([(1, [0, 1], [2], Op.COPY)]), "held by several NPUs"),
         (support.switched(4, buffer=2), support.all_gather([0, 1, 2, 3]), "buffers of limited size"),
-        (unlike_switch(), support.broadcast([0, 1, 2], chunks=2), "into and out of a switch differ"),
     ],
 )
 def test_what_is_not_served(net: Network, demand: Demand, message: str) -> None:
     with pytest.raises(SourceError, match=message) as caught:
         forest(task_of(net, demand), Effort())
     assert caught.value.diagnostics[0].code == "S0309"
+
+
+def test_a_switch_that_cannot_be_split_off() -> None:
+    """Packed trees do not exist; rerouted ones load the link into the switch once for each NPU behind it."""
+    demand = support.broadcast([0, 1, 2], MiB, chunks=2)
+    problem = problem_of(unlike_switch(), demand)
+    carried, _ = tree_capacities(problem.graph, problem.capacity, [0, 1, 2], problem.demand)
+    with pytest.raises(SourceError, match="into and out of a switch differ") as caught:
+        forest_trees(problem, problem.demand, carried)
+    assert caught.value.diagnostics[0].code == "S0309"
+    assert by_forest(Module("m", unlike_switch(), demand)) == 5 * by_forest(
+        Module("m", network(2, [(0, 1)]), support.broadcast([0, 1], MiB))
+    )
 
 
 def test_no_path() -> None:
@@ -297,9 +388,9 @@ def test_a_stop_keeps_the_best_so_far() -> None:
 
 
 def test_numbers_of_trees_are_sorted_by_load() -> None:
-    problem = problem_of(mi250(2), gathered(mi250(2), 16))
-    counts = portfolio.tree_counts(problem)
-    assert sorted(max(count.demand) for count in counts) == [1, 2, 4, 8, 16]
+    """Fewer trees with more load; 4 trees have no less load than 2 there."""
+    counts = tree_counts(problem_of(mi250(2), gathered(mi250(2), 16)))
+    assert [max(count.demand) for count in counts] == [16, 8, 2, 1]
     assert [count.time for count in counts] == sorted(count.time for count in counts)
 
 

@@ -29,7 +29,8 @@ class TreeTransfers:
 
     pair: of devices that each transfer joins. before: the transfer that brings its chunk, -1 where the chunk begins.
     row: of the conditions. progress: which part of its batch the middle of the chunk is at, in units of 1 / _ONE.
-    remaining: picoseconds from the start of the transfer to the last arrival in the part of the tree below it.
+    remaining: picoseconds from the start of the transfer to the last arrival in the part of the tree below it. number:
+    decides between equals.
     """
 
     pair: Int64Array
@@ -37,13 +38,18 @@ class TreeTransfers:
     row: Int64Array
     progress: Int64Array
     remaining: Int64Array
+    number: Int64Array
 
     def __len__(self) -> int:
         return len(self.pair)
 
 
-def tree_transfers(problem: ForestProblem, batches: Sequence[TreeBatch]) -> TreeTransfers:
-    """The transfers of all chunks. batches: one tree for each chunk; those of a member in the order of its chunks."""
+def tree_transfers(problem: ForestProblem, batches: Sequence[TreeBatch], translated: bool) -> TreeTransfers:
+    """The transfers of all chunks.
+
+    batches: one tree for each chunk; those of a member in the order of its chunks. translated: whether the trees of all
+    members are translations of each other, so that each link is best used in the order of the transfers of a tree.
+    """
     ends = zip(problem.graph.source.tolist(), problem.graph.target.tolist(), strict=True)
     number = {end: pair for pair, end in enumerate(ends)}
     time = problem.total[problem.links[1][problem.links[0][:-1]]].tolist()
@@ -62,6 +68,7 @@ def tree_transfers(problem: ForestProblem, batches: Sequence[TreeBatch]) -> Tree
             np.repeat(problem.chunks[batch.root][begin : begin + batch.amount].astype(np.int64), size),
             np.repeat((2 * np.arange(batch.amount) + 1) * _ONE // (2 * batch.amount), size),
             np.tile(_remaining(pairs, before, time), batch.amount),
+            np.tile(np.arange(size), batch.amount) if translated else count + np.arange(size * batch.amount),
         ))  # fmt: skip
         count += size * batch.amount
     return TreeTransfers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -113,7 +120,7 @@ def list_schedule(
     and among those of one step the one with the longest remaining path. steps: into how many each batch is divided.
     """
     step = transfers.progress * steps // _ONE
-    order = np.lexsort((np.arange(len(transfers)), -transfers.remaining, step))
+    order = np.lexsort((transfers.number, -transfers.remaining, step))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     pair, row = transfers.pair[order], transfers.row[order]

@@ -1,65 +1,64 @@
-"""The search of forest: several numbers of trees, each scheduled in several orders; the shortest schedule is kept.
+"""The search of forest: trees of several kinds and numbers, each scheduled in several orders; the shortest is kept.
 
 Few trees load the links less evenly than many, but are fewer unlike trees, which schedule better: All-Gather of 1 GiB
-in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 trees a root, and 0.997 with 8.
+in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 packed trees a root, and 0.997 with 8. For
+small buffers shallow trees are better: 16 MiB on four nodes of H100 0.84 with packed trees, 0.97 with rerouted ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collc.graph.throughput import tree_capacities
+from collc.base.diagnostics import SourceError
 from collc.kernels.compiled import is_compiled
 from collc.kernels.tree_pipeline import run_trees
+from collc.synthesis.forest.counts import TreeCount
 from collc.synthesis.forest.pipeline import list_schedule, shared_out, tree_transfers
 from collc.synthesis.forest.problem import ForestProblem
+from collc.synthesis.forest.rerouting import Rerouting
 from collc.synthesis.forest.trees import TreeBatch, forest_trees
 from collc.synthesis.task import Effort
-from collc.ten.arrays import Int64Array
+from collc.synthesis.translations import find_translations
 from collc.ten.schedule import Transfers
 
 FIRST_STEPS = 64
-"""The steps (see list_schedule) in which each number of trees is scheduled first."""
+"""The steps (see list_schedule) in which each forest is scheduled first."""
 
-OTHER_STEPS = (1 << 20, 256, 128, 32, 16, 8, 4, 1)
-"""Those in which the best number of trees is scheduled then."""
+OTHER_STEPS = (16, 1 << 20, 4, 128, 32, 256, 8, 1)
+"""Those in which the best one is scheduled then."""
 
-NEAR = Fraction(23, 20)
-"""Numbers of trees whose links need more than so many times the least time are not scheduled."""
+SHALLOW = (1024, 256, 4096)
+"""How much latency counts when trees are grown; see Rerouting.trees."""
 
-WORK = 2_500_000
-"""Transfers that are scheduled at most for each trial, beyond the first schedule."""
+WORK = 3_000_000
+"""Work of each trial, in transfers that are scheduled; about a microsecond each in compiled code."""
+
+FORESTS = Fraction(3, 5)
+"""The part of the work after which no more trees are built."""
+
+GROWN = 20
+"""Edges that rerouting looks at in the time in which one transfer is scheduled."""
+
+MOST_GROWN = 20_000_000
+"""Edges that one rerouting may look at."""
+
+MET = 1.001
+"""The search ends at a schedule that is so many times as long as its links need at least."""
 
 COMPILED = 20_000
 """Transfers from which schedules are made by compiled code."""
 
 
 @dataclass(frozen=True, eq=False)
-class TreeCount:
-    """demand: by member, trees that begin there. carried: by pair of devices, trees that it can carry. time: until the
-    busiest pair has carried all chunks, in units of 1 / capacity.
-    """
+class Candidate:
+    """Trees that may be built. time: at least, until the busiest pair has carried all chunks. work: to build them."""
 
-    demand: list[int]
-    carried: Int64Array
     time: Fraction
-
-
-def tree_counts(problem: ForestProblem) -> list[TreeCount]:
-    """One tree for each chunk, for two, four and so on; those with the least load first.
-
-    Raises ValueError where no path leads from a member with chunks to another.
-    """
-    found: list[TreeCount] = []
-    pieces = 1
-    while pieces < 2 * max(problem.demand):
-        demand = [-(-chunks // pieces) for chunks in problem.demand]
-        carried, time = tree_capacities(problem.graph, problem.capacity, problem.members.tolist(), demand)
-        found.append(TreeCount(demand, carried, time * pieces))
-        pieces *= 2
-    found.sort(key=lambda count: (count.time, sum(count.demand)))
-    return [count for count in found if count.time <= NEAR * found[0].time]
+    work: int
+    translated: bool
+    build: Callable[[], tuple[list[TreeBatch], float]]
 
 
 class Portfolio:
@@ -67,44 +66,84 @@ class Portfolio:
 
     def __init__(self, problem: ForestProblem, effort: Effort) -> None:
         self._problem, self._effort = problem, effort
-        self._work = WORK * effort.trials
+        self._all = self._work = WORK * effort.trials
         self._compiled = False
         self._seen = set[tuple[tuple[TreeBatch, ...], int]]()
+        self._leader: tuple[tuple[TreeBatch, ...], bool] = (), False
         self.best: tuple[int, Transfers] | None = None
 
-    def run(self, counts: list[TreeCount]) -> None:
+    def run(self, counts: Sequence[TreeCount]) -> None:
         """Schedules trees of all numbers, then the best ones in other orders, until the work or the time is used up.
 
-        Raises SourceError as forest_trees does.
+        Raises SourceError where no trees are found.
         """
-        leader: tuple[TreeBatch, ...] = ()
-        for count in counts:
-            if self._ended() or (self.best is not None and count.time * self._problem.unit >= self.best[0]):
+        unit = self._problem.unit
+        least = float(counts[0].time * unit)
+        failure: SourceError | None = None
+        for candidate in self._candidates(counts):
+            if self._ended(least, self._all * (1 - FORESTS)):
                 break
-            trees = forest_trees(self._problem, count.demand, count.carried)
-            batches = tuple(shared_out(trees, self._problem.demand))
-            if self._schedule(batches, FIRST_STEPS):
-                leader = batches
+            if self.best is not None and (candidate.time * unit >= self.best[0] or candidate.work > self._work):
+                continue
+            self._work -= candidate.work
+            try:
+                trees, time = candidate.build()
+            except SourceError as error:
+                failure = error
+                continue
+            if self.best is None or time * unit < self.best[0]:
+                batches = tuple(shared_out(trees, self._problem.demand))
+                if self._schedule(batches, candidate.translated, FIRST_STEPS):
+                    self._leader = batches, candidate.translated
+        if self.best is None and failure is not None:
+            raise failure
         for steps in OTHER_STEPS:
-            if self._ended():
+            if self._ended(least, 0):
                 break
-            self._schedule(leader, steps)
+            self._schedule(*self._leader, steps)
 
-    def _ended(self) -> bool:
+    def _candidates(self, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
+        """Translated trees, rerouted ones, packed ones; of each kind those with the least load first."""
+        translations = find_translations(self._problem.network) if self._problem.is_uniform else None
+        if translations is not None:
+            grown = Rerouting(self._problem, translations)
+            yield from (self._rerouted(grown, count, 1024, True) for count in counts)
+        grown = Rerouting(self._problem)
+        small = [count for count in counts if grown.work(count) <= MOST_GROWN]
+        yield from (self._rerouted(grown, count, SHALLOW[0], False) for count in small)
+        yield from (self._packed(count) for count in counts)
+        for shallow in SHALLOW[1:]:
+            yield from (self._rerouted(grown, count, shallow, False) for count in small)
+
+    def _rerouted(self, grown: Rerouting, count: TreeCount, shallow: int, translated: bool) -> Candidate:
+        return Candidate(count.time, grown.work(count) // GROWN, translated, lambda: grown.trees(count, shallow))
+
+    def _packed(self, count: TreeCount) -> Candidate:
+        problem = self._problem
+        return Candidate(
+            count.time,
+            problem.graph.vertex_count**4 // 1000,
+            False,
+            lambda: (forest_trees(problem, count.demand, count.carried), float(count.time)),
+        )
+
+    def _ended(self, least: float, reserve: Fraction | int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
-        return self._effort.stop() or (self.best is not None and self._work <= 0)
+        if self._effort.stop():
+            return True
+        return self.best is not None and (self._work <= reserve or self.best[0] <= MET * least)
 
-    def _schedule(self, batches: tuple[TreeBatch, ...], steps: int) -> bool:
+    def _schedule(self, batches: tuple[TreeBatch, ...], translated: bool, steps: int) -> bool:
         """Whether batches of trees that were not scheduled before give the shortest schedule so far."""
         if (batches, steps) in self._seen:
             return False
         self._seen.add((batches, steps))
-        transfers = tree_transfers(self._problem, batches)
+        transfers = tree_transfers(self._problem, batches, translated)
         self._compiled = self._compiled or is_compiled(run_trees) or len(transfers) >= COMPILED
         self._work -= len(transfers)
         found, end = list_schedule(self._problem, transfers, steps, self._compiled)
+        self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
         if self.best is not None and self.best[0] <= end:
             return False
         self.best = end, found
-        self._effort.progress(max(0.0, 1 - self._work / (WORK * self._effort.trials)), "forest: schedules")
         return True

@@ -14,6 +14,7 @@ from collc.graph.digraph import Digraph
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array, grouped
+from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 
@@ -41,6 +42,17 @@ class ForestProblem:
     def demand(self) -> list[int]:
         """By member, the trees that begin there: one for each chunk."""
         return [len(rows) for rows in self.chunks]
+
+    @property
+    def network(self) -> Network:
+        """The network of the task."""
+        return self.conditions.task.network
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all NPUs are members with equally many chunks that are there from the start."""
+        everyone = len(self.members) == self.network.npu_count and len(set(self.demand)) == 1
+        return everyone and not bool(self.conditions.release.any())
 
     @cached_property
     def links(self) -> tuple[Int64Array, Int64Array]:

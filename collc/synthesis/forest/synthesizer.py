@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest.portfolio import Portfolio, tree_counts
+from collc.synthesis.forest.counts import tree_counts
+from collc.synthesis.forest.portfolio import Portfolio
 from collc.synthesis.forest.problem import forest_problem, not_served
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers

@@ -1,0 +1,191 @@
+"""Spanning trees under a price for load: each tree in turn is removed and grown again (rip-up and reroute, as in
+PathFinder: McMurchie and Ebeling, FPGA 1995).
+
+Functions of flat sequences that run in plain Python and compiled (collc/kernels/compiled.py). A tree grows as in Prim's
+algorithm: the member next to it joins, over a path through vertices that are no members. Each path loads its edges
+anew, also where it begins like another path of the tree, since switches do not copy.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import MutableSequence, Sequence
+
+UNREACHED = 1 << 62
+"""A distance beyond all paths."""
+
+LEVELS = 64
+"""Entries of the table of prices for loads below the aim."""
+
+
+def _price(edge: int, kind: Sequence[int], load: Sequence[int], aim: Sequence[int], price: Sequence[int]) -> int:
+    """The factor of an edge's cost for its load."""
+    level = load[kind[edge]] * LEVELS // aim[kind[edge]]
+    return price[min(level, len(price) - 1)]
+
+
+def _relax(
+    vertex: int,
+    out_offsets: Sequence[int],
+    out_edges: Sequence[int],
+    target: Sequence[int],
+    cost: Sequence[int],
+    kind: Sequence[int],
+    load: Sequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    joined: Sequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+    heap: list[tuple[int, int]],
+) -> None:
+    """Shorten the distances of the vertices to which edges lead from a vertex."""
+    for number in range(out_offsets[vertex], out_offsets[vertex + 1]):
+        edge = out_edges[number]
+        after = target[edge]
+        if not joined[after]:
+            found = distance[vertex] + cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
+            if found < distance[after]:
+                distance[after] = found
+                via[after] = edge
+                heapq.heappush(heap, (found, after))
+
+
+def _renew(
+    vertex: int,
+    in_offsets: Sequence[int],
+    in_edges: Sequence[int],
+    source: Sequence[int],
+    cost: Sequence[int],
+    kind: Sequence[int],
+    load: Sequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    member: Sequence[int],
+    joined: Sequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+) -> None:
+    """Compute the distance of a vertex from those of the vertices before it, at the prices of now."""
+    distance[vertex] = UNREACHED
+    for number in range(in_offsets[vertex], in_offsets[vertex + 1]):
+        edge = in_edges[number]
+        before = source[edge]
+        usable = joined[before] or (not member[before] and (via[before] < 0 or source[via[before]] != vertex))
+        if usable and distance[before] < UNREACHED:
+            found = distance[before] + cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
+            if found < distance[vertex]:
+                distance[vertex] = found
+                via[vertex] = edge
+
+
+def _grow(
+    root: int,
+    members: int,
+    graph: tuple[Sequence[int], ...],
+    load: MutableSequence[int],
+    price: Sequence[int],
+    joined: MutableSequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+    path: MutableSequence[int],
+    rows: MutableSequence[int],
+    first: int,
+    most: int,
+) -> int:
+    """Write the edges of one tree to rows, path by path; returns their number, -1 without room, -2 without a path."""
+    out_offsets, out_edges, in_offsets, in_edges, source, target, member, cost, kind, aim = graph
+    for vertex in range(len(joined)):
+        joined[vertex] = 0
+        distance[vertex] = UNREACHED
+        via[vertex] = -1
+    joined[root] = 1
+    distance[root] = 0
+    heap = [(0, root)]
+    heap.pop()
+    _relax(root, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+    count, written = 1, 0
+    while count < members:
+        if len(heap) == 0:
+            return -2
+        key, vertex = heapq.heappop(heap)
+        if joined[vertex] or key != distance[vertex]:
+            continue
+        if not member[vertex]:
+            _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+            continue
+        hops, at = 0, vertex
+        while not joined[at]:
+            path[hops] = via[at]
+            hops += 1
+            at = source[via[at]]
+        now, delay = distance[at], distance[at]
+        for hop in range(hops - 1, -1, -1):
+            edge = path[hop]
+            now += cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
+            delay += cost[2 * edge + 1]
+        if now > key:  # other paths of this tree have loaded its edges since
+            for hop in range(hops - 1, -1, -1):
+                renewed = target[path[hop]]
+                _renew(
+                    renewed, in_offsets, in_edges, source, cost, kind, load, aim, price, member, joined, distance, via
+                )
+                heapq.heappush(heap, (distance[renewed], renewed))
+            continue
+        if written + hops > most:
+            return -1
+        for hop in range(hops - 1, -1, -1):
+            rows[first + written] = path[hop]
+            load[kind[path[hop]]] += 1
+            written += 1
+        joined[vertex] = 1
+        count += 1
+        distance[vertex] = delay
+        _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+    return written
+
+
+def reroute(
+    roots: Sequence[int],
+    out_offsets: Sequence[int],
+    out_edges: Sequence[int],
+    in_offsets: Sequence[int],
+    in_edges: Sequence[int],
+    source: Sequence[int],
+    target: Sequence[int],
+    member: Sequence[int],
+    cost: Sequence[int],
+    kind: Sequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    rounds: int,
+    most: int,
+    load: MutableSequence[int],
+    rows: MutableSequence[int],
+    count: MutableSequence[int],
+) -> int:
+    """Grow a tree for each root, `rounds` times over; returns -1 where `most` edges do not suffice, -2 without a path.
+
+    member: 1 for the vertices that trees span, which lead on only once they have joined. cost: of each edge two
+    numbers, one that its price multiplies and one that makes trees shallow: a path costs the second numbers of all
+    edges from the root on. kind: which load each edge counts to. aim: of each kind, the load that is wished for.
+    price: factor by load, in parts of the aim (see LEVELS). load: of each kind. rows: room for `most` edges of each
+    tree. count: edges of each tree; -1 at first, then its former edges are removed before it grows again.
+    """
+    devices = len(member)
+    joined, distance = [0 for _ in range(devices)], [0 for _ in range(devices)]
+    via, path = [0 for _ in range(devices)], [0 for _ in range(devices + 1)]
+    members = sum(member)
+    graph = (out_offsets, out_edges, in_offsets, in_edges, source, target, member, cost, kind, aim)
+    for turn in range(rounds):
+        for position in range(len(roots)):
+            tree = position if turn % 2 == 0 else len(roots) - 1 - position
+            for number in range(count[tree]):
+                load[kind[rows[tree * most + number]]] -= 1
+            written = _grow(
+                roots[tree], members, graph, load, price, joined, distance, via, path, rows, tree * most, most
+            )
+            if written < 0:
+                return written
+            count[tree] = written
+    return 0

@@ -1,0 +1,155 @@
+"""Trees that are grown one after another where links have the least load, and shallow: they schedule better than packed
+ones, and often reach the same load.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from collc.kernels.compiled import compiled, is_compiled, numbers
+from collc.kernels.tree_rerouting import LEVELS, reroute
+from collc.synthesis.forest.counts import TreeCount
+from collc.synthesis.forest.problem import ForestProblem
+from collc.synthesis.forest.trees import Path, TreeBatch
+from collc.ten.arrays import Int64Array
+from collc.ten.translations import Translations
+
+COMPILED = 300_000
+"""Work (see `Rerouting.work`) from which compiled code grows trees."""
+
+STEEPNESS = (2, 4, 8, 16, 32, 64)
+"""How steep the price of load is: exp(steepness x (load / aim - 1)), in one series of rounds after another."""
+
+ROUNDS = 3
+"""How often each tree is grown with one price."""
+
+_UNIT = 1024
+"""The cost of the widest link at its aim, and of the longest latency."""
+
+
+class Rerouting:
+    """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit."""
+
+    def __init__(self, problem: ForestProblem, translations: Translations | None = None) -> None:
+        self._problem, self._translations = problem, translations
+        graph = problem.graph
+        member = np.zeros(graph.vertex_count, np.int64)
+        member[problem.members] = 1
+        into, out = graph.reversed().out_edges, graph.out_edges
+        self._graph = (*out, *into, graph.source, graph.target, member)
+        self._kind = np.arange(graph.edge_count)
+        if translations is not None:
+            lowest = np.minimum.reduceat(translations.link_class[problem.links[1]], problem.links[0][:-1])
+            self._kind = np.unique(lowest, return_inverse=True)[1]
+        self._members = frozenset(problem.members.tolist())
+        self._room = 4
+
+    def work(self, count: TreeCount) -> int:
+        """Edges that are looked at."""
+        return len(self._roots(count)) * self._problem.graph.edge_count * ROUNDS * len(STEEPNESS)
+
+    def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
+        """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
+
+        shallow: how much the latency from the root counts beside the load. The time is in units of 1 / capacity.
+        Raises ValueError where no path leads to a member.
+        """
+        roots, aim = self._roots(count), self._aim(count)
+        compile_it = is_compiled(reroute) or self.work(count) >= COMPILED
+        grow = compiled(reroute) if compile_it else reroute
+        most = self._room * len(self._problem.members)
+        load = numbers(np.zeros(len(aim), np.int64), compile_it)
+        rows = numbers(np.zeros(len(roots) * most, np.int64), compile_it)
+        lengths = numbers(np.full(len(roots), -1), compile_it)
+        cost = self._cost(shallow)
+        best: tuple[float, Int64Array, Int64Array] | None = None
+        for steepness in STEEPNESS:
+            given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
+            columns = [numbers(column.astype(np.int64), compile_it) for column in given]
+            arguments: list[Any] = [*columns, ROUNDS, most, load, rows, lengths]
+            end: int = grow(*arguments)
+            if end == -1:
+                self._room *= 2
+                return self.trees(count, shallow)
+            if end < 0:
+                raise ValueError("no path leads from a member to another")
+            time = self._time(np.array(load))
+            if best is None or time < best[0]:
+                best = time, np.array(rows).reshape(len(roots), most), np.array(lengths)
+            if bool((np.array(load) <= aim).all()):
+                break
+        assert best is not None
+        scale = float(count.time / count.tree_time)
+        return self._batches(roots.tolist(), best[1], best[2].tolist()), best[0] * scale
+
+    def _roots(self, count: TreeCount) -> Int64Array:
+        members = self._problem.members.astype(np.int64)
+        if self._translations is not None:
+            return np.repeat(self._translations.orbits[:, 0].astype(np.int64), count.demand[0])
+        return np.repeat(members, count.demand)
+
+    def _shares(self) -> Int64Array:
+        """By kind, how many translations of a tree's edge are on each pair of the kind."""
+        count = 1 if self._translations is None else self._translations.count
+        return count // np.bincount(self._kind)
+
+    def _aim(self, count: TreeCount) -> Int64Array:
+        """By kind of pair, the load of one representative that it can carry."""
+        aim = np.zeros(int(self._kind.max()) + 1, np.int64)
+        aim[self._kind] = count.carried
+        return np.maximum(1, aim // self._shares())
+
+    def _time(self, load: Int64Array) -> float:
+        """Until the busiest pair has carried its trees."""
+        return float((load[self._kind] * self._shares()[self._kind] / self._problem.capacity).max())
+
+    def _cost(self, shallow: int) -> Int64Array:
+        """By pair: what its load costs, and what its latency costs."""
+        problem = self._problem
+        time = problem.total[problem.links[1][problem.links[0][:-1]]]
+        width = np.maximum(1, _UNIT * int(problem.capacity.max()) // problem.capacity)
+        return np.stack([width, shallow * _UNIT * time // int(time.max())], axis=1).ravel()
+
+    def _batches(self, roots: list[int], rows: Int64Array, lengths: list[int]) -> list[TreeBatch]:
+        """The trees as batches, equal ones together; with translations all of their images."""
+        found = Counter[tuple[int, tuple[Path, ...]]]()
+        for root, row, length in zip(roots, rows, lengths, strict=True):
+            found[root, self._paths(row[:length].tolist())] += 1
+        number = {npu: position for position, npu in enumerate(self._problem.members.tolist())}
+        if self._translations is None:
+            return [TreeBatch(number[root], amount, paths) for (root, paths), amount in found.items()]
+        used = {vertex for _, paths in found for path in paths for vertex in path}
+        images = {vertex: self._translations.device_images(vertex).tolist() for vertex in used}
+        return [
+            TreeBatch(
+                number[images[root][element]],
+                amount,
+                tuple(tuple(images[vertex][element] for vertex in path) for path in paths),
+            )
+            for (root, paths), amount in found.items()
+            for element in range(self._translations.count)
+        ]
+
+    def _paths(self, edges: list[int]) -> tuple[Path, ...]:
+        """The edges of a tree as paths from member to member."""
+        graph, found, path = self._problem.graph, list[Path](), list[int]()
+        for edge in edges:
+            if not path:
+                path.append(int(graph.source[edge]))
+            path.append(int(graph.target[edge]))
+            if path[-1] in self._members:
+                found.append(tuple(path))
+                path = []
+        return tuple(found)
+
+
+@cache
+def prices(steepness: int) -> Int64Array:
+    """int64[2 LEVELS]: the price of a load by its part of the aim, in steps of 1 / LEVELS; exact on all machines."""
+    exponents = [min(Decimal(16), steepness * (Decimal(level + 1) / LEVELS - 1)) for level in range(2 * LEVELS)]
+    return np.array([1 + int(exponent.exp() * _UNIT) for exponent in exponents], np.int64)
