@@ -31,6 +31,7 @@ class CompileOptions(TypedDict, total=False):
     threads: at most so many; the result does not depend on it.
     time_limit: seconds for the search of each schedule; the best schedule found until then is used.
     link_model: "store" or "pipelined".
+    chunks: per block, in place of the program's, in all runs that take chunks; "auto": collc picks the number.
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
@@ -51,6 +52,7 @@ class CompileOptions(TypedDict, total=False):
     threads: int | None
     time_limit: float | None
     link_model: Literal["store", "pipelined"] | None
+    chunks: int | Literal["auto"] | None
     passes: str | None
     prove: bool
     certificate: str | PathLike[str] | None
@@ -110,11 +112,20 @@ def _settings(options: CompileOptions) -> Settings:
         threads=arguments.integer("threads", options.get("threads"), 1),
         time_limit=arguments.seconds("time_limit", options.get("time_limit")),
         link_model=arguments.one_of("link_model", options.get("link_model"), ("store", "pipelined")),
+        chunks=_chunks(options.get("chunks")),
         passes=arguments.text("passes", options.get("passes")),
         prove=arguments.flag("prove", options.get("prove")),
         certificate=None if certificate is None else arguments.path("certificate", certificate),
         keep_modules=True,
     )
+
+
+def _chunks(value: object) -> int | Literal["auto"] | None:
+    """A number of chunks, "auto" or None. Raises TypeError or ValueError."""
+    if isinstance(value, str):
+        found: Literal["auto"] | None = arguments.one_of("chunks", value, ("auto",))
+        return found
+    return arguments.integer("chunks", value, 1)
 
 
 def _either(name: str, value: object, alias: str, other: object) -> str | None:

@@ -30,7 +30,10 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     """
     callbacks = callbacks or Callbacks()
     _check_settings(settings)
-    program = load_program(source, settings.definitions, settings.only)
+    program = load_program(source, settings.definitions, settings.only, chunks=settings.chunks)
+    if settings.chunks is not None and program.schedules and all(s.choice is None for s in program.schedules):
+        message = f"--chunks {settings.chunks}: no run of the program is of a standard collective with 'chunks'"
+        raise UsageError(Diagnostic("U0117", message, hint="leave it out"))
     _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
     warnings = (*_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)

@@ -75,6 +75,7 @@ class ScheduleReport:
     time_ps: the time of the schedule, in picoseconds.
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "in-degree of npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of gpu[3, *]".
+    chunks_per_block: the `chunks` of all runs, given or picked by collc; None where they differ or have none.
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
     seconds: how long compilation took.
@@ -102,6 +103,7 @@ class ScheduleReport:
     bound: str | None = None
     ideal_ps: int | None = None
     ideal: str | None = None
+    chunks_per_block: int | None = None
     synthesizer: str | None = None
     seed: int | None = None
     seconds: float = 0.0
@@ -166,6 +168,7 @@ class ScheduleReport:
             "ideal_ps": self.ideal_ps,
             "ideal": self.ideal,
             "of_ideal": self.of_ideal,
+            "chunks_per_block": self.chunks_per_block,
             "algorithm": self.synthesizer,
             "seed": self.seed,
             "link_model": self.link_model,

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from collc.application.chunk_search import ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, check_feasible, emits_of, write_outputs
@@ -19,7 +20,9 @@ from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.interrupts import cleanup_on_termination, stopping_at_interrupt
 from collc.base.outcome import Outcome
+from collc.base.wording import plural
 from collc.source.program import EmitRequest, ScheduleRequest
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 MAX_TIME: Final = 2**62
@@ -121,17 +124,42 @@ class ScheduleBuild:
         """The module with its schedule and lower bound. Raises SourceError C0204 where times exceed 64 bits."""
         try:
             with self._interruptible() as interrupted:
-                options = SynthesisOptions(self.request, self.settings)
-                limit = SearchLimit(interrupted, options.time_limit)
-                module = self._synthesized(options, limit, emits)
-            return self._measured(module, limit.note)
+                limit = SearchLimit(interrupted, SynthesisOptions(self.request, self.settings).time_limit)
+                module, note = self._with_best_chunks(limit, emits)
+            return self._measured(module, [text for text in (note, limit.note) if text])
         except OverflowError as error:
             message = f"transfers on '{self.request.network.name}' take longer than {MAX_TIME // 10**12 // 86400} days"
             hint = "look at the units of bandwidths, latencies and sizes"
             raise SourceError(Diagnostic("C0204", message, self.request.span, hint=hint)) from error
 
-    def _synthesized(self, options: SynthesisOptions, limit: SearchLimit, emits: Sequence[EmitRequest]) -> Module:
-        request = self.request
+    def _with_best_chunks(self, limit: SearchLimit, emits: Sequence[EmitRequest]) -> tuple[Module, str]:
+        """The module with a schedule and, where the program leaves the number of chunks to collc, a remark about it."""
+        choice = self.request.choice
+        if choice is None or not choice.automatic:
+            return self._synthesized(self.request, limit, emits, self.module_text), ""
+        texts: dict[int, list[str]] = {}
+
+        def synthesize(request: ScheduleRequest, number: int) -> Module:
+            check_feasible(request, emits)
+            self.progress(None, f"trying {plural(number, 'chunk')} per block")
+            return self._synthesized(request, limit, emits, texts.setdefault(number, []).append)
+
+        search = ChunkSearch(choice, synthesize, limit.reached)
+        best = search.best()
+        for text in texts[best.number]:
+            self.module_text(text)
+        self.request = best.request
+        self._report = replace(self._report, chunks=sum(len(run.pattern) for run in best.request.demand.runs))
+        return best.module, search.note()
+
+    def _synthesized(
+        self,
+        request: ScheduleRequest,
+        limit: SearchLimit,
+        emits: Sequence[EmitRequest],
+        module_text: Callable[[str], None],
+    ) -> Module:
+        options = SynthesisOptions(request, self.settings)
         context = options.context(limit.reached, self.progress)
         relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits)
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
@@ -143,7 +171,7 @@ class ScheduleBuild:
             if step.name in self.settings.print_after:
                 from collc.ten.text.write import format_module
 
-                self.module_text(format_module(module))
+                module_text(format_module(module))
         self._check_complete(module)
         return module
 
@@ -169,7 +197,7 @@ class ScheduleBuild:
         hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'
         raise UsageError(Diagnostic("U0104", f"{message} of '{module.name}'", hint=hint))
 
-    def _measured(self, module: Module, note: str) -> Module:
+    def _measured(self, module: Module, notes: Sequence[str]) -> Module:
         """The module with its lower bound. The report gets all numbers. Raises OverflowError beyond `MAX_TIME`."""
         from collc.synthesis.bounds import ideal_bound, lower_bound
 
@@ -193,9 +221,10 @@ class ScheduleBuild:
             bound=bound.name,
             ideal_ps=ideal.time,
             ideal=ideal.name,
+            chunks_per_block=_chunks_per_block(module.demand),
             synthesizer=module.algorithm,
             seed=module.seed,
-            notes=(*module.notes, note) if note else module.notes,
+            notes=(*module.notes, *notes),
             pareto=module.pareto,
             module=module if self.settings.keep_modules else None,
         )
@@ -256,3 +285,9 @@ class ScheduleBuild:
             proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
         self._report = replace(self._report, optimal=proofs.optimal)
         self._add(proofs.checks, proofs.diagnostics, proofs.notes)
+
+
+def _chunks_per_block(demand: Demand) -> int | None:
+    """The number of chunks per block where all runs are standard collectives with the same one, else None."""
+    numbers = {None if run.standard is None else run.standard.chunks for run in demand.runs}
+    return numbers.pop() if len(numbers) == 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collc.application.compile_report import ScheduleReport
@@ -29,6 +29,7 @@ class Settings:
     emit: kinds of files to write besides those that the program names.
     synthesizer: name of the synthesizer.
     seed, trials, threads, time_limit, link_model: options of the synthesizer; `time_limit` in seconds.
+    chunks: per block, of all runs of standard collectives that take them; "auto" where collc is to pick the number.
     passes: a pipeline, as in "tacos{seed=7},invert,verify".
     print_after: names of passes; the module after each of them goes to `Callbacks.module_text`.
     prove: ask Z3 to prove the properties of the schedule, and to look for a shorter schedule.
@@ -50,6 +51,7 @@ class Settings:
     threads: int | None = None
     time_limit: float | None = None
     link_model: str | None = None
+    chunks: int | Literal["auto"] | None = None
     passes: str | None = None
     print_after: tuple[str, ...] = ()
     prove: bool = False

@@ -25,6 +25,7 @@ _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-ncc
 _ROOT: Final = "rank of the root of a rooted collective"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
+_CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
 _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
 
 
@@ -100,6 +101,10 @@ def _number(least: int) -> Callable[[str], int]:
 _positive: Final = _number(1)
 
 
+def _chunks(text: str) -> int | str:
+    return text if text == "auto" else _positive(text)
+
+
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -142,6 +147,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--synthesizer", "--algorithm", metavar="NAME", help=synthesizers)
     for name, option in COMMON.items():
         _add_synthesizer_option(parser, name, option)
+    add("--chunks", type=_chunks, metavar="N|auto", help=_CHUNKS)
     add("--passes", metavar="PIPELINE", help=_PASSES)
     add("--print-after", action="append", default=[], metavar="PASS", help="print the module after this pass, as .ten")
     add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")

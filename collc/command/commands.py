@@ -51,6 +51,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
         threads=chosen.threads,
         time_limit=chosen.time_limit,
         link_model=chosen.link_model,
+        chunks=chosen.chunks,
         passes=chosen.passes,
         print_after=tuple(chosen.print_after),
         prove=chosen.prove,

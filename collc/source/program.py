@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,8 +53,25 @@ class EmitRequest:
 
 
 @dataclass(frozen=True, eq=False)
+class ChunkChoice:
+    """Other numbers of chunks for some runs of a schedule.
+
+    automatic: whether collc is to pick the number, for the runs with `chunks: auto`; otherwise it is for all runs of
+    standard collectives that take `chunks`. numbers: those per block that divide the size of each of these runs,
+    ascending. request: the schedule with one of these numbers; raises SourceError where that has too many chunks.
+    """
+
+    automatic: bool
+    numbers: tuple[int, ...]
+    request: Callable[[int], ScheduleRequest]
+
+
+@dataclass(frozen=True, eq=False)
 class ScheduleRequest:
-    """A schedule to build. synthesizer: "auto" where the program does not say."""
+    """A schedule to build. synthesizer: "auto" where the program does not say.
+
+    choice: None where no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
+    """
 
     name: str
     span: Span
@@ -66,6 +84,7 @@ class ScheduleRequest:
     checks: tuple[CheckRequest, ...]
     emits: tuple[EmitRequest, ...]
     allow_congestion: bool
+    choice: ChunkChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

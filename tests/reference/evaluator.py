@@ -442,7 +442,10 @@ class Evaluator:
         """One run with its chunks and, with `using`, its moves."""
         name = x.collective.function.name
         collective = next(c for c in self.declarations(s.Collective) if c.name.name == name)
-        inner = self.bind(collective.parameters, x.collective.arguments, scope)
+        arguments = [
+            a for a in x.collective.arguments if not (a.name and a.name.name == "chunks" and _is_auto(a.value))
+        ]
+        inner = self.bind(collective.parameters, arguments, scope)
         first = next(p.name.name for p in collective.parameters)
         given = dict(inner.names)
         chunks = self.chunks(collective, inner)
@@ -661,3 +664,8 @@ BUILTINS: dict[str, Callable[..., Any]] = {
 def evaluate(text: str, folder: Path | None = None, **params: Any) -> Evaluator:
     """An evaluator of a program's text."""
     return Evaluator(SourceFile("test.coll", text), folder, params)
+
+
+def _is_auto(value: ex.Expr) -> bool:
+    """Whether it is the `auto` of `chunks: auto`, for which the demand has one chunk a block."""
+    return isinstance(value, ex.Name) and value.name == "auto"

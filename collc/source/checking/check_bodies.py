@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collc.base.diagnostics import Note
 from collc.base.options import Options
 from collc.base.wording import did_you_mean, listed, plural
+from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, OptionTables
@@ -227,11 +228,16 @@ class BodyChecker:
         found = self.file.get("collective", call.function)
         if isinstance(found.node, Collective):
             what = f"collective '{call.function.name}'"
+            module = found.file.module
+            call = RunCall.of(call, found.node.parameters, module, lambda name: self._is_value(name, env)).call
             self.expressions.arguments(found.node.parameters, call.arguments, what, call.span, env)
         if node.using is not None and not self.file.candidates("algorithm", node.using.name):
             raise self.file.unknown("algorithm", node.using.name, node.using.span)
         for argument in node.arguments:
             self.expressions.type_of(argument.value, env)
+
+    def _is_value(self, name: str, env: TypeScope) -> bool:
+        return env.find(name) is not None or bool(self.file.candidates("value", name))
 
     def options(self, arguments: Sequence[Argument], known: Options | None, env: TypeScope) -> None:
         """Check the types of options; elaboration checks their names."""

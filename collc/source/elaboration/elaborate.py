@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean
@@ -42,18 +43,20 @@ def load_program(
     definitions: Mapping[str, str] | None = None,
     only: str | None = None,
     catalogue: OptionTables | None = None,
+    chunks: int | Literal["auto"] | None = None,
 ) -> Program:
     """The program of a file, or of a text that is in no file (a SourceFile).
 
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
-    others are left out. catalogue: synthesizers and kinds of files besides the usual ones.
+    others are left out. catalogue: synthesizers and kinds of files besides the usual ones. chunks: of all runs of
+    standard collectives that take them, in place of what the program says.
     Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
     for a chunk (E0412).
     """
     problems = Problems()
     catalogue = catalogue or OptionTables()
     context = _load_files(source, definitions or {}, problems, catalogue)
-    builder = ScheduleBuilder(context, catalogue, problems)
+    builder = ScheduleBuilder(context, catalogue, problems, chunks)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
     _evaluate_declarations(context, problems)

@@ -10,6 +10,7 @@ import numpy as np
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
 from collc.source import limits
+from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
 from collc.source.elaboration.algorithms import moves_of
 from collc.source.elaboration.binding import (
     GivenArgument,
@@ -24,7 +25,7 @@ from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables, checked_options
 from collc.source.elaboration.sets import equal_values
-from collc.source.elaboration.standard_collectives import COLLECTIVES, MODULE, lazy_count, standard_of
+from collc.source.elaboration.standard_collectives import COLLECTIVES, chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
@@ -44,9 +45,9 @@ from collc.source.parsing.syntax import (
     Verify,
 )
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
-from collc.source.program import CheckRequest, EmitRequest, OptionValue, RunRequest, ScheduleRequest
+from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
-from collc.source.types import GROUP, STRING, TOPOLOGY
+from collc.source.types import GROUP, INT, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
 
@@ -56,10 +57,15 @@ class _ScheduleDraft:
     """The statements of a schedule that were elaborated so far.
 
     chunks: number of chunks of `runs`. statements: number of statements, loops unrolled. has_errors: whether a
-    statement depends on something whose error was already reported.
+    statement depends on something whose error was already reported. number: chunks per block of the runs for which the
+    number is chosen, which are those with `chunks: auto` or `everywhere`. choices: for each run that takes `chunks`,
+    whether that is `auto`, and the numbers that divide its size.
     """
 
     topology: Topology
+    number: int | None = None
+    everywhere: bool = False
+    choices: list[tuple[bool, frozenset[int]]] = field(default_factory=list[tuple[bool, frozenset[int]]])
     runs: list[Run] = field(default_factory=list[Run])
     requests: list[RunRequest] = field(default_factory=list[RunRequest])
     chunks: int = 0
@@ -73,18 +79,30 @@ class _ScheduleDraft:
 
 
 class ScheduleBuilder:
-    """Elaborates the schedules of one file."""
+    """Elaborates the schedules of one file.
 
-    def __init__(self, context: FileContext, catalogue: OptionTables, problems: Problems) -> None:
+    chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
+    or None for what the program says.
+    """
+
+    def __init__(
+        self, context: FileContext, catalogue: OptionTables, problems: Problems, chunks: int | str | None = None
+    ) -> None:
         self.context = context
         self.catalogue = catalogue
         self.problems = problems
+        self.chunks = chunks
 
-    def request(self, node: ScheduleDeclaration) -> ScheduleRequest:
-        """The request of a schedule. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
+    def request(
+        self, node: ScheduleDeclaration, number: int | None = None, everywhere: bool = False
+    ) -> ScheduleRequest:
+        """The request of a schedule. Raises SourceError or AlreadyReported; errors of statements go to `problems`.
+
+        number: of chunks per block for the runs with `chunks: auto`, or `everywhere`.
+        """
         value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
         topology: Topology = value.data
-        draft = _ScheduleDraft(topology)
+        draft = _ScheduleDraft(topology, number, everywhere)
         before = len(self.problems.found)
         self._check_complete(topology, node)
         self._body(node.body, self.context.root.inner(), draft)
@@ -109,7 +127,29 @@ class ScheduleBuilder:
             checks=tuple(draft.checks),
             emits=tuple(draft.emits),
             allow_congestion=draft.allow_congestion,
+            choice=self._choice(node, draft),
         )
+
+    def _choice(self, node: ScheduleDeclaration, draft: _ScheduleDraft) -> ChunkChoice | None:
+        """Other numbers of chunks: for the runs with `chunks: auto`, else for all that take `chunks`."""
+        automatic = any(auto for auto, _ in draft.choices)
+        chosen = [numbers for auto, numbers in draft.choices if auto or not automatic]
+        if not chosen:
+            return None
+
+        def request(number: int) -> ScheduleRequest:
+            problems = Problems()
+            builder = ScheduleBuilder(self.context, self.catalogue, problems, self.chunks)
+            found: list[ScheduleRequest] = []
+            with problems.collect():
+                found.append(builder.request(node, number, not automatic))
+            problems.stop()
+            return found[0]
+
+        common = chosen[0]
+        for numbers in chosen[1:]:
+            common &= numbers
+        return ChunkChoice(automatic, tuple(sorted(common)), request)
 
     def _check_complete(self, topology: Topology, node: ScheduleDeclaration) -> None:
         """Raise SourceError where a link has no bandwidth or latency."""
@@ -185,15 +225,23 @@ class ScheduleBuilder:
     # Runs
 
     def _run(self, node: RunStatement, frame: Frame, draft: _ScheduleDraft) -> None:
-        call = node.collective
-        found = self.context.file.get("collective", call.function)
+        found = self.context.file.get("collective", node.collective.function)
         collective = found.node
         if not isinstance(collective, Collective):
             raise AlreadyReported
+        run_call = RunCall.of(
+            node.collective, collective.parameters, found.file.module, lambda name: frame.find(name) is not None
+        )
+        call = run_call.call
         name = collective.name.name
         matched = match_arguments(collective.parameters, call.arguments, f"collective '{name}'", call.span)
         given = evaluated_arguments(collective.parameters, matched, self.context.evaluator, frame)
         self._check_home(given, draft)
+        takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in collective.parameters)
+        automatic = takes_chunks and (self.chunks == AUTO or (run_call.automatic and self.chunks is None))
+        number = self._chunk_number(automatic, draft)
+        if takes_chunks and number is not None:
+            given[CHUNKS] = GivenArgument(Value(INT, number), given[CHUNKS].span if CHUNKS in given else call.span)
         owner = self.context.program.context(found.file)
         bound = parameter_frame(collective.parameters, given, owner.evaluator, owner.root)
         try:
@@ -204,11 +252,21 @@ class ScheduleBuilder:
         if len(run.pattern) == 0:
             raise fail("E0416", f"this {name} has no chunks, so there is nothing to schedule", call.span)
         draft.runs.append(run)
+        if takes_chunks and run.standard is not None:
+            draft.choices.append((automatic, chunk_numbers(run.standard, len(run.group))))
         moves = None
         if node.using is not None:
             moves = self._moves(node, found, bound, given, chunks, draft, frame)
         draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves))
         draft.chunks += len(run.pattern)
+
+    def _chunk_number(self, automatic: bool, draft: _ScheduleDraft) -> int | None:
+        """The number of chunks of a run that takes `chunks`; None for what the program says."""
+        if draft.number is not None and (automatic or draft.everywhere):
+            return draft.number
+        if automatic:
+            return 1
+        return self.chunks if isinstance(self.chunks, int) else None
 
     def _check_home(self, given: Mapping[str, GivenArgument], draft: _ScheduleDraft) -> None:
         for argument in given.values():

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
 from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
 
-MODULE: Final = "std.collectives"
+MOST_CHUNKS: Final = 256
+"""Chunks per block that are tried at most where the program leaves the number to collc."""
+
+ALIGNMENT: Final = 16
+"""Bytes that GPUs copy at a time: they are slower where a chunk begins in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,19 @@ PATTERNS: Final[dict[str, ChunkCounts]] = {
 """The collectives that are kept as patterns; tests compare this table with the text of collectives.coll."""
 
 COLLECTIVES: Final = frozenset({*PATTERNS, "all_to_allv", "send_recv", "multicast"})
+
+
+def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
+    """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
+
+    Where chunks can be aligned, only those with which they are.
+    """
+    shape = PATTERNS.get(standard.kind, ChunkCounts(_per_chunk, _per_chunk))
+    numbers = range(1, MOST_CHUNKS + 1)
+    sizes = {n: Fraction(standard.size, shape.parts(members, n)) for n in numbers}
+    whole = frozenset(n for n in numbers if sizes[n].denominator == 1)
+    aligned = frozenset(n for n in whole if sizes[n] % ALIGNMENT == 0)
+    return aligned or whole
 
 
 def _int(values: Mapping[str, Value], name: str, default: int) -> int:

@@ -1,0 +1,144 @@
+"""The search for the number of chunks of runs with `chunks: auto`.
+
+A short search on the model: numbers about four times apart first, from few chunks to many, then some round the best.
+It counts schedules, never time, so that the same program gives the same number everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from collc.base.diagnostics import CollcError, UsageError
+from collc.source.program import ChunkChoice, ScheduleRequest
+from collc.ten.module import Module
+
+NEAR_IDEAL: Final = Fraction(99, 100)
+"""The search ends with a schedule whose time the ideal reaches to this share."""
+
+USELESS: Final = 2
+"""So many numbers in a row that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
+
+LEAST_GAIN: Final = Fraction(1, 200)
+
+MOST_TRANSFERS: Final = 4_000_000
+"""No number is tried that would give more transfers, in proportion to those of the last schedule."""
+
+ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
+"""Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A schedule with one number of chunks per block. time: picoseconds."""
+
+    number: int
+    request: ScheduleRequest
+    module: Module
+    time: int
+
+
+@dataclass(eq=False)
+class ChunkSearch:
+    """The search for one schedule.
+
+    choice: the numbers. synthesize: the module with a schedule for a request; number: of its chunks per block. stop:
+    whether the search must end now; it is asked after the first schedule.
+    """
+
+    choice: ChunkChoice
+    synthesize: Callable[[ScheduleRequest, int], Module]
+    stop: Callable[[], bool]
+    tried: list[Attempt] = field(default_factory=list[Attempt])
+    _skipped: set[int] = field(default_factory=set[int])
+
+    def best(self) -> Attempt:
+        """The shortest schedule found, with the fewest chunks. Raises CollcError where the first number has none."""
+        self._climb()
+        if not self._is_done():
+            best = self._shortest().number
+            self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
+        return self._shortest()
+
+    def note(self) -> str:
+        """What the report says about the search."""
+        tried = ", ".join(str(attempt.number) for attempt in self.tried)
+        return f"chunks: auto took {self._shortest().number} per block (tried: {tried})"
+
+    def _climb(self) -> None:
+        useless = 0
+        for number in _rungs(self.choice.numbers):
+            before = self._shortest().time if self.tried else 0
+            self._try_all([number])
+            useless = 0 if self._shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
+            if useless == USELESS or self._is_done():
+                return
+
+    def _shortest(self) -> Attempt:
+        return min(self.tried, key=lambda attempt: (attempt.time, attempt.number))
+
+    def _is_done(self) -> bool:
+        best = self._shortest()
+        return self.stop() or _ideal(best) >= NEAR_IDEAL * best.time
+
+    def _nearest(self, wanted: Fraction) -> int:
+        return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))
+
+    def _try_all(self, numbers: Iterable[int]) -> None:
+        """Synthesize with each number that was not tried yet and may be of use."""
+        for number in numbers:
+            if number in self._skipped or any(attempt.number == number for attempt in self.tried):
+                continue
+            if self.tried and (self._is_done() or self._is_too_large(number)):
+                continue
+            try:
+                request = self.choice.request(number)
+                if self._is_hopeless(request):
+                    self._skipped.add(number)
+                    continue
+                module = self.synthesize(request, number)
+            except UsageError:
+                raise
+            except CollcError:
+                if not self.tried:
+                    raise
+                self._skipped.add(number)
+                continue
+            assert module.schedule is not None
+            time = module.schedule.collective_time(module.network, module.demand)
+            self.tried.append(Attempt(number, request, module, time))
+
+    def _is_hopeless(self, request: ScheduleRequest) -> bool:
+        """Whether no schedule with these chunks is shorter than the best so far."""
+        from collc.synthesis.bounds import lower_bound
+
+        if not self.tried:
+            return False
+        best = self._shortest()
+        model = best.module.model
+        return lower_bound(request.network, request.demand, model, best.time).time >= best.time
+
+    def _is_too_large(self, number: int) -> bool:
+        last = self.tried[-1]
+        assert last.module.schedule is not None
+        return len(last.module.schedule) * number > MOST_TRANSFERS * last.number
+
+
+def _rungs(numbers: Sequence[int]) -> list[int]:
+    """The largest numbers up to 1, 4, 16, ..., each once."""
+    found: list[int] = []
+    limit = 1
+    while not found or found[-1] < numbers[-1]:
+        fitting = [number for number in numbers if number <= limit]
+        if fitting and fitting[-1] not in found:
+            found.append(fitting[-1])
+        limit *= 4
+    return found
+
+
+def _ideal(attempt: Attempt) -> int:
+    from collc.synthesis.bounds import ideal_bound
+
+    return ideal_bound(attempt.module.network, attempt.module.demand).time

@@ -1,0 +1,197 @@
+"""`chunks: auto`: which numbers are tried, which is taken, and what overrides it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import collc
+from collc.application.chunk_search import ChunkSearch
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.command.cli import main
+from collc.source import load_program
+from collc.source.program import ChunkChoice, ScheduleRequest
+from collc.ten.module import Module
+from tests.support import all_gather, fully_connected
+
+HEAD = "import std.topologies\nimport std.collectives\n"
+MESH = HEAD + "topology t = mesh2d(4, 2, bandwidth: 50GB/s, latency: 0.7us)\n"
+RUN = MESH + 'schedule s on t {{ run {run} synthesize tacos(link_model: "pipelined") {more} }}\n'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compiled(run: str, more: str = "", **options):
+    return collc.compile_text(RUN.format(run=run, more=more), **options)["s"]
+
+
+# The search
+
+
+class OneTransfer(tuple):
+    """A stand-in for a schedule of one transfer, which takes so many picoseconds."""
+
+    def __new__(cls, time: int):
+        return super().__new__(cls, (time,))
+
+    def collective_time(self, *_: object) -> int:
+        return self[0]
+
+
+def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: False) -> ChunkSearch:
+    """A search that finds a schedule of so many nanoseconds with each number of chunks; 0: none."""
+    net = fully_connected(3)
+    request = ScheduleRequest("s", None, net, all_gather([0, 1, 2], 1), (), "tacos", None, {}, (), (), False)
+
+    def synthesize(_request: ScheduleRequest, number: int) -> Module:
+        if not times[number]:
+            raise NoSchedule(Diagnostic("S0301", "none"))
+        return replace(Module("s", net, request.demand), schedule=OneTransfer(times[number] * 1_000_000))
+
+    choice = ChunkChoice(True, numbers or tuple(times), lambda _number: request)
+    return ChunkSearch(choice, synthesize, stop)
+
+
+def test_the_search_climbs_and_then_looks_round_the_best() -> None:
+    found = searched({n: 1000 + abs(n - 24) for n in range(1, 257)})
+    assert found.best().number == 24
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 256, 32, 8, 24, 12]
+    assert found.note() == "chunks: auto took 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
+
+
+def test_the_search_ends_where_more_chunks_do_not_help() -> None:
+    found = searched({n: 1000 + n for n in range(1, 257)})
+    assert found.best().number == 1
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 2]
+
+
+def test_only_numbers_that_divide_are_tried() -> None:
+    found = searched({n: 1000 - n for n in (1, 3, 9, 27, 81, 243)})
+    assert found.best().number == 243
+    assert [attempt.number for attempt in found.tried] == [1, 3, 9, 27, 243, 81]
+
+
+def test_a_number_without_a_schedule_is_left_out() -> None:
+    found = searched({1: 1000, 4: 0, 16: 900, 64: 0})
+    assert found.best().number == 16
+    with pytest.raises(NoSchedule):
+        searched({1: 0, 4: 900}).best()
+
+
+def test_the_search_ends_when_it_must() -> None:
+    found = searched({n: 1000 - n for n in range(1, 257)}, stop=lambda: True)
+    assert (found.best().number, len(found.tried)) == (1, 1)
+
+
+# Programs
+
+
+def test_it_takes_a_number_and_says_so() -> None:
+    one = compiled("all_gather(t.npus, size: 128MiB)")
+    best = compiled("all_gather(t.npus, size: 128MiB, chunks: auto)")
+    assert (one.chunks_per_block, one.chunks) == (1, 8)
+    assert best.chunks == 8 * best.chunks_per_block > 8
+    assert best.time_ps < one.time_ps
+    assert best.of_ideal > 0.99
+    assert best.notes[-1].startswith(f"chunks: auto took {best.chunks_per_block} per block (tried: 1, ")
+    given = compiled(f"all_gather(t.npus, size: 128MiB, chunks: {best.chunks_per_block})")
+    assert (given.transfers() == best.transfers()).all()
+
+
+def test_the_command_line_and_the_api_override_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    auto = compiled("all_gather(t.npus, size: 8MiB, chunks: auto)")
+    for written in ("", ", chunks: 4", ", chunks: auto"):
+        text = f"all_gather(t.npus, size: 8MiB{written})"
+        assert compiled(text, chunks=2).chunks_per_block == 2
+        assert compiled(text, chunks="auto").chunks_per_block == auto.chunks_per_block
+        Path("p.coll").write_text(RUN.format(run=text, more=""))
+        for given, number in (("2", 2), ("auto", auto.chunks_per_block)):
+            assert main(["compile", "p.coll", "--json", "--chunks", given]) == 0
+            assert json.loads(capsys.readouterr().out)["schedules"][0]["chunks_per_block"] == number
+
+
+def test_several_runs_share_one_number_and_others_keep_theirs() -> None:
+    both = "all_gather(t.npus, 8MiB, auto) run broadcast(t.npus, size: 4MiB, chunks: auto, root: 1)"
+    found = compiled(both)
+    assert found.chunks == 9 * found.chunks_per_block
+    (request,) = load_program_text(f"{both} run all_gather(t.npus, size: 8MiB, chunks: 2)")
+    assert request.choice.automatic
+    other = request.choice.request(4)
+    assert [run.standard.chunks for run in other.demand.runs] == [4, 4, 2]
+    assert [run.standard.root for run in other.demand.runs] == [-1, 1, -1]
+    (request,) = load_program_text("all_gather(t.npus, size: 8MiB, chunks: 2)")
+    assert not request.choice.automatic
+    assert request.choice.request(4).demand.runs[0].standard.chunks == 4
+
+
+def load_program_text(run: str) -> tuple[ScheduleRequest, ...]:
+    Path("q.coll").write_text(RUN.format(run=run, more=""))
+    return load_program(Path("q.coll")).schedules
+
+
+def test_numbers_divide_all_sizes_and_keep_chunks_aligned() -> None:
+    (request,) = load_program_text("all_gather(t.npus, 8 * 48KiB, auto) run broadcast(t.npus, 96KiB, auto)")
+    numbers = request.choice.numbers
+    assert numbers == tuple(n for n in range(1, 257) if 48 * 1024 % (16 * n) == 0)
+    (request,) = load_program_text("send_recv(t.npus, 24B, chunks: auto)")
+    assert request.choice.numbers == (1, 2, 3, 4, 6, 8, 12, 24)
+
+
+def test_algorithms_by_hand_are_laid_out_with_each_number() -> None:
+    text = HEAD + "import std.algorithms\ntopology t = ring(4, bandwidth: 50GB/s, latency: 1us)\n"
+    text += "schedule s on t { run all_gather(t.npus, size: 64MiB, chunks: auto) using ring }\n"
+    found = collc.compile_text(text)["s"]
+    assert found.ok
+    assert found.notes[-1].startswith("chunks: auto took")
+
+
+def test_a_declared_name_means_its_value() -> None:
+    text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="")
+    assert collc.compile_text("let auto = 4\n" + text)["s"].chunks_per_block == 4
+    assert collc.compile_text(text.replace("{ run", "{ let auto = 2 run"))["s"].chunks_per_block == 2
+
+
+def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.coll").write_text(RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more=""))
+    assert main(["compile", "p.coll", "--print-after", "tacos"]) == 0
+    assert capsys.readouterr().out.count("\ndemand") == 1
+
+
+def test_runs_without_chunks_take_no_number() -> None:
+    custom = """
+collective own(g: group, size: bytes) { chunk x: size  pre x at g[0]  post x at g }
+schedule s on t { run own(t.npus, size: 4KiB) }
+"""
+    assert collc.compile_text(MESH + custom)["s"].chunks_per_block is None
+    with pytest.raises(collc.UsageError) as caught:
+        collc.compile_text(MESH + custom, chunks=4)
+    assert [d.code for d in caught.value.diagnostics] == ["U0117"]
+
+
+WRONG = [(0, ValueError), ("many", ValueError), (1.5, TypeError), (True, TypeError)]
+
+
+@pytest.mark.parametrize(("value", "error"), WRONG)
+def test_wrong_numbers_are_refused(value: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="chunks"):
+        collc.compile_text(MESH, chunks=value)
+    assert main(["compile", "p.coll", "--chunks", str(value)]) == 2
+
+
+def test_a_number_that_does_not_divide_is_an_error() -> None:
+    with pytest.raises(collc.SourceError) as caught:
+        compiled("all_gather(t.npus, size: 8MiB)", chunks=7)
+    assert [d.code for d in caught.value.diagnostics] == ["E0218"]
+
+
+def test_the_report_of_runs_with_unlike_numbers_has_none() -> None:
+    found = compiled("all_gather(t.npus, 8MiB, 1) run all_gather(t.npus, 8MiB, 2)")
+    assert found.chunks_per_block is None
+    assert replace(found, chunks_per_block=3).as_json()["chunks_per_block"] == 3
