@@ -100,10 +100,11 @@ class FactoredSchedule(Schedule):
         for k, (row_link, row_chunk) in enumerate(
             zip(self.rows.link[low:high].tolist(), self.rows.chunk[low:high].tolist(), strict=True)
         ):
-            link[k] = self.translations.link_images(row_link)
+            known = 0 <= row_link < self.translations.link.shape[1]
+            link[k] = self.translations.link_images(row_link) if known else row_link
             chunk[k] = chunks(row_chunk)
             turn = int(self.turn[low + k])
-            if turn:
+            if turn and known:
                 start[k] += self.translations.phases(row_link) * turn
         reduce = np.repeat(self.rows.reduce[low:high], count)
         return _sorted(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
@@ -122,7 +123,9 @@ class _ChunkImages:
         self._known: tuple[int, Int32Array] = -1, numbers.rank
 
     def __call__(self, chunk: int) -> Int32Array:
-        """int32[count]: the chunk to which each element takes a chunk."""
+        """int32[count]: the chunk to which each element takes a chunk; a number that is no chunk stays."""
+        if not 0 <= chunk < len(self._npu) ** (1 + self._numbers.pairs) * self._numbers.parts:
+            return np.full(self._translations.count, chunk, np.int32)
         if self._known[0] != chunk:
             block, part = divmod(chunk, self._numbers.parts)
             first, second = divmod(block, len(self._npu)) if self._numbers.pairs else (block, -1)

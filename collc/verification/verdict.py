@@ -41,6 +41,11 @@ def nothing_to_check() -> Verdict:
     return Verdict(dict.fromkeys(CHECKS, "skipped"), ())
 
 
+def all_right() -> Verdict:
+    """The verdict on a schedule in which nothing is wrong."""
+    return Verdict(dict.fromkeys(CHECKS, "ok"), ())
+
+
 @dataclass(slots=True)
 class Findings:
     """Collects offenders; a check without one is ok."""
