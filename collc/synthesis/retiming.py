@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from collc.ten.demand import Demand, Op
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
@@ -54,7 +55,7 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
 
 
 def _with_same_starts(schedule: Schedule) -> Schedule:
-    if isinstance(schedule, StepSchedule):
+    if isinstance(schedule, StepSchedule | FactoredSchedule):
         return replace(schedule, model=LinkModel.PIPELINED)
     return RowSchedule(LinkModel.PIPELINED, schedule.transfers)
 

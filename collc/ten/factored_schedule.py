@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,6 +68,12 @@ class FactoredSchedule(Schedule):
 
     def __len__(self) -> int:
         return len(self.rows) * self.translations.count
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        """See Schedule. Blocks are sorted, and each begins after the one before."""
+        parts = list(self.blocks())
+        return _in_order(parts) if len(parts) > 1 else Transfers.joined(parts) if not parts else parts[0]
 
     @property
     def last_start(self) -> Int64Array:
@@ -138,6 +145,16 @@ class _ChunkImages:
         npu = int(self._npu[rank])
         orbit = self._translations.orbits[self._translations.orbit_of[npu]]
         return orbit[self._translations.sums(int(self._translations.element_of[npu]))]
+
+
+def _in_order(parts: list[Transfers]) -> Transfers:
+    """Transfers that are sorted as they follow each other."""
+    return Transfers(
+        np.concatenate([part.chunk for part in parts]),
+        np.concatenate([part.link for part in parts]),
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.reduce for part in parts]),
+    )
 
 
 def chunk_size(demand: Demand) -> int:
