@@ -6,27 +6,47 @@ representative whose times on the class are disjoint never meet on a link, nor d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.first_gaps import first_gaps
 from collc.synthesis.symmetric.routes import ClassTimes
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.translations import Translations
+
+COMPILED = 500_000
+"""Transfers on a class from which the search for gaps is compiled."""
+
+Reserved = tuple[Int64Array, Int64Array]
+"""Begins and ends of disjoint intervals, ascending, in picoseconds."""
+
+NOTHING: Reserved = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 class ClassTimetable:
-    """When each class of links is free, after all transfers so far. free: int64[classes], picoseconds."""
+    """The times at which each class of links is taken by all transfers so far."""
 
     def __init__(self, translations: Translations, times: ClassTimes) -> None:
         self._class, self._times = translations.class_row, times
-        self.free = np.zeros(len(translations.class_links), np.int64)
+        self._reserved: dict[int, Reserved] = {}
+
+    def reserve(self, link: Int32Array, start: Int64Array) -> None:
+        """Take the class of each link from a start on for as long as a transfer on it takes it."""
+        number = self._class[link]
+        order = np.lexsort((start, number))
+        classes, first = np.unique(number[order], return_index=True)
+        for one, rows in zip(classes.tolist(), np.split(order, first[1:]), strict=True):
+            self._add(one, start[rows], start[rows] + self._times.taken[link[rows]])
 
     def append(self, routes: Int32Array, release: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Send a chunk over each route, int32[chunks, hops] with -1 after the end, as early as possible.
+        """Send a chunk over each route, int32[chunks, hops] with -1 after the end, so that it arrives early.
 
-        A class serves chunks in order of arrival; of those that arrive together first what has the longest way to go,
-        then in the order of rows. Returns (starts int64[chunks, hops], arrivals int64[chunks]).
+        A class serves chunks in order of arrival, in the gaps that earlier calls left; of those that arrive together
+        first what has the longest way to go, then in the order of rows. Where a chunk would wait in a switch, it
+        leaves later, so that gaps stay for what is sent next. Returns (starts int64[chunks, hops], arrivals
+        int64[chunks]).
         """
         used = routes >= 0
         row_class = np.where(used, self._class[routes], -1)
@@ -34,29 +54,82 @@ class ClassTimetable:
         to_go = np.cumsum(window[:, ::-1], axis=1)[:, ::-1]
         ready = release.copy()
         starts = np.zeros(routes.shape, np.int64)
-        for visits in _visits(row_class):
+        served: list[_Service] = []
+        parts, ordered = _visits(row_class)
+        for visits in parts:
             row, hop = np.divmod(visits, routes.shape[1])
             order = np.lexsort((row, -to_go[row, hop], ready[row]))
             row, hop = row[order], hop[order]
             number = int(row_class[row[0], hop[0]])
-            start = self._served(number, int(self._times.taken[routes[row[0], hop[0]]]), ready[row])
+            taken = int(self._times.taken[routes[row[0], hop[0]]])
+            start, last = self._served(number, taken, ready[row])
             starts[row, hop] = start
             ready[row] = start + window[row, hop]
+            if ordered:
+                served.append(_Service(number, row, hop, taken, last))
+            else:
+                self._add(number, start, start + taken)
+        _postpone(served, starts, window, used)
+        for one in served:
+            start = starts[one.row, one.hop]
+            self._add(one.number, start, start + one.taken)
         return starts, ready
 
-    def _served(self, number: int, taken: int, ready: Int64Array) -> Int64Array:
-        """int64: the starts of transfers on a class, one after another. ready: ascending."""
+    def _served(self, number: int, taken: int, ready: Int64Array) -> tuple[Int64Array, bool]:
+        """int64: the starts of transfers on a class, one after another, between those before. ready: ascending.
+
+        The second result is whether they are after all those before.
+        """
+        begins, ends = self._reserved.get(number, NOTHING)
+        if len(ends) and int(ends[-1]) > int(ready[0]):
+            compile_it = len(ready) + len(ends) >= COMPILED
+            found = zeros(len(ready), compile_it)
+            kernel = compiled(first_gaps) if compile_it else first_gaps
+            kernel(numbers(ready, compile_it), taken, numbers(begins, compile_it), numbers(ends, compile_it), found)
+            start = np.asarray(found, np.int64)
+            return start, int(start[0]) >= int(ends[-1])
         position = np.arange(len(ready), dtype=np.int64) * taken
-        latest = np.maximum.accumulate(np.maximum(ready - position, self.free[number]))
-        start = latest + position
-        self.free[number] = start[-1] + taken
-        return start
+        return np.maximum.accumulate(ready - position) + position, True
+
+    def _add(self, number: int, begins: Int64Array, ends: Int64Array) -> None:
+        """Reserve a class for more intervals, ascending."""
+        old = self._reserved.get(number, NOTHING)
+        if len(old[0]) and int(old[0][-1]) > int(begins[0]):
+            begins, ends = np.concatenate([old[0], begins]), np.concatenate([old[1], ends])
+            order = np.argsort(begins, kind="stable")
+            self._reserved[number] = begins[order], ends[order]
+        else:
+            self._reserved[number] = np.concatenate([old[0], begins]), np.concatenate([old[1], ends])
 
 
-def _visits(row_class: Int32Array) -> Iterator[Int64Array]:
+@dataclass(frozen=True, eq=False)
+class _Service:
+    """What a class carries in one call: rows and hops in order. last: whether nothing else comes after them."""
+
+    number: int
+    row: Int64Array
+    hop: Int64Array
+    taken: int
+    last: bool
+
+
+def _postpone(served: list[_Service], starts: Int64Array, window: Int64Array, used: BoolArray) -> None:
+    """Move starts so late that all last hops stay, and the order on each class. served: in the order of routes."""
+    for one in reversed(served):
+        if not one.last:
+            continue
+        after = np.minimum(one.hop + 1, starts.shape[1] - 1)
+        goes_on = (one.hop + 1 < starts.shape[1]) & used[one.row, after]
+        start = starts[one.row, one.hop]
+        latest = np.where(goes_on, starts[one.row, after] - window[one.row, one.hop], start)
+        position = np.arange(len(start), dtype=np.int64) * one.taken
+        starts[one.row, one.hop] = np.minimum.accumulate((latest - position)[::-1])[::-1] + position
+
+
+def _visits(row_class: Int32Array) -> tuple[list[Int64Array], bool]:
     """The positions in the flat table that are in each class, a class after those that come before it on routes.
 
-    Where no such order exists, each hop of each class by itself.
+    Where no such order exists, each hop of each class by itself; the second result is whether it does.
     """
     before, after = row_class[:, :-1].reshape(-1), row_class[:, 1:].reshape(-1)
     both = after >= 0
@@ -68,13 +141,10 @@ def _visits(row_class: Int32Array) -> Iterator[Int64Array]:
     parts = dict(zip(classes.tolist(), np.split(order, first[1:]), strict=True))
     rank = _topological(classes.tolist(), pairs.T.tolist())
     if rank is not None:
-        yield from (parts[number] for number in rank)
-        return
-    for hop in range(row_class.shape[1]):
-        for number in classes.tolist():
-            here = parts[number][parts[number] % row_class.shape[1] == hop]
-            if len(here):
-                yield here
+        return [parts[number] for number in rank], True
+    width = row_class.shape[1]
+    each = [parts[number][parts[number] % width == hop] for hop in range(width) for number in classes.tolist()]
+    return [part for part in each if len(part)], False
 
 
 def _topological(vertices: list[int], edges: list[list[int]]) -> list[int] | None:

@@ -93,8 +93,7 @@ class _Planner:
         if kind == "reduce_scatter":
             return self._schedule([reduced], [True])
         table = ClassTimetable(self._translations, self._times)
-        ends = reduced.start + self._times.taken[reduced.link]
-        np.maximum.at(table.free, self._translations.class_row[reduced.link], ends)
+        table.reserve(reduced.link, reduced.start)
         gathered = self._gather(network, table, complete)
         return None if gathered is None else self._schedule([reduced, gathered], [True, False])
 

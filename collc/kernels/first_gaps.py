@@ -1,0 +1,26 @@
+"""Transfers placed between reserved intervals of a machine, one after another. Runs on lists or compiled on arrays."""
+
+from collections.abc import MutableSequence, Sequence
+
+
+def first_gaps(
+    ready: Sequence[int],
+    taken: int,
+    begins: Sequence[int],
+    ends: Sequence[int],
+    start: MutableSequence[int],
+) -> None:
+    """Write for each transfer its earliest start in `start`: after it is ready, after the one before, in a gap.
+
+    ready: ascending. taken: how long each transfer takes. begins, ends: reserved intervals, disjoint and ascending.
+    """
+    free = 0
+    reserved = 0
+    count = len(begins)
+    for number in range(len(ready)):
+        at = max(free, ready[number])
+        while reserved < count and begins[reserved] < at + taken:
+            at = max(at, ends[reserved])
+            reserved += 1
+        start[number] = at
+        free = at + taken
