@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.synthesis.coordinates import Coordinates, coordinates_of, kind_code, mixed
+from collc.synthesis.switch_shifts import spread_over_switches
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.translations import Translations
@@ -33,7 +34,7 @@ def find_translations(network: Network) -> Translations | None:
             best = found
         if best is not None and best.count == network.npu_count:
             break
-    return best
+    return None if best is None else spread_over_switches(network, best)
 
 
 def _translations(automorphisms: _Automorphisms, coordinates: Coordinates) -> Translations | None:

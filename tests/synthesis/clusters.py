@@ -21,6 +21,17 @@ def both(a: int, b: int, kind: LinkKind) -> list[tuple[int, int, LinkKind]]:
     return [(a, b, kind), (b, a, kind)]
 
 
+def with_arrays(net: Network, *shapes: tuple[int, ...]) -> Network:
+    """The network with its switches as arrays of these shapes."""
+    families, first = list(net.families[:1]), net.npu_count
+    for number, shape in enumerate(shapes):
+        strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+        families.append(DeviceFamily(f"switch{number}", shape, first, strides))
+        first += int(np.prod(shape))
+    assert first == net.device_count
+    return replace(net, families=tuple(families))
+
+
 def rails(nodes: int, size: int, *, spine: bool = False) -> Network:
     """GPU i of all nodes on rail switch i; with a spine above the rails."""
     npus = nodes * size
@@ -33,7 +44,8 @@ def rails(nodes: int, size: int, *, spine: bool = False) -> Network:
         wide = LinkKind(300_000, NIC_RATE * nodes)
         for i in range(size):
             links += both(npus + nodes + i, npus + nodes + size, wide)
-    return network(npus, links, switches=nodes + size + spine, shape=(nodes, size), name=f"rails{nodes}x{size}")
+    net = network(npus, links, switches=nodes + size + spine, shape=(nodes, size), name=f"rails{nodes}x{size}")
+    return with_arrays(net, (nodes,), (size,), *[(1,)] * spine)
 
 
 def pods(count: int, nodes: int, size: int, spines: int = 1, oversubscribed: int = 1) -> Network:
@@ -52,7 +64,8 @@ def pods(count: int, nodes: int, size: int, spines: int = 1, oversubscribed: int
             for spine in range(spines):
                 links += both(first_rail + pod * size + i, first_spine + spine, wide)
     switches = count * nodes + count * size + spines
-    return network(npus, links, switches=switches, shape=(count, nodes, size), name=f"pods{count}x{nodes}x{size}")
+    net = network(npus, links, switches=switches, shape=(count, nodes, size), name=f"pods{count}x{nodes}x{size}")
+    return with_arrays(net, (count, nodes), (count, size), (spines,))
 
 
 def fat_tree(radix: int) -> Network:
@@ -70,7 +83,8 @@ def fat_tree(radix: int) -> Network:
             for c in range(half):
                 links += both(aggregation + pod * half + a, core + a * half + c, NIC)
     switches = 2 * radix * half + half * half
-    return network(npus, links, switches=switches, shape=(radix, half, half), name=f"fat tree {radix}")
+    net = network(npus, links, switches=switches, shape=(radix, half, half), name=f"fat tree {radix}")
+    return with_arrays(net, (radix, half), (radix, half), (half, half))
 
 
 @dataclass(frozen=True)

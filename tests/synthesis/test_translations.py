@@ -127,6 +127,15 @@ def test_shuffled_pods(count: int, nodes: int, size: int, spines: int, seed: int
         assert len(pairs) == group.count
 
 
+@pytest.mark.parametrize("net", [fat_tree(4), fat_tree(6), pods(2, 4, 2, spines=4)], ids=lambda net: net.name)
+def test_parallel_switches_are_used_in_turns(net: Network) -> None:
+    """No two translations of a transfer meet on a link; with other numbers of the switches they do."""
+    group = found(net)
+    assert set(group.link_share.tolist()) == {1}
+    check(net, group)
+    assert set(found(shuffled(net, 0)).link_share.tolist()) != {1}
+
+
 def test_elements_are_added() -> None:
     group = found(pods(2, 3, 4))
     for element in range(0, group.count, 5):
