@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.graph.throughput import gather_rate, tree_capacities
+from collc.synthesis import list_schedule
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest import forest, portfolio, rerouting, trees
+from collc.synthesis.forest import forest, rerouting, trees
 from collc.synthesis.forest.counts import tree_counts
 from collc.synthesis.forest.pipeline import shared_out
 from collc.synthesis.forest.problem import ForestProblem, forest_problem
@@ -182,10 +183,9 @@ def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.Monk
     found: list[list[bytes]] = []
     for least in (1 << 60, 0):
         monkeypatch.setattr(trees, "COMPILED", least)
-        monkeypatch.setattr(portfolio, "COMPILED", least)
+        monkeypatch.setattr(list_schedule, "COMPILED", least)
         monkeypatch.setattr(rerouting, "COMPILED", least)
-        for module in (portfolio, rerouting):
-            monkeypatch.setattr(module, "is_compiled", never)
+        monkeypatch.setattr(rerouting, "is_compiled", never)
         rows = forest(task, Effort()).transfers
         found.append([column.tobytes() for column in (rows.chunk, rows.link, rows.start)])
     assert found[0] == found[1]
@@ -300,6 +300,13 @@ def test_parallel_links_are_all_used() -> None:
     demand = support.broadcast([0, 1], MiB, chunks=6)
     step = by_forest(Module("m", net, demand)) / 2
     assert step == by_forest(Module("m", net, support.broadcast([0, 1], MiB)))
+
+
+def test_parallel_links_share_chunks_by_their_rates() -> None:
+    fast, slow = kind(3, 0), kind(1, 0)
+    net = network(2, [(0, 1, slow), (0, 1, fast), (1, 0, slow)])
+    demand = support.broadcast([0, 1], 3 * 10**6, chunks=8)
+    assert by_forest(Module("m", net, demand)) == 6 * 10**9
 
 
 def test_links_one_way() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import collc.synthesis.overlapped.list_schedule as list_schedule
+import collc.synthesis.list_schedule as list_schedule
 import collc.synthesis.overlapped.trees as trees
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound

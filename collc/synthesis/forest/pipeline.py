@@ -7,17 +7,18 @@ chunks by their number in their batch of trees and among equal ones longest rema
 
 from __future__ import annotations
 
+import heapq
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from collc.kernels.compiled import compiled, numbers
-from collc.kernels.tree_pipeline import run_trees
 from collc.synthesis.forest.problem import ForestProblem
 from collc.synthesis.forest.trees import TreeBatch
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers
 
 _ONE = 1 << 30
@@ -25,53 +26,72 @@ _ONE = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class TreeTransfers:
-    """The transfers of all chunks along their trees, each after the one that it waits for.
+    """The transfers of all chunks along their trees.
 
-    pair: of devices that each transfer joins. before: the transfer that brings its chunk, -1 where the chunk begins.
-    row: of the conditions. progress: which part of its batch the middle of the chunk is at, in units of 1 / _ONE.
-    remaining: picoseconds from the start of the transfer to the last arrival in the part of the tree below it. number:
-    decides between equals.
+    pair: of devices that each transfer joins; -1 for the sum of a chunk at its root, which is no transfer. reduced:
+    whether the receiver adds up. row: of the conditions. progress: which part of its batch the middle of the chunk is
+    at, in units of 1 / _ONE. remaining: picoseconds from the start of the transfer to the last arrival that follows
+    from it. number: decides between equals. before, after: int64[edges], transfers that follow each other.
     """
 
     pair: Int64Array
-    before: Int64Array
+    reduced: BoolArray
     row: Int64Array
     progress: Int64Array
     remaining: Int64Array
     number: Int64Array
+    before: Int64Array
+    after: Int64Array
 
     def __len__(self) -> int:
         return len(self.pair)
 
 
-def tree_transfers(problem: ForestProblem, batches: Sequence[TreeBatch], translated: bool) -> TreeTransfers:
+@dataclass(frozen=True, slots=True)
+class OneTree:
+    """The transfers of one chunk; each has a higher number than those that it follows.
+
+    pairs: of devices; -1 for the sum. reduced: the number of the first transfers that reduce. edges: (transfer, one
+    that follows it).
+    """
+
+    pairs: list[int]
+    reduced: int
+    edges: list[tuple[int, int]]
+
+
+def tree_transfers(
+    problem: ForestProblem, batches: Sequence[TreeBatch], *, translated: bool = False, summed: bool = False
+) -> TreeTransfers:
     """The transfers of all chunks.
 
     batches: one tree for each chunk; those of a member in the order of its chunks. translated: whether the trees of all
     members are translations of each other, so that each link is best used in the order of the transfers of a tree.
+    summed: whether chunks are reduced over their trees before they are copied.
     """
-    ends = zip(problem.graph.source.tolist(), problem.graph.target.tolist(), strict=True)
-    number = {end: pair for pair, end in enumerate(ends)}
     time = problem.total[problem.links[1][problem.links[0][:-1]]].tolist()
     used = [0] * len(problem.members)
-    parts: list[tuple[Int64Array, ...]] = []
+    columns: list[tuple[Int64Array, ...]] = []
+    edges: list[Int64Array] = []
     count = 0
     for batch in batches:
-        pairs, before = _one_tree(batch, int(problem.members[batch.root]), number)
-        begin, size = used[batch.root], len(pairs)
+        one = (_summed if summed else _copied)(batch, int(problem.members[batch.root]), problem.pair_number)
+        size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
-        first = count + np.arange(batch.amount)[:, None] * size
-        parent = np.array(before, np.int64)
-        parts.append((
-            np.tile(np.array(pairs, np.int64), batch.amount),
-            np.where(parent < 0, -1, parent + first).ravel(),
+        columns.append((
+            np.tile(np.array(one.pairs, np.int64), batch.amount),
+            np.tile(np.arange(size) < one.reduced, batch.amount).astype(np.int64),
             np.repeat(problem.chunks[batch.root][begin : begin + batch.amount].astype(np.int64), size),
             np.repeat((2 * np.arange(batch.amount) + 1) * _ONE // (2 * batch.amount), size),
-            np.tile(_remaining(pairs, before, time), batch.amount),
+            np.tile(_remaining(one, time), batch.amount),
             np.tile(np.arange(size), batch.amount) if translated else count + np.arange(size * batch.amount),
         ))  # fmt: skip
+        first = count + np.arange(batch.amount)[:, None, None] * size
+        edges.append((np.array(one.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
         count += size * batch.amount
-    return TreeTransfers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    pair, reduced, row, progress, remaining, number = (np.concatenate(rows) for rows in zip(*columns, strict=True))
+    before, after = np.concatenate(edges).T
+    return TreeTransfers(pair, reduced.astype(np.bool_), row, progress, remaining, number, before, after)
 
 
 def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[TreeBatch]:
@@ -87,53 +107,91 @@ def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[Tree
             yield replace(batch, amount=amount)
 
 
-def _one_tree(batch: TreeBatch, root: int, number: dict[tuple[int, int], int]) -> tuple[list[int], list[int]]:
-    """Of one tree: the pair of each transfer, and the transfer before it."""
-    reached = {root: -1}
-    pairs: list[int] = []
-    before: list[int] = []
+def _copied(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> OneTree:
+    """A chunk is copied from the root to all members."""
+    one = OneTree([], 0, [])
+    _copy(one, batch, {root: -1}, pair)
+    return one
+
+
+def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], pair: dict[tuple[int, int], int]) -> None:
+    """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none."""
     for path in batch.paths:
         last = reached[path[0]]
         for ends in pairwise(path):
-            pairs.append(number[ends])
-            before.append(last)
-            last = len(pairs) - 1
+            if last >= 0:
+                one.edges.append((last, len(one.pairs)))
+            last = len(one.pairs)
+            one.pairs.append(pair[ends])
         reached[path[-1]] = last
-    return pairs, before
 
 
-def _remaining(pairs: list[int], before: list[int], time: list[int]) -> Int64Array:
-    found = [0] * len(pairs)
-    for transfer in range(len(pairs) - 1, -1, -1):
-        found[transfer] += time[pairs[transfer]]
-        if before[transfer] >= 0:
-            found[before[transfer]] = max(found[before[transfer]], found[transfer])
-    return np.array(found, np.int64)
+def _summed(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> OneTree:
+    """A chunk is reduced along the tree to the root, then copied."""
+    pairs: list[int] = []
+    edges: list[tuple[int, int]] = []
+    arriving: defaultdict[int, list[int]] = defaultdict(list)
+    for path in reversed(batch.paths):
+        followed = arriving[path[-1]]
+        for end, begin in pairwise(reversed(path)):
+            edges += [(before, len(pairs)) for before in followed]
+            followed = [len(pairs)]
+            pairs.append(pair[end, begin])
+        arriving[path[0]] += followed
+    reduced = len(pairs)
+    edges += [(before, reduced) for before in arriving[root]]
+    pairs.append(-1)
+    one = OneTree(pairs, reduced, edges)
+    _copy(one, batch, {root: reduced}, pair)
+    return one
+
+
+def _remaining(one: OneTree, time: list[int]) -> Int64Array:
+    found = [0 if pair < 0 else time[pair] for pair in one.pairs]
+    later = [0] * len(found)
+    for before, after in sorted(one.edges, reverse=True):
+        later[before] = max(later[before], later[after] + found[after])
+    return np.array(found, np.int64) + np.array(later, np.int64)
 
 
 def list_schedule(
-    problem: ForestProblem, transfers: TreeTransfers, steps: int, compile_it: bool
+    problem: ForestProblem, transfers: TreeTransfers, steps: int, turns: int = 0
 ) -> tuple[Transfers, int]:
     """All transfers as early as their links allow, and when the last chunk arrives, in picoseconds.
 
-    Of the transfers that wait for a pair of devices, the one whose chunk is in the first step of its batch goes first,
-    and among those of one step the one with the longest remaining path. steps: into how many each batch is divided.
+    Of the transfers that wait for a link, the one whose chunk is in the first step of its batch goes first, and among
+    those of one step the one with the longest remaining path. steps: into how many each batch is divided. turns: how
+    often the schedule is improved, backwards and forwards (see best_starts).
     """
     step = transfers.progress * steps // _ONE
     order = np.lexsort((transfers.number, -transfers.remaining, step))
-    rank = np.empty(len(order), np.int64)
+    rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
-    pair, row = transfers.pair[order], transfers.row[order]
-    before = np.where(transfers.before < 0, -1, rank[transfers.before])[order]
-    release = np.where(before < 0, problem.conditions.release[row], -1)
-    after = np.argsort(before, kind="stable")
-    after_offsets = np.searchsorted(before[after], np.arange(len(pair) + 1))
-    queue_offsets = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=problem.graph.edge_count))])
-    columns = (
-        pair, release, after_offsets, after, queue_offsets, np.zeros(len(pair)), *problem.links,
-        problem.pair, problem.busy, problem.total, np.zeros(len(pair)), np.zeros(len(pair)),
-    )  # fmt: skip
-    given = [numbers(column.astype(np.int64), compile_it) for column in columns]
-    end: int = (compiled(run_trees) if compile_it else run_trees)(*given)
-    chunk: Int32Array = problem.conditions.chunk[row]
-    return Transfers.of(chunk, np.array(given[-1], np.int32), np.array(given[-2], np.int64)), end
+    pair, reduced = transfers.pair[order], transfers.reduced[order]
+    link = _links(problem, pair)
+    moved = link >= 0
+    busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
+    tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
+    found = best_starts(tasks, {}, _never, turns)
+    assert found is not None
+    end, start = found
+    chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
+    return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
+
+
+def _never() -> bool:
+    return False
+
+
+def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:
+    """A link for each transfer, -1 for sums; parallel links in turns, the wider the more often."""
+    first, links = problem.links
+    found = np.where(pair >= 0, links[first[pair]], -1).astype(np.int32)
+    for several in np.flatnonzero(np.diff(first) > 1).tolist():
+        own = links[first[several] : first[several + 1]].tolist()
+        turns = [(int(problem.busy[link]), link, int(problem.busy[link])) for link in own]
+        for transfer in np.flatnonzero(pair == several).tolist():
+            end, link, busy = turns[0]
+            found[transfer] = link
+            heapq.heapreplace(turns, (end + busy, link, busy))
+    return found

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.base.diagnostics import SourceError
-from collc.kernels.compiled import is_compiled
-from collc.kernels.tree_pipeline import run_trees
 from collc.synthesis.forest.counts import TreeCount
 from collc.synthesis.forest.pipeline import list_schedule, shared_out, tree_transfers
 from collc.synthesis.forest.problem import ForestProblem
@@ -44,11 +42,13 @@ GROWN = 20
 MOST_GROWN = 20_000_000
 """Edges that one rerouting may look at."""
 
+IMPROVED = 3
+"""How many of the best schedules are improved at the end, each TURNS times at most."""
+
+TURNS = 3
+
 MET = 1.001
 """The search ends at a schedule that is so many times as long as its links need at least."""
-
-COMPILED = 20_000
-"""Transfers from which schedules are made by compiled code."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ class Portfolio:
     def __init__(self, problem: ForestProblem, effort: Effort) -> None:
         self._problem, self._effort = problem, effort
         self._all = self._work = WORK * effort.trials
-        self._compiled = False
-        self._seen = set[tuple[tuple[TreeBatch, ...], int]]()
+        self._seen = set[tuple[tuple[TreeBatch, ...], int, int]]()
+        self._runs: list[tuple[int, tuple[TreeBatch, ...], bool, int]] = []
         self._leader: tuple[tuple[TreeBatch, ...], bool] = (), False
         self.best: tuple[int, Transfers] | None = None
 
@@ -85,7 +85,7 @@ class Portfolio:
                 break
             if self.best is not None and (candidate.time * unit >= self.best[0] or candidate.work > self._work):
                 continue
-            self._work -= candidate.work
+            self._spend(candidate.work)
             try:
                 trees, time = candidate.build()
             except SourceError as error:
@@ -98,9 +98,14 @@ class Portfolio:
         if self.best is None and failure is not None:
             raise failure
         for steps in OTHER_STEPS:
-            if self._ended(least, 0):
+            if self._ended(least, self._all // 4):
                 break
             self._schedule(*self._leader, steps)
+        self._runs.sort(key=lambda run: run[0])
+        for _, batches, translated, steps in self._runs[:IMPROVED]:
+            if self._ended(least, 0):
+                break
+            self._schedule(batches, translated, steps, TURNS)
 
     def _candidates(self, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
         """Translated trees, rerouted ones, packed ones; of each kind those with the least load first."""
@@ -127,21 +132,24 @@ class Portfolio:
             lambda: (forest_trees(problem, count.demand, count.carried), float(count.time)),
         )
 
+    def _spend(self, work: int) -> None:
+        self._work -= work
+
     def _ended(self, least: float, reserve: Fraction | int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
         if self._effort.stop():
             return True
         return self.best is not None and (self._work <= reserve or self.best[0] <= MET * least)
 
-    def _schedule(self, batches: tuple[TreeBatch, ...], translated: bool, steps: int) -> bool:
+    def _schedule(self, batches: tuple[TreeBatch, ...], translated: bool, steps: int, turns: int = 0) -> bool:
         """Whether batches of trees that were not scheduled before give the shortest schedule so far."""
-        if (batches, steps) in self._seen:
+        if (batches, steps, turns) in self._seen:
             return False
-        self._seen.add((batches, steps))
-        transfers = tree_transfers(self._problem, batches, translated)
-        self._compiled = self._compiled or is_compiled(run_trees) or len(transfers) >= COMPILED
-        self._work -= len(transfers)
-        found, end = list_schedule(self._problem, transfers, steps, self._compiled)
+        self._seen.add((batches, steps, turns))
+        transfers = tree_transfers(self._problem, batches, translated=translated)
+        self._spend(len(transfers) * (1 + 2 * turns))
+        found, end = list_schedule(self._problem, transfers, steps, turns)
+        self._runs.append((end, batches, translated, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
         if self.best is not None and self.best[0] <= end:
             return False

@@ -55,6 +55,12 @@ class ForestProblem:
         return everyone and not bool(self.conditions.release.any())
 
     @cached_property
+    def pair_number(self) -> dict[tuple[int, int], int]:
+        """The number of each pair of devices that links join."""
+        ends = zip(self.graph.source.tolist(), self.graph.target.tolist(), strict=True)
+        return {end: pair for pair, end in enumerate(ends)}
+
+    @cached_property
     def links(self) -> tuple[Int64Array, Int64Array]:
         """(offsets, links): the links of each pair, the fastest first (CSR)."""
         order = np.lexsort((np.arange(len(self.total)), self.total, self.pair))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.overlapped.list_schedule import best_starts
+from collc.synthesis.list_schedule import best_starts
 from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
 from collc.synthesis.task import Effort
 from collc.synthesis.timeline import link_timelines

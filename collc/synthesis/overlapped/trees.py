@@ -12,7 +12,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.kernels.compiled import compiled, numbers
-from collc.synthesis.overlapped.list_schedule import Tasks
+from collc.synthesis.list_schedule import Tasks
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network

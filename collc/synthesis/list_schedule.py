@@ -88,8 +88,14 @@ def _large(tasks: Tasks) -> bool:
     return len(tasks) >= COMPILED
 
 
-def best_starts(tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool]) -> tuple[int, Int64Array] | None:
-    """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that."""
+def best_starts(
+    tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS
+) -> tuple[int, Int64Array] | None:
+    """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
+
+    The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
+    at most; at most one of many tasks.
+    """
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
@@ -97,7 +103,7 @@ def best_starts(tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], 
     backward = _OneWay.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy)
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
-    for _ in range(1 + (TURNS if len(tasks) < LONG else 1)):
+    for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):
         start = _starts(forward, rank, reserved, stop)
         if start is None:
             break
@@ -105,7 +111,7 @@ def best_starts(tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], 
         if best is not None and end >= best[0]:
             break
         best = end, start
-        if end <= least or stop():
+        if end <= least or not turns or stop():
             break
         mirrored = _starts(backward, _ranked(-(start + tasks.total)), {}, stop)
         if mirrored is None:
