@@ -13,12 +13,13 @@ def step_time(module: Module) -> int | None:
 
     None where links or chunks differ, where there are no links or chunks, or where the link model is not `store`.
     """
-    sizes = module.demand.chunks.size
     network = module.network
     used = np.unique(network.kind)
     same_links = len({network.kinds[int(kind)] for kind in used}) == 1
-    same_chunks = len(sizes) > 0 and sizes.min() == sizes.max()
-    if module.model is not LinkModel.STORE or not same_links or not same_chunks:
+    if module.model is not LinkModel.STORE or not same_links:
+        return None  # before the chunks of a large demand are listed
+    sizes = module.demand.chunks.size
+    if not len(sizes) or sizes.min() != sizes.max():
         return None
     kind = int(used[0])
     return int(network.latencies[kind] + network.occupancy(sizes[:1])[kind, 0])

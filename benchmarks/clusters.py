@@ -1,0 +1,124 @@
+"""Clusters by symmetry: the whole compilation of one collective, from the text of the program to the checked schedule.
+
+cpu, MiB: of the process, with the start of Python. bound: the ideal time, a lower bound for any number of chunks. The
+note has the bound for the chunks as they are. The published boxes (ForestColl, arXiv 2402.06787) have the throughput
+reached and the published optimum beside it. Sizes are those of one GPU's buffer.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Final
+
+import collc
+from benchmarks.case import Case, Result, Target, Watch
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
+from collc.synthesis.bounds import ideal_bound
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests.support import GiB, MiB, all_gather
+from tests.synthesis.throughput_networks import a100, mi250
+
+KINDS: Final = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+LARGE: Final = 2048
+"""GPUs from which a case runs only with `--large`."""
+
+EXACT: Final = 1024
+"""GPUs up to which the ideal time of an All-Reduce is that of the worst partition."""
+
+DGX: Final = {"dgx_h100": (2, 4, 16, 64, 128, 512, 1024), "dgx_a100": (2, 16, 64)}
+"""Nodes of eight GPUs."""
+
+OTHERS: Final = (
+    "gb200_nvl72()",
+    "rail_only(32, 8, 450GB/s, 50GB/s, 0.35us, 0.85us)",
+    "rail_optimized(32, 8, 450GB/s, 50GB/s, 0.35us, 0.85us, spines: 8)",
+    "leaf_spine(16, 16, 16, 50GB/s, 50GB/s, 0.5us)",
+    "leaf_spine(16, 16, 4, 50GB/s, 50GB/s, 0.5us)",
+    "fat_tree(8, 50GB/s, 0.5us)",
+    "fat_tree(16, 50GB/s, 0.5us)",
+)
+"""Networks of the standard library: one switch, rails, full and oversubscribed leaves, fat trees."""
+
+SIZES: Final = {"1 MiB": (MiB, 1), "16 MiB": (16 * MiB, 2), "1 GiB": (GiB, 8)}
+"""Bytes of a buffer, and chunks of a block (All-to-All: one)."""
+
+PUBLISHED: Final = ((a100, 2, 346.67), (a100, 4, 266.67), (a100, 8, 228.57), (mi250, 2, 354.13))
+"""Networks, nodes, and the optimal throughput in GB/s that ForestColl gives."""
+
+
+def program(network: str, kind: str, size: int, chunks: int) -> str:
+    """A program whose size is divided evenly."""
+    parts = f"len(t.npus) * {chunks}"
+    lines = (
+        "import std.clusters",
+        "import std.topologies",
+        "import std.collectives",
+        f"topology t = {network}",
+        "schedule s on t {",
+        f"    run {kind}(t.npus, size: {parts} * ({size}B // ({parts})), chunks: {chunks})",
+        '    synthesize symmetric(link_model: "pipelined")',
+        "}",
+    )
+    return "\n".join(lines)
+
+
+def measure_compilation(text: str) -> Result:
+    watch = Watch()
+    report = collc.compile_text(text).schedules[0]
+    wall, _, mib = watch.read()
+    assert report.time_ps is not None
+    assert report.bound_ps is not None
+    assert report.ideal_ps is not None
+    note = f"  {report.ideal_ps / report.time_ps:.1%} of ideal; these chunks need {report.bound_ps / 1e6:.2f} us"
+    checked = set(report.checks.values()) == {"ok"}
+    return Result(wall, time.process_time(), mib, report.time_ps / 1e6, report.ideal_ps / 1e6, "us", checked, note)
+
+
+def measure_published(network: Network, published: float) -> Result:
+    """All-Gather of 1 GiB by `auto`, with 16 chunks of each GPU."""
+    chunk = GiB // (network.npu_count * 16)
+    demand = all_gather(list(range(network.npu_count)), chunk=chunk, chunks=16)
+    module = Module("case", network, demand, LinkModel.PIPELINED)
+    watch = Watch()
+    found = Invert().run(Synthesize("auto").run(module, PassContext()), PassContext())
+    wall, cpu, mib = watch.read()
+    assert found.schedule is not None
+    reached = found.schedule.collective_time(found.network, demand)
+    size = chunk * 16 * network.npu_count
+    ideal = ideal_bound(network, demand).time
+    note = f"  {size / reached * 1e3:.2f} GB/s, published optimum {published}, ideal {size / ideal * 1e3:.2f}"
+    return Result(wall, cpu, mib, reached / 1e6, ideal / 1e6, "us", verify_schedule(found).ok, note)
+
+
+def target_of(gpus: int, kind: str, size: str) -> Target:
+    """Limits of CPU and memory; at 1 GiB also of the time by the ideal one, where that one is exact."""
+    ratio = None
+    if size == "1 GiB" and gpus >= 128 and (kind != "all_reduce" or gpus <= EXACT):
+        ratio = 1.01 if gpus >= 512 or kind == "all_to_all" else 1.02
+    return Target(3.0 if gpus <= 512 else 10.0, ratio=ratio, mib=4096)
+
+
+def cases() -> list[Case]:
+    found: list[Case] = []
+    networks = [(f"{name}({nodes})", 8 * nodes) for name, every in DGX.items() for nodes in every]
+    for network, gpus in networks:
+        for kind in KINDS:
+            for size, (count, chunks) in SIZES.items():
+                parts = 1 if kind == "all_to_all" else chunks
+                run = partial(measure_compilation, program(network, kind, count, parts))
+                found.append(Case(f"{network} {kind} {size}", run, target_of(gpus, kind, size), gpus >= LARGE))
+    for network in OTHERS:
+        name = network.partition("GB/s")[0]
+        for kind in KINDS:
+            run = partial(measure_compilation, program(network, kind, GiB, 1 if kind == "all_to_all" else 8))
+            found.append(Case(f"{name}) {kind} 1 GiB", run, Target(3.0)))
+    for make, nodes, published in PUBLISHED:
+        run = partial(lambda make, nodes, value: measure_published(make(nodes), value), make, nodes, published)
+        found.append(Case(f"{make.__name__} x{nodes} all_gather 1 GiB by auto", run))
+    return found
