@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "synthesis": {"synthesis", "smt", "graph", "kernels", "ten"} | BELOW,
     "verification": {"verification", "smt", "graph", "kernels", "ten"} | BELOW,
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
-    "msccl": {"msccl", "graph", "kernels", "ten"} | BELOW,
+    "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "source": {"source", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "msccl", "simulation", "ten"} | BELOW,

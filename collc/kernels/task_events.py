@@ -1,0 +1,238 @@
+"""Tasks that wait for one another, and messages that queue at links, event by event.
+
+Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). A message takes its hops one
+after another, all of it at a time; each link carries one message after another, in the order in which they reach it.
+
+Events are (time, order, number, hop). number k, hop 0: task k starts; hop h: it has taken h hops (a local task: it is
+done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of the task
+(`ranked`), or counts the events as they are created, as ASTRA-sim does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from collc.kernels.compiled import inlined
+
+START, SENT, DONE = 0, 1, 2
+"""Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
+
+
+class TaskTable(NamedTuple):
+    """n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
+
+    duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
+    the link of a hop, how long the message occupies it, and how long it takes to its other end.
+    edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
+    start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
+    """
+
+    duration: Sequence[int]
+    hops: Sequence[int]
+    link: Sequence[int]
+    busy: Sequence[int]
+    delay: Sequence[int]
+    edges: Sequence[int]
+    followers: Sequence[int]
+    start_rank: Sequence[int]
+    hop_rank: Sequence[int]
+
+
+class TaskProgress(NamedTuple):
+    """What has happened so far.
+
+    waits: [n], the phases that a task still waits for. ready, asked: [n], the last of those that have happened, SENT
+    left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before. begin: [H],
+    when a message enters a link. hop: [n], the current hop. free, freed_order: [L], time and order of the event that
+    frees a link. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next in the same queue.
+    waited: [L], time that messages waited for a link. issued: [n], tasks to start now; counters: [3], the number of
+    events, of tasks issued and of tasks done.
+    """
+
+    waits: MutableSequence[int]
+    ready: MutableSequence[int]
+    asked: MutableSequence[int]
+    start: MutableSequence[int]
+    end: MutableSequence[int]
+    begin: MutableSequence[int]
+    hop: MutableSequence[int]
+    free: MutableSequence[int]
+    freed_order: MutableSequence[int]
+    first: MutableSequence[int]
+    last: MutableSequence[int]
+    behind: MutableSequence[int]
+    waited: MutableSequence[int]
+    issued: MutableSequence[int]
+    counters: MutableSequence[int]
+
+
+def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
+    """Runs all tasks that can run. Returns how many are done."""
+    duration, hops, link, _, _, _, _, start_rank, hop_rank = table
+    waits, ready, asked, start, end, _, hop_of, free, freed, first, last, behind, _, issued, counters = progress
+    events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
+    events.pop()
+    for k in range(len(duration)):
+        if waits[k] == 0:
+            _issue(events, start_rank, ready, issued, counters, k, 0, ranked)
+    taken, now, order = 0, 0, -1
+    while taken < counters[1] or len(events) > 0:
+        if taken < counters[1]:
+            number, hop = issued[taken], 0
+            taken += 1
+        else:
+            now, order, number, hop = heapq.heappop(events)
+        if number < 0:
+            on = -1 - number
+            number = first[on]
+            first[on], last[on] = behind[number], last[on] if behind[number] >= 0 else -1
+            _enter(table, progress, events, number, hop_of[number], now, ranked)
+            continue
+        if hop == 0:
+            start[number] = now
+            _release(table, progress, events, number, START, now, now, ranked)
+        if hop < hops[number + 1] - hops[number]:
+            on = link[hops[number] + hop]
+            asked[number] = now if hop > 0 else asked[number]
+            if last[on] >= 0 or now < free[on] or (now == free[on] and order < freed[on]):
+                _queue(events, free, freed, first, last, behind, on, number)
+                hop_of[number] = hop
+            else:
+                _enter(table, progress, events, number, hop, now, ranked)
+        elif hop == 0 and duration[number] > 0:
+            _push(events, hop_rank, counters, now + duration[number], number, 1, ranked)
+        else:
+            end[number] = now
+            counters[2] += 1
+            _finish(table, progress, events, number, now, ranked)
+    return counters[2]
+
+
+@inlined
+def _enter(
+    table: TaskTable,
+    progress: TaskProgress,
+    events: list[tuple[int, int, int, int]],
+    number: int,
+    hop: int,
+    now: int,
+    ranked: bool,
+) -> None:
+    """A message enters the link of a hop, which is idle."""
+    here = table.hops[number] + hop
+    on = table.link[here]
+    counters, free = progress.counters, progress.free
+    progress.begin[here] = now
+    progress.waited[on] += now - progress.asked[number]
+    _push(events, table.hop_rank, counters, now + table.delay[here], number, hop + 1, ranked)
+    free[on] = now + table.busy[here]
+    if not ranked:
+        progress.freed_order[on] = counters[0]
+        counters[0] += 1
+    if progress.last[on] >= 0:
+        heapq.heappush(events, (free[on], progress.freed_order[on], -1 - on, 0))
+    if hop == 0:
+        _release(table, progress, events, number, SENT, free[on], now, ranked)
+
+
+@inlined
+def _finish(
+    table: TaskTable,
+    progress: TaskProgress,
+    events: list[tuple[int, int, int, int]],
+    number: int,
+    now: int,
+    ranked: bool,
+) -> None:
+    """A task is done; one without hops has nothing to send."""
+    if table.hops[number + 1] == table.hops[number]:
+        _release(table, progress, events, number, SENT, now, now, ranked)
+    _release(table, progress, events, number, DONE, now, now, ranked)
+
+
+@inlined
+def _queue(
+    events: list[tuple[int, int, int, int]],
+    free: Sequence[int],
+    freed: Sequence[int],
+    first: MutableSequence[int],
+    last: MutableSequence[int],
+    behind: MutableSequence[int],
+    on: int,
+    number: int,
+) -> None:
+    """A message waits for a link. Only where one does, there is an event that frees the link."""
+    if last[on] < 0:
+        first[on] = number
+        heapq.heappush(events, (free[on], freed[on], -1 - on, 0))
+    else:
+        behind[last[on]] = number
+    last[on], behind[number] = number, -1
+
+
+@inlined
+def _push(
+    events: list[tuple[int, int, int, int]],
+    hop_rank: Sequence[int],
+    counters: MutableSequence[int],
+    time: int,
+    number: int,
+    hop: int,
+    ranked: bool,
+) -> None:
+    """Adds the event that a task has taken a hop."""
+    if ranked:
+        heapq.heappush(events, (time, hop_rank[number], number, hop))
+    else:
+        heapq.heappush(events, (time, counters[0], number, hop))
+        counters[0] += 1
+
+
+@inlined
+def _issue(
+    events: list[tuple[int, int, int, int]],
+    start_rank: Sequence[int],
+    ready: Sequence[int],
+    issued: MutableSequence[int],
+    counters: MutableSequence[int],
+    number: int,
+    now: int,
+    ranked: bool,
+) -> None:
+    """Lets a task start that waits for nothing any more: as an event, or at once, as ASTRA-sim does."""
+    if ranked:
+        heapq.heappush(events, (ready[number], start_rank[number], number, 0))
+    elif ready[number] > now:
+        heapq.heappush(events, (ready[number], counters[0], number, 0))
+        counters[0] += 1
+    else:
+        issued[counters[1]] = number
+        counters[1] += 1
+
+
+@inlined
+def _release(
+    table: TaskTable,
+    progress: TaskProgress,
+    events: list[tuple[int, int, int, int]],
+    number: int,
+    phase: int,
+    time: int,
+    now: int,
+    ranked: bool,
+) -> None:
+    """A phase of a task happens at `time`, now or later: those that wait for it wait for one thing less."""
+    waits, ready, asked = progress.waits, progress.ready, progress.asked
+    for edge in range(table.edges[3 * number + phase], table.edges[3 * number + phase + 1]):
+        task = table.followers[edge]
+        if time > ready[task]:
+            ready[task] = time
+        if phase != SENT and time > asked[task]:
+            asked[task] = time
+        waits[task] -= 1
+        if waits[task] == 0:
+            _issue(events, table.start_rank, ready, progress.issued, progress.counters, task, now, ranked)

@@ -1,0 +1,96 @@
+"""The transfers of a schedule as tasks: what each of them waits for, found from the times of the schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.demand import Demand, Op
+from collc.ten.network import Network
+from collc.ten.schedule import Transfers
+
+
+def schedule_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:
+    """One task for each transfer. ends: int64[transfers], when each arrives in the schedule.
+
+    A transfer waits for its chunk (`chunk_edges`), and until the transfer before it has left its link.
+    Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
+    """
+    count = len(rows)
+    edges = Edges.joined([chunk_edges(network, demand, rows, ends), link_edges(rows)])
+    return TaskGraph(
+        size=demand.chunks.size[rows.chunk],
+        route=rows.link,
+        duration=np.zeros(count, np.int64),
+        source=network.source[rows.link],
+        target=network.target[rows.link],
+        routes=Routes.single_links(network),
+        edges=edges,
+    )
+
+
+def link_edges(rows: Transfers) -> Edges:
+    """Each transfer waits until the one before it has left its link, in the order of the schedule."""
+    order = np.argsort(rows.link, kind="stable").astype(np.int32)
+    same = rows.link[order[1:]] == rows.link[order[:-1]]
+    return Edges.all_of(order[:-1][same], order[1:][same], SENT)
+
+
+def chunk_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
+    """The arrivals of its chunk for which each transfer waits.
+
+    One of a copied chunk waits for the first arrival of the chunk at its source, one of a reduced chunk for all
+    arrivals that precede it in the schedule, one out of a switch for the last of them; none where the source holds
+    a copied chunk from the beginning. Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
+    """
+    before, first, last = _arrivals(network, rows, ends)
+    source = network.source[rows.link]
+    switch = source >= network.npu_count
+    reduced = demand.chunks.op[rows.chunk] != Op.COPY
+    held = _held(network, demand, rows.chunk, source) & ~switch
+    none = (first == last) & ~held
+    if none.any():
+        k = int(np.flatnonzero(none)[0])
+        chunk, link = demand.chunk_name(int(rows.chunk[k])), network.link_name(int(rows.link[k]))
+        message = f"chunk {chunk} is never at the source of {link}"
+        raise CheckFailed(Diagnostic("S0401", message, hint="verify the schedule first"))
+    first = np.where(switch, np.maximum(first, last - 1), first)
+    last = np.where(switch | reduced, last, np.minimum(last, first + 1))
+    last = np.where(held & ~reduced, first, last)
+    waits = last - first
+    after = np.repeat(np.arange(len(rows), dtype=np.int32), waits)
+    offsets = np.zeros(len(rows), np.int64)
+    np.cumsum(waits[:-1], out=offsets[1:])
+    return Edges.all_of(before[np.arange(len(after)) + np.repeat(first - offsets, waits)], after, DONE)
+
+
+def _arrivals(network: Network, rows: Transfers, ends: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
+    """(order, first, last): the arrivals of its chunk at the source of transfer k, up to its start, are
+    order[first[k]:last[k]], in order of time.
+    """
+    count = len(rows)
+    devices = network.device_count
+    chunk = rows.chunk.astype(np.int64)
+    key = np.concatenate([chunk * devices + network.target[rows.link], chunk * devices + network.source[rows.link]])
+    time = np.concatenate([ends, rows.start])
+    leaves = np.repeat(np.array([False, True]), count)
+    order = np.lexsort((leaves, time, key))
+    arrives = ~leaves[order]
+    arrived_before = np.cumsum(arrives)
+    sorted_key = key[order]
+    new = np.append(True, sorted_key[1:] != sorted_key[:-1]) if count else np.zeros(0, np.bool_)
+    group = np.maximum.accumulate(np.where(new, np.arange(2 * count), 0))
+    first_of_group = (arrived_before - arrives)[group]
+    departures = order[~arrives] - count
+    first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    first[departures], last[departures] = first_of_group[~arrives], arrived_before[~arrives]
+    return order[arrives].astype(np.int32), first, last
+
+
+def _held(network: Network, demand: Demand, chunk: Int32Array, device: Int32Array) -> BoolArray:
+    """bool[transfers]: whether the device holds the chunk from the beginning."""
+    sets = demand.chunks.sets
+    members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * network.device_count + sets.members
+    return np.isin(demand.chunks.pre[chunk].astype(np.int64) * network.device_count + device, members)

@@ -1,0 +1,91 @@
+"""How long a message takes on a link: exact picoseconds, or ASTRA-sim's truncated nanoseconds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from collc.base.units import serialization_time
+from collc.ten.network import LinkKind
+from collc.ten.schedule import LinkModel
+
+
+class Timing(ABC):
+    """Durations of a message on its links. Its results are in units of `unit` picoseconds.
+
+    aware: links carry one message at a time, and messages queue. Otherwise each message arrives as if it were alone:
+    after the latencies of all its links and the time that its bytes take on the slowest (ASTRA-sim's
+    congestion-unaware model).
+    issues_at_once: whether what becomes free at some moment starts before the other events of that moment, as in
+    ASTRA-sim; otherwise all happens in the order of ranks.
+    """
+
+    unit: ClassVar[int]
+    issues_at_once: ClassVar[bool]
+    aware: bool
+
+    @abstractmethod
+    def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
+        """How long `size` bytes occupy a link, and how long they take to its other end."""
+
+    @abstractmethod
+    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
+        """How long `size` bytes take over links of these kinds where nothing else is on them."""
+
+
+def _rates(kind: LinkKind) -> tuple[int, Fraction]:
+    """Latency in picoseconds and bandwidth. Raises ValueError where a link has none."""
+    if kind.latency is None or kind.bandwidth is None:
+        raise ValueError("a link has no bandwidth or latency")
+    return kind.latency, kind.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTiming(Timing):
+    """Whole picoseconds, rounded up, as the times of schedules are.
+
+    model: when a link is free again. instances: bytes are given for this many messages together, each of which is
+    sent by itself.
+    """
+
+    unit: ClassVar[int] = 1
+    issues_at_once: ClassVar[bool] = False
+    model: LinkModel = LinkModel.PIPELINED
+    instances: int = 1
+    aware: bool = True
+
+    def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
+        """See Timing."""
+        latency, bandwidth = _rates(kind)
+        busy = serialization_time(size, bandwidth * self.instances)
+        return (busy + latency if self.model is LinkModel.STORE else busy), busy + latency
+
+    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
+        """See Timing."""
+        rates = [_rates(kind) for kind in kinds]
+        slowest = min(bandwidth for _, bandwidth in rates)
+        return sum(latency for latency, _ in rates) + serialization_time(size, slowest * self.instances)
+
+
+@dataclass(frozen=True, slots=True)
+class AstraTiming(Timing):
+    """Nanoseconds computed in floating point and truncated, as the analytical network of ASTRA-sim 2.0 does."""
+
+    unit: ClassVar[int] = 1000
+    issues_at_once: ClassVar[bool] = True
+    aware: bool = True
+
+    def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
+        """See Timing."""
+        latency, bandwidth = _rates(kind)
+        taken = size / float(bandwidth / 10**9)
+        return int(taken), int(latency / 1000 + taken)
+
+    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
+        """See Timing."""
+        rates = [_rates(kind) for kind in kinds]
+        slowest = min(bandwidth for _, bandwidth in rates)
+        return int(sum(latency for latency, _ in rates) / 1000 + size / float(slowest / 10**9))
