@@ -18,7 +18,17 @@ from importlib import import_module
 from benchmarks import auto
 from benchmarks.case import Case, Result
 
-SUITES: tuple[str, ...] = ("synthesis", "search", "elaborate", "verify", "msccl", "models", "exact", "clusters")
+SUITES: tuple[str, ...] = (
+    "synthesis",
+    "search",
+    "elaborate",
+    "verify",
+    "msccl",
+    "models",
+    "exact",
+    "clusters",
+    "simulate",
+)
 HEAD = (
     f"{'case':44} {'seconds':>9} {'cpu':>9} {'MiB':>6} {'reached':>12} {'bound':>12} {'ratio':>7} {'right':6}"
     f"{'target':28} met"

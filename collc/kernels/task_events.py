@@ -49,8 +49,8 @@ class TaskProgress(NamedTuple):
     left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before. begin: [H],
     when a message enters a link. hop: [n], the current hop. free, freed_order: [L], time and order of the event that
     frees a link. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next in the same queue.
-    waited: [L], time that messages waited for a link. issued: [n], tasks to start now; counters: [3], the number of
-    events, of tasks issued and of tasks done.
+    waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the
+    first of them on top; counters: [3], the number of events, of tasks on the stack and of tasks done.
     """
 
     waits: MutableSequence[int]
@@ -76,14 +76,14 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     waits, ready, asked, start, end, _, hop_of, free, freed, first, last, behind, _, issued, counters = progress
     events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     events.pop()
-    for k in range(len(duration)):
+    for k in range(len(duration) - 1, -1, -1):
         if waits[k] == 0:
             _issue(events, start_rank, ready, issued, counters, k, 0, ranked)
-    taken, now, order = 0, 0, -1
-    while taken < counters[1] or len(events) > 0:
-        if taken < counters[1]:
-            number, hop = issued[taken], 0
-            taken += 1
+    now, order = 0, -1
+    while counters[1] > 0 or len(events) > 0:
+        if counters[1] > 0:
+            counters[1] -= 1
+            number, hop = issued[counters[1]], 0
         else:
             now, order, number, hop = heapq.heappop(events)
         if number < 0:
@@ -227,7 +227,7 @@ def _release(
 ) -> None:
     """A phase of a task happens at `time`, now or later: those that wait for it wait for one thing less."""
     waits, ready, asked = progress.waits, progress.ready, progress.asked
-    for edge in range(table.edges[3 * number + phase], table.edges[3 * number + phase + 1]):
+    for edge in range(table.edges[3 * number + phase + 1] - 1, table.edges[3 * number + phase] - 1, -1):
         task = table.followers[edge]
         if time > ready[task]:
             ready[task] = time

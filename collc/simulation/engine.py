@@ -6,6 +6,7 @@ Every task starts when all that it waits for has happened. A message takes its l
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -119,9 +120,8 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
     sizes, size_of = np.unique(size, return_inverse=True)
     pair = network.kind[link].astype(np.int64) * max(1, len(sizes)) + size_of
     pairs, pair_of = np.unique(pair, return_inverse=True)
-    found = [
-        timing.hop(int(sizes[number % len(sizes)]), network.kinds[number // len(sizes)]) for number in pairs.tolist()
-    ]
+    rows: list[int] = pairs.tolist()
+    found = [timing.hop(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
     times = np.array(found, np.int64).reshape(len(found), 2)[pair_of]
     return times[:, 0], times[:, 1]
 
@@ -136,7 +136,8 @@ def _durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int6
     for number in pairs.tolist():
         route = number // len(sizes)
         links = graph.routes.links[graph.routes.offsets[route] : graph.routes.offsets[route + 1]]
-        kinds = [network.kinds[kind] for kind in network.kind[links].tolist()]
+        used: list[int] = network.kind[links].tolist()
+        kinds = [network.kinds[kind] for kind in used]
         found.append(timing.alone(int(sizes[number % len(sizes)]), kinds))
     duration = graph.duration.copy()
     duration[messages] = np.array(found, np.int64)[pair_of]
@@ -165,8 +166,8 @@ def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, large: bool) -> T
 def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskProgress:
     tasks = len(graph)
 
-    def none(count: int) -> list[int] | Int64Array:
-        return np.full(count, -1, np.int64) if large else [-1] * count
+    def none(count: int) -> MutableSequence[int]:
+        return numbers(np.full(count, -1, np.int64), large)
 
     waits: Int64Array = np.bincount(graph.edges.after, minlength=tasks).astype(np.int64)
     return TaskProgress(

@@ -49,7 +49,7 @@ class Routes:
 class Edges:
     """Who waits for whom: task after[e] waits until phase[e] (START, SENT or DONE) of task before[e].
 
-    before, after: int32[edges]. phase: int8[edges]. Followers of one phase are told in the order of the edges.
+    before, after: int32[edges]. phase: int8[edges]. Followers of one phase come in the order of the edges.
     """
 
     before: Int32Array
