@@ -141,4 +141,5 @@ def _rungs(numbers: Sequence[int]) -> list[int]:
 def _ideal(attempt: Attempt) -> int:
     from collc.synthesis.bounds import ideal_bound
 
-    return ideal_bound(attempt.module.network, attempt.module.demand).time
+    module = attempt.module
+    return ideal_bound(module.network, module.demand, module.model).time

@@ -134,7 +134,7 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     from collc.synthesis.bounds import ideal_bound, lower_bound
 
     assert module.schedule is not None
-    ideal = ideal_bound(module.network, module.demand)
+    ideal = ideal_bound(module.network, module.demand, module.model)
     bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
     time = module.schedule.collective_time(module.network, module.demand)
     times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}

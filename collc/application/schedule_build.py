@@ -205,7 +205,7 @@ class ScheduleBuild:
         assert schedule is not None
         self.progress(None, "computing the lower bound")
         time_ps = schedule.collective_time(module.network, module.demand)
-        ideal = ideal_bound(module.network, module.demand)
+        ideal = ideal_bound(module.network, module.demand, module.model)
         bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
         if not 0 <= max(time_ps, bound.time) < MAX_TIME:
             raise OverflowError

@@ -282,7 +282,7 @@ def test_verify_prints_a_summary_of_a_schedule(capsys: pytest.CaptureFixture[str
     assert (code, errors) == (0, "")
     words = " ".join(shown.split())
     assert "9 NPUs, 24 links; 72 transfers; time 80.125us (4 steps); lower bound 80.125us, met (in-degree of" in words
-    assert "98.12 % of ideal (the links into npu[0, 0]); made by tacos" in words
+    assert "100.00 % of ideal (the links into npu[0, 0]); made by tacos" in words
 
 
 # Absurd sizes

@@ -11,9 +11,10 @@ import pytest
 
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.bounds.bound import _BoundProblem, _distances
+from collc.synthesis.bounds.bound import _BoundProblem
 from collc.synthesis.bounds.cuts import _with_switches
 from collc.synthesis.bounds.flow import MOST_DEVICES, flow_cuts
+from collc.synthesis.bounds.longest_paths import distances_from_npus
 from collc.synthesis.bounds.timing import Delays, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.demand import Demand, Op
@@ -191,8 +192,8 @@ def test_a_switch_joins_the_side_of_more_than_half_of_its_links(outward, count, 
 def test_paths_start_at_as_many_npus_as_the_limit_allows(monkeypatch, sources: int, expected: list[int]) -> None:
     """A ring of ten NPUs: evenly spaced ones, and the one that is farthest from the first."""
     net = ring(10)
-    monkeypatch.setattr("collc.synthesis.bounds.bound.PATH_WORK", sources * net.link_count)
-    found, distance = _distances(net, np.array([7]))
+    monkeypatch.setattr("collc.synthesis.bounds.longest_paths.PATH_WORK", sources * net.link_count)
+    found, distance = distances_from_npus(net, np.array([7]))
     assert found.tolist() == expected
     assert distance[0].tolist() == [7 * min(k, 10 - k) for k in range(10)]
 

@@ -44,7 +44,7 @@ def check_bound(seed: int) -> set[str]:
         time = result.schedule.collective_time(result.network, result.demand)
         bound = lower_bound(result.network, result.demand, result.model)
         assert bound.time <= time, (seed, synthesizer, bound, time)
-        assert ideal_bound(result.network, result.demand).time <= bound.time, (seed, synthesizer)
+        assert ideal_bound(result.network, result.demand, result.model).time <= bound.time, (seed, synthesizer)
         assert bool(bound.name)
         seen.add(synthesizer.split()[0])
     return seen

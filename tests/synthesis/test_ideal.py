@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.support import (
     network,
     reduce,
     reduce_scatter,
+    ring,
     switched,
 )
 
@@ -101,12 +103,63 @@ def test_switches_that_copy_are_not_taken_for_npus() -> None:
     assert ideal_bound(network(4, links, switches=1), all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
 
 
-def test_reducing_switches_send_one_sum() -> None:
-    net = switched(4, rate(1))
-    assert ideal_bound(net, all_reduce([0, 1, 2, 3], GB)).time == 6 * SECOND
-    reducing = network(4, [(a, b, rate(1)) for a, b in zip(net.source, net.target, strict=True)], switches=1)
-    reducing.reduces[:] = True
-    assert ideal_bound(reducing, all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
+def reducing(net: Network, switches: list[int]) -> Network:
+    reduces = np.isin(np.arange(net.npu_count, net.device_count), switches)
+    return replace(net, reduces=reduces)
+
+
+def test_a_reducing_switch_sends_one_sum() -> None:
+    assert ideal_bound(switched(4, rate(1)), all_reduce([0, 1, 2, 3], GB)).time == 6 * SECOND
+    assert ideal_bound(reducing(switched(4, rate(1)), [4]), all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
+
+
+def test_between_nodes_that_reduce_inside_plain_switches_bound() -> None:
+    """Four nodes of two behind slow links: each must send and get 3/4 of the buffer twice, over two NICs."""
+    net = nodes(4, 2, rate(100), rate(1))
+    inside = reducing(net, [8, 9, 10, 11])
+    plain, reduced = (ideal_bound(one, all_reduce(list(range(8)), GB)) for one in (net, inside))
+    assert plain.time == reduced.time == 2 * 3 * 8 * SECOND // (4 * 2)
+    everywhere = reducing(net, [8, 9, 10, 11, 12])
+    assert ideal_bound(everywhere, all_reduce(list(range(8)), GB)).time == 8 * SECOND // 2
+
+
+def test_npus_outside_the_group_may_add_up() -> None:
+    """Three members round one NPU that is none: it can add up and spread, as a switch that reduces."""
+    links = [row for npu in range(3) for row in ((npu, 3, rate(1)), (3, npu, rate(1)))]
+    assert ideal_bound(network(4, links), all_reduce([0, 1, 2], GB)).time == 3 * SECOND
+    assert ideal_bound(network(3, links, switches=1), all_reduce([0, 1, 2], GB)).time == 4 * SECOND
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5, -1])
+def test_few_slots_limit_all_links_of_a_switch(slots: int) -> None:
+    """Six NPUs: 30 GB pass through, at most `slots` at once."""
+    net = switched(6, rate(1), buffer=slots)
+    at_once = 6 if slots < 0 else slots
+    for make in (all_gather, reduce_scatter):
+        assert ideal_bound(net, make(list(range(6)), GB)).time == 30 * SECOND // at_once
+    assert ideal_bound(net, all_reduce(list(range(6)), GB)).time == 60 * SECOND // at_once
+    assert ideal_bound(net, all_gather(list(range(6)), GB // 7, 7)).time == pytest.approx(30 * SECOND // at_once)
+    several = replace(net, multicast=np.array([True]))
+    assert ideal_bound(several, all_gather(list(range(6)), GB)).time == max(5, 6 / at_once) * SECOND
+
+
+def test_the_store_model_occupies_links_for_a_latency_a_chunk() -> None:
+    """Three blocks over two links into each of four NPUs: each takes half a second, and half a second of latency."""
+    net = ring(4, LinkKind(SECOND // 2, Fraction(2 * GB)))
+    demand = all_gather([0, 1, 2, 3], GB)
+    assert ideal_bound(net, demand).time == 1.25 * SECOND
+    for chunks in (1, 4):
+        store = ideal_bound(net, all_gather([0, 1, 2, 3], GB // chunks, chunks), LinkModel.STORE)
+        assert store.time == 1.5 * SECOND
+    custom = demand_of([(2 * GB, [0], [1, 3], Op.COPY)])
+    assert ideal_bound(net, custom, LinkModel.STORE).time == 1.5 * SECOND
+
+
+def test_data_needs_the_latencies_of_a_path() -> None:
+    line = network(4, [(a, a + 1, LinkKind(1000, Fraction(1000 * GB))) for a in range(3)])
+    far = ideal_bound(line, demand_of([(1, [0, 1], [2], Op.COPY), (1, [0], [3], Op.COPY)]))
+    assert (far.time, far.name) == (3000, "the path from npu[0] to npu[3]")
+    assert ideal_bound(line, demand_of([(1, [0, 2], [3], Op.SUM)])).time == 3001
 
 
 def volume_into(demand: Demand, inside: set[int]) -> int:

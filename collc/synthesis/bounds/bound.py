@@ -16,15 +16,16 @@ from typing import Final
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
+from collc.graph.distances import hop_counts
 from collc.synthesis.bounds.cuts import Cut, cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.ideal import ideal_bounds
+from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.reach import reach_bounds
 from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand
 from collc.ten.module import Bound
 from collc.ten.network import Network
@@ -32,9 +33,6 @@ from collc.ten.schedule import LinkModel
 
 DETAILED_DEVICES: Final = 2048
 """Up to so many devices, hops between all devices and delays before and behind links are computed."""
-
-PATH_WORK: Final = 1_000_000
-"""Sources x links that the search for the longest path may visit."""
 
 MOST_LINK_CLASSES: Final = 256
 """Up to so many classes of links with equal delays, the bounds of single NPUs consider delays."""
@@ -51,10 +49,8 @@ def lower_bound(
     known_time: the time of a schedule of the demand; the search ends where a bound reaches it. ideal: the ideal bound
     if it is known. A reduced chunk counts once per cut and direction. Raises ValueError where links have no bandwidth.
     """
-    bounds = chain(
-        _bounds(network, demand, None, model, flows=True), [ideal] if ideal else ideal_bounds(network, demand)
-    )
-    return _largest(bounds, known_time)
+    ideals = ideal_bounds(network, demand, model) if ideal is None else iter([ideal])
+    return _largest(chain(_bounds(network, demand, None, model, flows=True), ideals), known_time)
 
 
 def task_bound(task: Task) -> Bound:
@@ -176,31 +172,13 @@ def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
 
 def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
     """The longest shortest path of a chunk, if it can exceed `known`, the largest bound so far."""
-    network, times = problem.network, problem.times
-    if diameter_limit(network, times.total[:, -1]) <= known:
+    total = problem.times.total
+    if diameter_limit(problem.network, total[:, -1]) <= known:
         return
-    for size in sorted({0, len(times.sizes) - 1}):
-        sources, distance = _distances(network, times.total[:, size])
-        for part in problem.traffic:
-            time, start, end = part.longest(distance, sources, size)
-            if 0 < time < UNREACHABLE:
-                yield Bound(time, f"path from {network.device_name(start)} to {network.device_name(end)}")
-
-
-def _distances(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs or as many as PATH_WORK allows.
-
-    cost: int64[kinds], picoseconds.
-    """
-    npus, length = network.npus, cost[network.kind]
-    backward = Digraph.of(network).reversed()
-    most = max(1, PATH_WORK // max(1, network.link_count))
-    if most < len(npus):
-        first = distances_to(backward, length, npus[:1])[0, : network.npu_count]
-        farthest = int(np.where(first < UNREACHABLE, first, -1).argmax())
-        even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]
-        npus = np.unique(np.append(even, farthest)).astype(np.int32)
-    return npus, distances_to(backward, length, npus)
+    for size in sorted({0, total.shape[1] - 1}):
+        path = longest_path(problem.network, problem.traffic, total[:, size], size, 0)
+        if path is not None:
+            yield path
 
 
 def _cut_bounds(problem: _BoundProblem, cut: Cut) -> Iterator[Bound]:

@@ -1,16 +1,22 @@
 """Data as a fluid: how soon links can deliver some bytes, whatever the number of chunks.
 
 A link carries its bandwidth, from the moment at which data can be at its source to the last one from which data can get
-on to where it is wanted. Latencies delay data, but occupy no link, so that times are valid for both link models.
+on to where it is wanted. Latencies delay data, but occupy no link, so that times are valid for both link models. With
+the link model `store` they also occupy links, the less the larger chunks are: `Fluid.storing` takes the largest chunks
+that there can be.
+
+A switch with few slots limits all its links together: a slot is taken while a chunk leaves, so the chunks that pass
+through have at most the bandwidth of as many links as there are slots.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -20,6 +26,8 @@ from collc.synthesis.bounds.timing import Delays
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
+
+T = TypeVar("T")
 
 LATENCY_DEVICES: Final = 2048
 """Devices up to which latencies before and behind links count."""
@@ -38,15 +46,16 @@ SECOND: Final = 10**12
 class Fluid:
     """Bytes that must move, and rates.
 
-    sizes: int64, bytes of a chunk by the size numbers of `traffic`. rates: bytes a second by kind of link.
-    capacity: int64[links], whole multiples of `unit` bytes a second, rounded up. delays: latencies before and behind
-    devices.
+    sizes: int64, bytes of a chunk by the size numbers of `traffic`. rates: bytes a second by kind of link. waits:
+    int64[kinds], picoseconds for which a link of a kind delays data but is not occupied. capacity: int64[links], whole
+    multiples of `unit` bytes a second, rounded up. delays: latencies before and behind devices.
     """
 
     network: Network
     sizes: Int64Array
     traffic: list[Traffic]
     rates: list[Fraction]
+    waits: Int64Array
     capacity: Int64Array
     unit: Fraction
     delays: Delays
@@ -65,7 +74,19 @@ class Fluid:
             ends = [part.holders_and_wanting() for part in traffic]
             holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
             delays = Delays.of(network, network.latencies, holders, wanting)
-        return Fluid(network, sizes, traffic, rates, _capacities(network, rates, unit), unit, delays)
+        capacity = _capacities(network, rates, unit)
+        return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
+
+    def storing(self, largest: int) -> Fluid:
+        """The same for links that are occupied for latency + size / bandwidth, where no chunk has more bytes."""
+        latencies: list[int] = self.network.latencies.tolist()
+        rates = [
+            largest / (Fraction(latency, SECOND) + largest / rate)
+            for latency, rate in zip(latencies, self.rates, strict=True)
+        ]
+        unit = _common_unit(rates)
+        waits = np.zeros_like(self.waits)
+        return replace(self, rates=rates, waits=waits, unit=unit, capacity=_capacities(self.network, rates, unit))
 
     def coarser(self) -> Fluid:
         """The same with smaller numbers for capacities, again rounded up."""
@@ -98,28 +119,91 @@ class Fluid:
         volume = sum(int(self.sizes @ part.crossing(inside).counts) for part in self.traffic)
         return self.time_over(~inside[self.network.source] & inside[self.network.target], volume)
 
-    def time_over(self, links: BoolArray, volume: int) -> int:
-        """Picoseconds until some links, bool[links], can have delivered so many bytes; 0 if they never can."""
-        if not volume:
+    def time_between(self, label: Int64Array, volume: int, backward: bool = False) -> int:
+        """Picoseconds until all bytes that must enter some sets of devices can have done so; backward: leave them.
+
+        label: int64[devices], the set of each device, -1 for none. volume: the sum over all sets.
+        """
+        network = self.network
+        source, target = label[network.source], label[network.target]
+        crossing = (source != target) & ((source if backward else target) >= 0)
+        # One slot serves several sets at once where a switch adds up, or sends on several links.
+        together = ~network.reduces & (~network.multicast | backward)
+        return self.time_over(crossing, volume, together)
+
+    def time_over(self, links: BoolArray, volume: int, together: BoolArray | None = None) -> int:
+        """Picoseconds until some links, bool[links], can have delivered so many bytes; 0 if they never can.
+
+        together: bool[switches], those whose slots limit what these links carry, if they are few; None for all.
+        """
+        numbers = np.flatnonzero(links)
+        if not volume or not len(numbers):
             return 0
         network = self.network
-        numbers = np.flatnonzero(links)
         kind = network.kind[numbers]
         lag = self.delays.head[network.source[numbers]] + self.delays.tail[network.target[numbers]]
-        lag = np.minimum(lag, UNREACHABLE) + network.latencies[kind]
-        rows, counts = np.unique(np.stack([lag, kind], axis=1), axis=0, return_counts=True)
-        return self._filled(volume, [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)])
+        lag = np.minimum(lag, UNREACHABLE) + self.waits[kind]
+        everywhere = np.ones(network.switch_count, np.bool_)
+        limited, groups = self._limited(numbers, lag, everywhere if together is None else together)
+        free = ~limited & (lag < UNREACHABLE)
+        rows, counts = np.unique(np.stack([lag, kind], axis=1)[free], axis=0, return_counts=True)
+        pairs: list[tuple[int, int]] = rows.tolist()
+        groups += [(least, int(count) * self.rates[row]) for (least, row), count in zip(pairs, counts, strict=True)]
+        return _filled(volume, sorted(groups))
 
-    def _filled(self, volume: int, links: list[tuple[int, int, int]]) -> int:
-        """The least T with the sum of count x rate x (T - lag) = volume over (lag, kind, count), ascending by lag."""
-        rate = used = time = Fraction(0)
-        for lag, kind, count in links:
-            if lag >= UNREACHABLE or (rate and time <= lag):
-                break
-            rate += count * self.rates[kind]
-            used += count * self.rates[kind] * lag
-            time = (volume * SECOND + used) / rate
-        return math.ceil(time)
+    def _limited(
+        self, links: Int64Array, lag: Int64Array, together: BoolArray
+    ) -> tuple[BoolArray, list[tuple[int, Fraction]]]:
+        """Links that the slots of a switch limit, and for each such switch (least lag, rate of its slots).
+
+        Returns bool[links] of the given ones. Links to a limited switch wait less than those from it: data need not
+        have left the switch when it has arrived.
+        """
+        network = self.network
+        limited = np.zeros(len(links), np.bool_)
+        groups: list[tuple[int, Fraction]] = []
+        for switch in (network.npu_count + np.flatnonzero(together & (network.buffers >= 0))).tolist():
+            width = int(network.buffers[switch - network.npu_count]) * max(self._rates_of(network.source == switch))
+            for ends, early in ((network.source, False), (network.target, True)):
+                mine = (ends[links] == switch) & ~limited & (lag < UNREACHABLE)
+                if sum(self._rates_of(links[mine])) > width:
+                    limited |= mine
+                    start = self.delays.head[network.source[links[mine]]] if early else lag[mine]
+                    groups.append((int(start.min()), width))
+        return limited, groups
+
+    def _rates_of(self, links: BoolArray | Int64Array) -> list[Fraction]:
+        """0 and the bytes a second of some links."""
+        kinds: list[int] = self.network.kind[links].tolist()
+        return [Fraction(0), *(self.rates[kind] for kind in kinds)]
+
+
+def exactly(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | None:
+    """What a search finds, and the unit of its capacities; None where a path is missing, so that no schedule exists.
+
+    Where flows do not fit in 64 bits, capacities are rounded up to a larger unit, which keeps bounds valid.
+    """
+    while True:
+        try:
+            return search(fluid), fluid.unit
+        except OverflowError:
+            if int(fluid.capacity.max()) == 1:
+                return None
+            fluid = fluid.coarser()
+        except ValueError:
+            return None
+
+
+def _filled(volume: int, groups: list[tuple[int, Fraction]]) -> int:
+    """The least T with the sum of rate x (T - lag) = volume over (lag, rate), ascending by lag; 0 without groups."""
+    rate = used = time = Fraction(0)
+    for lag, more in groups:
+        if rate and time <= lag:
+            break
+        rate += more
+        used += more * lag
+        time = (volume * SECOND + used) / rate
+    return math.ceil(time)
 
 
 def _common_unit(rates: list[Fraction]) -> Fraction:

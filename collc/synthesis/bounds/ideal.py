@@ -1,38 +1,34 @@
-"""The ideal time of a demand: a lower bound that holds for any number of chunks and for both link models.
+"""The ideal time of a demand: a lower bound that holds for any number of chunks.
 
-What must enter a set of devices takes at least its bytes over the bandwidth of the links into it
-(collc/synthesis/bounds/fluid.py). For standard collectives the narrowest set is found exactly
-(collc/graph/throughput.py); the sets that the bounds of given chunks use are tried too. An All-Reduce among NPUs that
-alone add up needs more than any one set shows: see `_partition_bound`.
+What must enter a set of devices takes at least its bytes over the bandwidth of the links into it, and data needs the
+latencies of a path (collc/synthesis/bounds/fluid.py). For standard collectives the narrowest set is found exactly
+(collc/graph/throughput.py); the sets that the bounds of given chunks use are tried too. An All-Reduce needs more than
+any one set shows (collc/synthesis/bounds/partitions.py).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from fractions import Fraction
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from collc.graph.throughput import broadcast_rate, gather_rate, reduce_rate
+from collc.graph.throughput import broadcast_rate, gather_rate
 from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
-from collc.synthesis.bounds.fluid import SECOND, Fluid
-from collc.synthesis.bounds.set_names import name_of_links_between, name_of_links_into
+from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
+from collc.synthesis.bounds.longest_paths import longest_path
+from collc.synthesis.bounds.partitions import partition_bounds
+from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.arrays import BoolArray
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
 from collc.ten.network import Network
-
-T = TypeVar("T")
+from collc.ten.schedule import LinkModel
 
 NPU_SETS: Final = 16
 """Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
-
-PARTITION_NPUS: Final = 1024
-"""NPUs up to which the best partition is sought for an All-Reduce."""
 
 EXACT_KINDS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"})
 """Collectives whose narrowest set is found exactly."""
@@ -40,29 +36,70 @@ EXACT_KINDS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "b
 MORE_CUTS_DEVICES: Final = 256
 """Devices up to which other cuts are tried beside the narrowest: latencies can make them better."""
 
+WHOLE_BLOCKS: Final = frozenset({"broadcast", "reduce", "send_recv", "multicast", "all_to_allv"})
+"""Collectives with `size` bytes in a block, not in one block of each member."""
 
-def ideal_bound(network: Network, demand: Demand) -> Bound:
-    """The largest such bound found, in picoseconds, with its name.
+
+def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Bound:
+    """The largest such bound found, in picoseconds, with its name. That for `pipelined` is valid for both link models.
 
     Raises ValueError where links have no bandwidth or latency.
     """
     best = Bound(0, "nothing moves")
-    for bound in ideal_bounds(network, demand):
+    for bound in ideal_bounds(network, demand, model):
         if bound.time > best.time:
             best = bound
     return best
 
 
-def ideal_bounds(network: Network, demand: Demand) -> Iterator[Bound]:
+def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
     """All such bounds. Raises ValueError as ideal_bound does."""
     sizes, traffic = traffic_of(demand, None)
     if not len(sizes) or not network.link_count:
         return
     fluid = Fluid.of(network, sizes, traffic)
+    known = 0
+    for bound in _bounds(fluid, demand):
+        known = max(known, bound.time)
+        yield bound
+    if model is LinkModel.STORE and network.latencies[network.kind].any():
+        yield from _bounds(fluid.storing(max(_largest_chunk(run) for run in demand.runs)), demand)
+    path = longest_path(network, traffic, network.latencies, 0, known)
+    if path is not None:
+        yield Bound(path.time, f"the {path.name}")
+
+
+def _largest_chunk(run: Run) -> int:
+    """Bytes of the largest chunk that a run can have with any number of chunks."""
+    standard = run.standard
+    if standard is None:
+        return int(run.pattern.expand().size.max(initial=1))
+    blocks = 1 if standard.kind in WHOLE_BLOCKS else max(1, len(run.group))
+    return max(1, -(-standard.size // blocks))
+
+
+def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
+    network = fluid.network
     for inside in _sets(fluid, demand):
         yield Bound(fluid.time_into(inside), name_of_links_into(network, inside))
+    yield from _shared_slots(fluid)
     for run in demand.runs:
-        yield from _partition_bound(fluid, run)
+        yield from partition_bounds(fluid, run)
+
+
+def _shared_slots(fluid: Fluid) -> Iterator[Bound]:
+    """What all NPUs together must get, or send, over switches with few slots."""
+    network = fluid.network
+    if not (network.buffers >= 0).any():
+        return
+    limited = network.npu_count + np.flatnonzero(network.buffers >= 0)
+    name = network.device_name(int(limited[0])) + (f" and {len(limited) - 1} more switches" if len(limited) > 1 else "")
+    each = np.full(network.device_count, -1, np.int64)
+    each[network.npus] = network.npus
+    for backward in (False, True):
+        counts = [part.sent() if backward else part.received() for part in fluid.traffic]
+        volume = sum(int((fluid.sizes @ count).sum()) for count in counts)
+        yield Bound(fluid.time_between(each, volume, backward), f"the buffer of {name}")
 
 
 def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
@@ -96,56 +133,19 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         return
     kind = standard.kind
     if kind in ("all_gather", "all_reduce"):
-        found = _exact(fluid, lambda one: gather_rate(one.graph, one.capacity, group))
+        found = exactly(fluid, lambda one: gather_rate(one.graph, one.capacity, group))
         if found is not None:
             yield ~found[0].outside
     if kind in ("reduce_scatter", "all_reduce"):
-        found = _exact(fluid, lambda one: gather_rate(one.graph.reversed(), one.capacity, group))
+        found = exactly(fluid, lambda one: gather_rate(one.graph.reversed(), one.capacity, group))
         if found is not None:
             yield found[0].outside
     root = group[standard.root]
     if kind == "broadcast":
-        found = _exact(fluid, lambda one: broadcast_rate(one.graph, one.capacity, root, group))
+        found = exactly(fluid, lambda one: broadcast_rate(one.graph, one.capacity, root, group))
         if found is not None:
             yield ~found[0].outside
     if kind == "reduce":
-        found = _exact(fluid, lambda one: broadcast_rate(one.graph.reversed(), one.capacity, root, group))
+        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reversed(), one.capacity, root, group))
         if found is not None:
             yield found[0].outside
-
-
-def _exact(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | None:
-    """What a search finds, and the unit of its capacities; None where a path is missing, so that no schedule exists.
-
-    Where flows do not fit in 64 bits, capacities are rounded up to a larger unit, which keeps bounds valid.
-    """
-    while True:
-        try:
-            return search(fluid), fluid.unit
-        except OverflowError:
-            if int(fluid.capacity.max()) == 1:
-                return None
-            fluid = fluid.coarser()
-        except ValueError:
-            return None
-
-
-def _partition_bound(fluid: Fluid, run: Run) -> Iterator[Bound]:
-    """What an All-Reduce must send between the parts of the worst partition of the NPUs.
-
-    A part knows the contributions of some parts; a transfer into a part adds at most what its sender's part knows.
-    Before the first part knows all, P - 1 transfers between parts have arrived, and each of the other P - 1 parts then
-    needs one more: 2 (P - 1) for each byte. Switches may copy, but not add up, and all NPUs are members.
-    """
-    network, standard, group = fluid.network, run.standard, run.group.tolist()
-    if standard is None or standard.kind != "all_reduce" or not 2 <= len(group) <= PARTITION_NPUS:
-        return
-    if bool(network.reduces.any()) or len(group) < len(network.npus):
-        return
-    found = _exact(fluid, lambda one: reduce_rate(one.graph.reversed(), one.capacity, group))
-    if found is None:
-        return
-    partition, unit = found
-    latency = int(network.latencies[network.kind].min())
-    time = math.ceil(standard.size * SECOND / (partition.rate * unit)) + latency
-    yield Bound(time, name_of_links_between(network, run.group, partition.parts))

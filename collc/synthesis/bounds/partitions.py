@@ -1,0 +1,143 @@
+"""What an All-Reduce must send between the parts of a partition of the NPUs, with any number of chunks.
+
+A part knows the contributions of some parts; a transfer into a part adds at most what the part of its sender knows.
+Before the first part knows all, P - 1 transfers into parts have arrived, and each of the other P - 1 parts then needs
+one more: 2 (P - 1) for each byte, as in one-way gossip. Switches between the parts may copy, but where something adds
+up, it must be in one of the parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import weakly_connected
+from collc.graph.throughput import ReduceRate, reduce_rate
+from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
+from collc.synthesis.bounds.set_names import name_of_links_between
+from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.demand import Run
+from collc.ten.module import Bound
+from collc.ten.network import Network
+
+PARTITION_NPUS: Final = 1024
+"""NPUs up to which the worst partition is sought; above, single NPUs and what faster links join are tried."""
+
+
+def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
+    """Bounds on an All-Reduce by the worst partitions that were found; none for other runs."""
+    standard = run.standard
+    if standard is None or standard.kind != "all_reduce" or len(run.group) < 2:
+        return
+    for owner in _owners(fluid.network, run):
+        members = np.unique(owner[run.group])
+        if len(members) < 2:
+            continue
+        tried = [owner, *_components(fluid, owner)]
+        if len(members) <= PARTITION_NPUS:
+            found = _worst(fluid, owner, members)
+            if found is None:
+                continue
+            partition, time = found
+            part_of = dict(zip(members.tolist(), partition.parts, strict=True))
+            tried = [np.array([part_of.get(device, -1) for device in owner.tolist()], np.int64)]
+            latency = int(fluid.waits[fluid.network.kind].min())
+            yield Bound(math.ceil(standard.size * time) + latency, _name(fluid.network, run, tried[0]))
+        for labels in tried:
+            volume = 2 * (len(np.unique(labels[run.group])) - 1) * standard.size
+            time = fluid.time_between(with_switches(fluid.network, labels), volume)
+            yield Bound(time, _name(fluid.network, run, labels))
+
+
+def _name(network: Network, run: Run, labels: Int64Array) -> str:
+    return name_of_links_between(network, run.group, labels[run.group].tolist())
+
+
+def with_switches(network: Network, labels: Int64Array) -> Int64Array:
+    """Labels of devices where a switch without one gets that of more than half of the devices at its links, if any."""
+    found = labels.copy()
+    open_ = np.flatnonzero(labels[network.source] < 0)
+    rows, counts = np.unique(
+        np.stack([network.source[open_], labels[network.target[open_]]], axis=1), axis=0, return_counts=True
+    )
+    degree = np.bincount(network.source, minlength=network.device_count)
+    for (switch, label), count in zip(rows.tolist(), counts.tolist(), strict=True):
+        if 2 * count > degree[switch]:
+            found[switch] = label
+    return found
+
+
+def _components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
+    """Parts that links faster than others join; each device that adds up is in one."""
+    network = fluid.network
+    rate = np.array([float(rate) for rate in fluid.rates])[network.kind]
+    for limit in np.unique(rate)[:-1].tolist():
+        component = weakly_connected(Digraph.of(network).with_edges(rate > limit)).astype(np.int64)
+        labels = np.where(np.isin(component, component[owner >= 0]), component, -1)
+        parts = len(np.unique(labels[owner >= 0]))
+        if 1 < parts < int((owner >= 0).sum()):
+            yield labels
+
+
+def _worst(fluid: Fluid, owner: Int64Array, members: Int64Array) -> tuple[ReduceRate, Fraction] | None:
+    """The worst partition of the owners, and picoseconds a byte; None where no path leads from one to another."""
+
+    def search(one: Fluid) -> ReduceRate:
+        network = one.network
+        vertex = np.where(owner >= 0, owner, np.arange(network.device_count))
+        source, target = vertex[network.source].astype(np.int32), vertex[network.target].astype(np.int32)
+        between = source != target
+        # What enters a part, not what leaves it: switches copy.
+        graph = Digraph(network.device_count, target[between], source[between])
+        return reduce_rate(graph, one.capacity[between], members.tolist())
+
+    found = exactly(fluid, search)
+    return None if found is None else (found[0], SECOND / (found[0].rate * found[1]))
+
+
+def _owners(network: Network, run: Run) -> Iterator[Int64Array]:
+    """int64[devices]: the member of the group to whose part a device belongs, -1 for switches that only copy.
+
+    What adds up beside the members (switches that reduce, NPUs outside the group) can belong to any part: to that of
+    the nearest member, or together with all members beside it.
+    """
+    adds = np.zeros(network.device_count, np.bool_)
+    adds[: network.npu_count] = network.present[: network.npu_count]
+    adds[network.npu_count :] = network.reduces
+    adds &= network.present
+    owner = np.full(network.device_count, -1, np.int64)
+    owner[run.group] = run.group
+    if not (adds & (owner < 0)).any():
+        yield owner
+        return
+    yield _nearest(network, adds, owner.copy())
+    yield _joined(network, adds, owner)
+
+
+def _nearest(network: Network, adds: BoolArray, owner: Int64Array) -> Int64Array:
+    """Each device that adds up gets the owner of a neighbour that has one, as long as there are such."""
+    while True:
+        new = adds[network.target] & (owner[network.target] < 0) & (owner[network.source] >= 0)
+        if not new.any():
+            owner[adds & (owner < 0)] = owner[owner >= 0][0]
+            return owner
+        links = np.flatnonzero(new)[::-1]
+        owner[network.target[links]] = owner[network.source[links]]
+
+
+def _joined(network: Network, adds: BoolArray, owner: Int64Array) -> Int64Array:
+    """Devices that add up beside the members, and all that links join to them, have one owner."""
+    extra = adds & (owner < 0)
+    joins = (extra[network.source] & adds[network.target]) | (extra[network.target] & adds[network.source])
+    component = weakly_connected(Digraph.of(network).with_edges(joins))
+    found = owner.copy()
+    for label in np.unique(component[extra]).tolist():
+        inside = component == label
+        members = owner[inside & (owner >= 0)]
+        found[inside] = members.min() if len(members) else owner[owner >= 0][0]
+    return found
