@@ -56,7 +56,11 @@ def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
 
 
 class TransferColumns(NamedTuple):
-    """The transfers of all chunks. total: int64[kinds], picoseconds until a chunk of one size has arrived."""
+    """The transfers of all chunks. total: int64[kinds], picoseconds until a chunk of one size has arrived.
+
+    passes: bool[devices], switches that pass on any number of arrivals, one by one. after: int32[rows], written: the
+    next row of the queue that a row is in.
+    """
 
     link: Int32Array
     start: Int64Array
@@ -66,13 +70,17 @@ class TransferColumns(NamedTuple):
     total: Int64Array
     kind: Int32Array
     npus: int
+    passes: BoolArray
+    after: Int32Array
 
 
 class DeviceMarks(NamedTuple):
     """What is known of each device for one chunk, valid where seen[device] is the chunk. Times are picoseconds.
 
     held: the first arrival of a copy. into, out: numbers of transfers. first, last: arrivals of partials. sent: the
-    start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree.
+    start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree. Of the rows that
+    have brought a switch copies (partials) that have not left, by arrival: copy_head, copy_tail (head, tail); -1 for
+    none.
     """
 
     seen: Int64Array
@@ -83,6 +91,10 @@ class DeviceMarks(NamedTuple):
     last: Int64Array
     sent: Int64Array
     part: Int64Array
+    copy_head: Int32Array
+    copy_tail: Int32Array
+    head: Int32Array
+    tail: Int32Array
 
 
 @njit(cache=True)
@@ -91,7 +103,52 @@ def _marks(devices: int) -> DeviceMarks:
     held, first = np.empty(devices, np.int64), np.empty(devices, np.int64)
     last, sent = np.empty(devices, np.int64), np.empty(devices, np.int64)
     into, out = np.zeros(devices, np.int64), np.zeros(devices, np.int64)
-    return DeviceMarks(seen, held, into, out, first, last, sent, part)
+    queues = np.full((4, devices), -1, np.int32)
+    return DeviceMarks(seen, held, into, out, first, last, sent, part, queues[0], queues[1], queues[2], queues[3])
+
+
+@njit(cache=True)
+def _enters(
+    row: int, arrival: int, head: Int32Array, tail: Int32Array, device: int, after: Int32Array, arrivals: Int64Array
+) -> bool:
+    """Put an arrival at the end of a switch's queue; False where it comes before the one in front of it.
+
+    arrivals: int64[devices], those of the ends of the queues.
+    """
+    if head[device] >= 0 and arrivals[device] > arrival:
+        return False
+    if head[device] < 0:
+        head[device] = row
+    else:
+        after[tail[device]] = row
+    after[row] = -1
+    tail[device] = row
+    arrivals[device] = arrival
+    return True
+
+
+@njit(cache=True)
+def _leaves(
+    start: int,
+    target: int,
+    head: Int32Array,
+    device: int,
+    after: Int32Array,
+    begin: Int64Array,
+    link: Int32Array,
+    total: Int64Array,
+    kind: Int32Array,
+    source: Int32Array,
+) -> bool:
+    """Take the first of a switch's queue; False where none has arrived, or it came from `target`, a device or -1."""
+    row = head[device]
+    if row < 0:
+        return False
+    on = link[row]
+    if begin[row] + total[kind[on]] > start or source[on] == target:
+        return False
+    head[device] = after[row]
+    return True
 
 
 @njit(cache=True)
@@ -99,7 +156,8 @@ def _copied(
     rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
 ) -> bool:
     """Whether the transfers of a copied chunk are plainly right; sets marks.held."""
-    seen, held, into, out = marks.seen, marks.held, marks.into, marks.out
+    seen, held, into, out, last = marks.seen, marks.held, marks.into, marks.out, marks.last
+    head, tail, after, passes = marks.copy_head, marks.copy_tail, transfers.after, transfers.passes
     for device in pre:
         seen[device], held[device] = tag, -1
         into[device] = 0
@@ -112,22 +170,37 @@ def _copied(
         arrival = transfers.start[row] + taken
         if seen[device] != tag:
             seen[device], held[device] = tag, arrival
-            into[device], out[device] = 0, 0
+            into[device], out[device], head[device] = 0, 0, -1
         elif arrival < held[device]:
             held[device] = arrival
         into[device] += 1
-    for row in rows:
-        device = transfers.source[transfers.link[row]]
-        if seen[device] != tag or held[device] > transfers.start[row]:
+        if passes[device] and not _enters(row, arrival, head, tail, device, after, last):
             return False
-        if device >= transfers.npus:
-            out[device] += 1
-            if out[device] > 1 or into[device] > 1:
-                return False
+    if not _sent_in_order(rows, transfers, marks, tag):
+        return False
     missing = 0
     for device in post:
         missing += seen[device] != tag
     return missing == 0
+
+
+@njit(cache=True)
+def _sent_in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, tag: int) -> bool:
+    """Whether each transfer of a copied chunk starts when its sender holds the chunk."""
+    link, start, _, source, _, total, kind, npus, passes, after = transfers
+    seen, held, into, out, head = marks.seen, marks.held, marks.into, marks.out, marks.copy_head
+    for row in rows:
+        device = source[link[row]]
+        if seen[device] != tag or held[device] > start[row]:
+            return False
+        if passes[device]:
+            if not _leaves(start[row], -1, head, device, after, start, link, total, kind, source):
+                return False
+        elif device >= npus:
+            out[device] += 1
+            if out[device] > 1 or into[device] > 1:
+                return False
+    return True
 
 
 @njit(cache=True)
@@ -141,6 +214,8 @@ def _note(
     first: Int64Array,
     last: Int64Array,
     sent: Int64Array,
+    copy_head: Int32Array,
+    head: Int32Array,
 ) -> None:
     """Reset the marks of a device for a new chunk. Called for each row: arrays are faster here than a tuple of them."""
     if seen[device] != tag:
@@ -148,16 +223,20 @@ def _note(
         held[device], first[device] = NEVER, NEVER
         last[device], sent[device] = -1, -1
         into[device], out[device] = 0, 0
+        copy_head[device], head[device] = -1, -1
 
 
 @njit(cache=True)
 def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
-    """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none."""
-    nodes, senders, rest = len(pre), 0, 0
-    link, start, reduce, source, target, total, kind, npus = transfers
-    seen, held, into, out, first, last, sent, part = marks
+    """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none.
+
+    Switches pass partials on in order of arrival; those that do only this are not part of the tree.
+    """
+    nodes, senders, rest, waiting = len(pre), 0, 0, 0
+    link, start, reduce, source, target, total, kind, npus, passes, after = transfers
+    seen, held, into, out, first, last, sent, part, copy_head, _, head, tail = marks
     for device in pre:
-        _note(device, tag, seen, held, into, out, first, last, sent)
+        _note(device, tag, seen, held, into, out, first, last, sent, copy_head, head)
         part[device], first[device] = tag, -1
         rest += device
     for row in rows:
@@ -166,8 +245,8 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
         if taken <= 0:
             return -1
         a, b = source[on], target[on]
-        _note(a, tag, seen, held, into, out, first, last, sent)
-        _note(b, tag, seen, held, into, out, first, last, sent)
+        _note(a, tag, seen, held, into, out, first, last, sent, copy_head, head)
+        _note(b, tag, seen, held, into, out, first, last, sent, copy_head, head)
         arrival = start[row] + taken
         into[b] += 1
         out[a] += 1
@@ -175,39 +254,54 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
             held[b] = min(held[b], arrival)
             continue
         for device in (a, b):
-            if part[device] != tag:
+            if part[device] != tag and not passes[device]:
                 part[device] = tag
                 nodes += 1
                 rest += device
-        if sent[a] >= 0:
-            return -1
-        sent[a] = start[row]
-        senders += 1
-        rest -= a
+        good = sent[a] < 0
+        if passes[a]:
+            waiting -= 1
+            good = _leaves(start[row], b, head, a, after, start, link, total, kind, source)
+        else:
+            sent[a] = start[row]
+            senders += 1
+            rest -= a
         first[b] = min(first[b], arrival)
-        last[b] = max(last[b], arrival)
+        if passes[b]:
+            waiting += 1
+            good &= _enters(row, arrival, head, tail, b, after, last)
+        else:
+            last[b] = max(last[b], arrival)
+        if not good:
+            return -1
     # All devices but one have sent, and `rest` is the sum of the numbers of those that have not: its number.
-    return rest if nodes - senders == 1 and rest < npus else -1
+    return rest if nodes - senders == 1 and rest < npus and not waiting else -1
 
 
 @njit(cache=True)
 def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, root: int) -> bool:
     """Whether each partial leaves after all partials that arrive, before any copy, and copies come from the root."""
-    link, start, reduce, source, target, total, kind, npus = transfers
-    _, held, into, out, first, last, _, _ = marks
+    link, start, reduce, source, target, total, kind, npus, passes, after = transfers
+    _, held, into, out, first, last, _, _, head, tail, _, _ = marks
     for row in rows:
         on = link[row]
         a, b = source[on], target[on]
         begin = start[row]
         for device in (a, b):
-            if device >= npus and (into[device] != 1 or out[device] != 1):
+            if device >= npus and not passes[device] and (into[device] != 1 or out[device] != 1):
                 return False
         if reduce[row]:
-            if first[a] > begin or last[a] > begin or held[a] <= begin:
+            if not passes[a] and (first[a] > begin or last[a] > begin or held[a] <= begin):
                 return False
-            if held[b] <= begin + total[kind[on]]:
+            if not passes[b] and held[b] <= begin + total[kind[on]]:
+                return False
+            continue
+        if passes[a]:
+            if not _leaves(begin, -1, head, a, after, start, link, total, kind, source):
                 return False
         elif held[a] > begin and not (a == root and last[root] <= begin):
+            return False
+        if passes[b] and not _enters(row, begin + total[kind[on]], head, tail, b, after, last):
             return False
     return True
 
@@ -246,18 +340,22 @@ def screen(
     sets: Int64Array,
     members: Int32Array,
     filled: Int64Array,
+    passes: BoolArray,
 ) -> UInt8Array:
     """uint8[chunks]: 0 where a chunk is plainly right, 1 where it needs the exact check.
 
-    filled: int64[rows] or empty; written for each row out of a switch: when the chunk arrived there.
+    filled: int64[rows] or empty; written for each row out of a switch: when the chunk arrived there. passes:
+    bool[devices], switches that pass chunks on one by one and whose slots need not be counted.
     """
     doubtful = np.zeros(len(op), np.uint8)
     marks = _marks(devices)
+    queued = np.empty(len(link), np.int32)
     for chunk in range(len(op)):
         rows = order[offsets[chunk] : offsets[chunk + 1]]
         before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
         after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
-        transfers = TransferColumns(link, start, reduce, source, target, total[:, size_of[chunk]], kind, npus)
+        times = total[:, size_of[chunk]]
+        transfers = TransferColumns(link, start, reduce, source, target, times, kind, npus, passes, queued)
         if op[chunk] == 0:
             right = _copied(rows, transfers, before, after, marks, chunk)
         else:

@@ -87,7 +87,9 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     clock = transfers.clock
     durations = (clock.total, clock.size_of, clock.kind, network.npu_count, network.device_count)
     holders = (table.pre, table.post, table.sets.offsets, table.sets.members)
-    flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled)
+    passes = np.zeros(network.device_count, np.bool_)
+    passes[network.npu_count :] = (network.buffers < 0) & ~network.reduces
+    flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled, passes)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
         flags[sums] = rescreen(sums, *columns, *durations, *holders)
