@@ -20,7 +20,6 @@ from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.types import BYTES, TIME
 from collc.ten import training
 
-LOOPS: Final = ("no_overlap", "tp_dp_overlap")
 COLUMNS: Final = 12
 _KINDS: Final = {
     "ALLREDUCE": "all_reduce",
@@ -86,7 +85,7 @@ class WorkloadBuilder:
             raise AlreadyReported
         if not self.layers:
             raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
-        loop = self.loop.kind.name if self.loop is not None else LOOPS[0]
+        loop = training.LOOPS[self.loop.kind.name if self.loop is not None else "no_overlap"]
         return training.Workload(node.name.name, tensor, data, loop, tuple(self.layers))
 
     def degree(self, name: str, frame: Frame) -> int:
@@ -117,8 +116,8 @@ class WorkloadBuilder:
             case Layer():
                 self.layers.append(self.layer(node, frame))
             case Loop():
-                if node.kind.name not in LOOPS:
-                    hint = did_you_mean(node.kind.name, LOOPS, f"there are {listed(LOOPS)}")
+                if node.kind.name not in training.LOOPS:
+                    hint = did_you_mean(node.kind.name, training.LOOPS, f"there are {listed(training.LOOPS)}")
                     raise fail("E0905", f"unknown training loop '{node.kind.name}'", node.kind.span, hint=hint)
                 if self.loop is not None:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)

@@ -1,0 +1,103 @@
+"""The time of one training iteration of a workload (LIBRA, ISPASS 2024, section IV)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+from collc.design.dimensions import NetworkDimension
+from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
+from collc.design.traffic import traffic
+from collc.ten.training import GROUPS, PHASES, LoopNode, TrainingLayer, Workload, group_parts
+
+
+def training_time(workload: Workload, dimensions: Sequence[NetworkDimension]) -> TimeExpression:
+    """The time of one iteration as a function of the bandwidths.
+
+    Raises ValueError where the groups of the workload do not fit the dimensions.
+    """
+    return _loop_time(workload.loop, workload, _LayerTimes(dimensions, _parts_of(workload, dimensions)))
+
+
+def communication_time(workload: Workload, dimensions: Sequence[NetworkDimension]) -> TimeExpression:
+    """The time of all collectives of one iteration, one after another. Raises ValueError as `training_time` does."""
+    loop = LoopNode("add", tuple(LoopNode("time", name=f"{phase}_communication") for phase in PHASES))
+    return _loop_time(loop, workload, _LayerTimes(dimensions, _parts_of(workload, dimensions)))
+
+
+def group_traffic(
+    workload: Workload, dimensions: Sequence[NetworkDimension]
+) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+    """The bytes in each dimension of all collectives of the tensor group, and of the data group."""
+    parts = _parts_of(workload, dimensions)
+    reduces = [dimension.reduces for dimension in dimensions]
+    totals = {group: [Fraction(0)] * len(dimensions) for group in GROUPS}
+    for layer, count in Counter(workload.layers).items():
+        for item in layer.traffic:
+            for k, size in enumerate(traffic(item.kind, item.size, parts[item.group], reduces)):
+                totals[item.group][k] += count * size
+    return tuple(totals["tensor"]), tuple(totals["data"])
+
+
+def _parts_of(workload: Workload, dimensions: Sequence[NetworkDimension]) -> dict[str, tuple[int, ...]]:
+    parts = group_parts([d.size for d in dimensions], workload.tensor)
+    if parts is None:
+        raise ValueError(f"the groups of {workload.name} do not fit the dimensions")
+    return dict(zip(GROUPS, parts, strict=True))
+
+
+class _LayerTimes:
+    """The compute and communication times of layers, each computed once."""
+
+    def __init__(self, dimensions: Sequence[NetworkDimension], parts: dict[str, tuple[int, ...]]) -> None:
+        self.count = len(dimensions)
+        self.reduces = [dimension.reduces for dimension in dimensions]
+        self.parts = parts
+        self.known: dict[tuple[TrainingLayer, str], TimeExpression] = {}
+
+    def time(self, layer: TrainingLayer, name: str) -> TimeExpression:
+        """The time of a layer with a name of `training.LOOP_TIMES`, as in "forward_compute"."""
+        found = self.known.get((layer, name))
+        if found is None:
+            phase, _, what = name.rpartition("_")
+            found = self._compute(layer, phase) if what == "compute" else self._communication(layer, phase)
+            self.known[layer, name] = found
+        return found
+
+    def _compute(self, layer: TrainingLayer, phase: str) -> TimeExpression:
+        return constant(layer.times[PHASES.index(phase)] / 1000, self.count)
+
+    def _communication(self, layer: TrainingLayer, phase: str) -> TimeExpression:
+        times = [
+            collective_time(traffic(item.kind, item.size, self.parts[item.group], self.reduces))
+            for item in layer.traffic
+            if item.phase == phase
+        ]
+        return weighted_sum([(1, time) for time in times], self.count)
+
+
+def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeExpression:
+    """The value of a loop over the whole workload: times of layers are added up, also outside of `sum`."""
+    if not _has_sum(node):
+        layers = Counter(workload.layers)
+        return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
+    inner = [_loop_time(part, workload, times) for part in node.parts]
+    return _combined(node, inner, times.count)
+
+
+def _layer_time(node: LoopNode, layer: TrainingLayer, times: _LayerTimes) -> TimeExpression:
+    if node.operation == "time":
+        return times.time(layer, node.name)
+    return _combined(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
+
+
+def _combined(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
+    if node.operation == "max":
+        return largest(parts)
+    factor = node.factor if node.operation == "scale" else Fraction(1)
+    return weighted_sum([(factor, part) for part in parts], dimensions)
+
+
+def _has_sum(node: LoopNode) -> bool:
+    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)
