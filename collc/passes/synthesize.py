@@ -134,10 +134,10 @@ def _swarm() -> Callable[[Task, Effort], Schedule]:
     return swarm
 
 
-def _forest() -> Callable[[Task, Effort], Schedule]:
-    from collc.synthesis.forest import forest
+def _forest(module: Module, effort: Effort, _options: IntOptions) -> Module:
+    from collc.synthesis.forest import plan_forest
 
-    return forest
+    return plan_forest(module, effort)
 
 
 _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] = {
@@ -149,7 +149,7 @@ _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] 
     "hierarchical": _by_phase(_hierarchical),
     "themis": _by_phase(_themis),
     "swarm": _by_phase(_swarm),
-    "forest": _by_phase(_forest),
+    "forest": _forest,
     "overlapped": _overlapped,
     "exchange": _exchange,
 }

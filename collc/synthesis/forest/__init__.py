@@ -1,5 +1,5 @@
-"""Throughput-optimal trees (ForestColl)."""
+"""The synthesizer `forest`: throughput-optimal spanning trees."""
 
-from collc.synthesis.forest.synthesizer import forest
+from collc.synthesis.forest.synthesizer import forest, plan_forest
 
-__all__ = ["forest"]
+__all__ = ["forest", "plan_forest"]

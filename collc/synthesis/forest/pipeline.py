@@ -107,6 +107,16 @@ def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[Tree
             yield replace(batch, amount=amount)
 
 
+def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> ForestProblem:
+    """The problem with its chunks at the roots of trees, whoever holds them, in proportion to the trees."""
+    trees = np.zeros(len(problem.members), np.int64)
+    for batch in batches:
+        trees[batch.root] += batch.amount
+    rows = np.sort(np.concatenate(problem.chunks))
+    ends = np.cumsum(trees) * len(rows) // int(trees.sum())
+    return replace(problem, chunks=tuple(np.split(rows, ends[:-1])))
+
+
 def _copied(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> OneTree:
     """A chunk is copied from the root to all members."""
     one = OneTree([], 0, [])
@@ -186,7 +196,7 @@ def _never() -> bool:
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:
     """A link for each transfer, -1 for sums; parallel links in turns, the wider the more often."""
     first, links = problem.links
-    found = np.where(pair >= 0, links[first[pair]], -1).astype(np.int32)
+    found = np.where(pair >= 0, links[first[np.maximum(pair, 0)]], -1).astype(np.int32)
     for several in np.flatnonzero(np.diff(first) > 1).tolist():
         own = links[first[several] : first[several + 1]].tolist()
         turns = [(int(problem.busy[link]), link, int(problem.busy[link])) for link in own]

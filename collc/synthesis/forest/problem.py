@@ -61,6 +61,13 @@ class ForestProblem:
         return {end: pair for pair, end in enumerate(ends)}
 
     @cached_property
+    def undirected(self) -> Int64Array:
+        """int64[pairs]: the lower number of each pair and its reverse; -1 where there is no reverse."""
+        ends = zip(self.graph.source.tolist(), self.graph.target.tolist(), strict=True)
+        back = [self.pair_number.get((v, u), -1) for u, v in ends]
+        return np.minimum(np.arange(len(back)), np.array(back, np.int64))
+
+    @cached_property
     def links(self) -> tuple[Int64Array, Int64Array]:
         """(offsets, links): the links of each pair, the fastest first (CSR)."""
         order = np.lexsort((np.arange(len(self.total)), self.total, self.pair))

@@ -33,9 +33,15 @@ _UNIT = 1024
 
 
 class Rerouting:
-    """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit."""
+    """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit.
 
-    def __init__(self, problem: ForestProblem, translations: Translations | None = None) -> None:
+    undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
+    then each pair must have both, with equal capacity.
+    """
+
+    def __init__(
+        self, problem: ForestProblem, translations: Translations | None = None, undirected: bool = False
+    ) -> None:
         self._problem, self._translations = problem, translations
         graph = problem.graph
         member = np.zeros(graph.vertex_count, np.int64)
@@ -46,6 +52,8 @@ class Rerouting:
         if translations is not None:
             lowest = np.minimum.reduceat(translations.link_class[problem.links[1]], problem.links[0][:-1])
             self._kind = np.unique(lowest, return_inverse=True)[1]
+        elif undirected:
+            self._kind = np.unique(problem.undirected, return_inverse=True)[1]
         self._members = frozenset(problem.members.tolist())
         self._room = 4
 
@@ -84,7 +92,7 @@ class Rerouting:
             if bool((np.array(load) <= aim).all()):
                 break
         assert best is not None
-        scale = float(count.time / count.tree_time)
+        scale = float(count.time / count.duration)
         return self._batches(roots.tolist(), best[1], best[2].tolist()), best[0] * scale
 
     def _roots(self, count: TreeCount) -> Int64Array:
@@ -95,8 +103,9 @@ class Rerouting:
 
     def _shares(self) -> Int64Array:
         """By kind, how many translations of a tree's edge are on each pair of the kind."""
-        count = 1 if self._translations is None else self._translations.count
-        return count // np.bincount(self._kind)
+        if self._translations is None:
+            return np.ones(int(self._kind.max()) + 1, np.int64)
+        return self._translations.count // np.bincount(self._kind)
 
     def _aim(self, count: TreeCount) -> Int64Array:
         """By kind of pair, the load of one representative that it can carry."""

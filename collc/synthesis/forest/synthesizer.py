@@ -2,18 +2,41 @@
 
 One spanning tree for each chunk, such that the busiest links carry as few trees as any schedule must
 (graph/throughput.py); switches are replaced by direct capacity between NPUs first, and each tree edge keeps its path.
-Reduce-Scatter and reduce are the same, inverted.
+Reduce-Scatter and reduce are the same, inverted; All-Reduce is both, or trees used both ways where more is possible.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.conditions import conditions_of
+from collc.synthesis.forest.candidates import gather_candidates
 from collc.synthesis.forest.counts import tree_counts
 from collc.synthesis.forest.portfolio import Portfolio
 from collc.synthesis.forest.problem import forest_problem, not_served
+from collc.synthesis.forest.summed import summed
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort, Task
+from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
+
+
+def plan_forest(module: Module, effort: Effort) -> Module:
+    """The module with a schedule, or with solved phases. Raises what forest raises."""
+    both = summed(module, effort)
+    if both is None:
+        return solve(module, lambda task: forest(task, effort))
+    best = replace(module, schedule=both, planned=None)
+    if effort.stop():
+        return best
+    apart = join(solve(module, lambda task: forest(task, effort)))
+    return min(best, apart, key=_time)
+
+
+def _time(module: Module) -> int:
+    assert module.schedule is not None
+    return module.schedule.collective_time(module.network, module.demand)
 
 
 def forest(task: Task, effort: Effort) -> Schedule:
@@ -35,8 +58,8 @@ def forest(task: Task, effort: Effort) -> Schedule:
         raise SourceError(Diagnostic("S0103", message, hint="add links, or leave NPUs out of the group")) from error
     except OverflowError as error:
         raise not_served("the rates of its links differ too much") from error
-    portfolio = Portfolio(problem, effort)
-    portfolio.run(counts)
+    portfolio = Portfolio(problem, effort, counts[0].time * problem.unit)
+    portfolio.run(gather_candidates(problem, counts))
     if portfolio.best is None:
         raise NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
     return RowSchedule(task.model, portfolio.best[1])

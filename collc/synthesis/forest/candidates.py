@@ -1,0 +1,75 @@
+"""The trees that are tried.
+
+Few trees load the links less evenly than many, but are fewer unlike trees, which schedule better: All-Gather of 1 GiB
+in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 packed trees a root, and 0.997 with 8. For
+small buffers shallow trees are better: 16 MiB on four nodes of H100 0.84 with packed trees, 0.97 with rerouted ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from collc.synthesis.forest.counts import TreeCount
+from collc.synthesis.forest.problem import ForestProblem
+from collc.synthesis.forest.rerouting import Rerouting
+from collc.synthesis.forest.trees import TreeBatch, forest_trees
+from collc.synthesis.translations import find_translations
+
+SHALLOW = (1024, 256, 4096)
+"""How much latency counts when trees are grown; see Rerouting.trees."""
+
+GROWN = 20
+"""Edges that rerouting looks at in the time in which one transfer is scheduled."""
+
+MOST_GROWN = 20_000_000
+"""Edges that one rerouting may look at where there are fewer trees to choose."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Trees that may be built.
+
+    time: at least, until the busiest pair has carried all chunks. work: to build them. build: the trees, and the time
+    until the busiest pair has carried all chunks.
+    """
+
+    time: Fraction
+    work: int
+    translated: bool
+    build: Callable[[], tuple[list[TreeBatch], float]]
+
+
+def gather_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
+    """Translated trees, rerouted ones, packed ones; of each kind those with the least load first."""
+    translations = find_translations(problem.network) if problem.is_uniform else None
+    if translations is not None:
+        grown = Rerouting(problem, translations)
+        yield from (_rerouted(grown, count, SHALLOW[0], True) for count in counts)
+    grown = Rerouting(problem)
+    small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
+    yield from (_rerouted(grown, count, SHALLOW[0]) for count in small)
+    yield from (_packed(problem, count) for count in counts)
+    for shallow in SHALLOW[1:]:
+        yield from (_rerouted(grown, count, shallow) for count in small)
+
+
+def summed_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
+    """Trees that load both directions of a pair alike."""
+    grown = Rerouting(problem, undirected=True)
+    for shallow in (SHALLOW[1], SHALLOW[0]):
+        yield from (_rerouted(grown, count, shallow) for count in counts)
+
+
+def _rerouted(grown: Rerouting, count: TreeCount, shallow: int, translated: bool = False) -> Candidate:
+    return Candidate(count.time, grown.work(count) // GROWN, translated, lambda: grown.trees(count, shallow))
+
+
+def _packed(problem: ForestProblem, count: TreeCount) -> Candidate:
+    return Candidate(
+        count.time,
+        problem.graph.vertex_count**4 // 1000,
+        False,
+        lambda: (forest_trees(problem, count.demand, count.carried), float(count.time)),
+    )
