@@ -29,7 +29,7 @@ from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 
 PROGRAMS = 300
-LIMIT = 4.0
+LIMIT = 3.0
 """Seconds of CPU time of one synthesizer; `auto` has no limit."""
 
 SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 2.0, 1.0
@@ -89,19 +89,15 @@ class Comparison:
         return found
 
 
-def compare(number: int) -> Comparison | None:
-    """The comparison of a program; None where the program has no schedule."""
+def compare(number: int, others: dict[str, Measured] | None = None) -> Comparison | None:
+    """The comparison of a program; None where the program has no schedule. others: measured before."""
     program = random_program(number)
     try:
         request = _request(program.text())
     except CollcError:
         return None
     module = Module("s", request.network, request.demand, LinkModel(program.link_model))
-    others: dict[str, Measured] = {}
-    for name, build in _others(module, program.text):
-        found = _measured(build)
-        if found is not None and found[0].right:
-            others[name] = found[0]
+    others = _all_others(module, program.text) if others is None else others
     own = _measured(partial(_synthesized, "auto", module, None))
     collectives = "+".join(run.collective for run in program.runs)
     shape = number, program.kind, len(module.network.npus), collectives
@@ -112,6 +108,12 @@ def compare(number: int) -> Comparison | None:
 
 def _request(text: str) -> ScheduleRequest:
     return load_program(SourceFile("<random>", text)).schedules[0]
+
+
+def _all_others(module: Module, text: Callable[[str], str]) -> dict[str, Measured]:
+    """The schedules of all others that find a right one."""
+    measured = ((name, _measured(build)) for name, build in _others(module, text))
+    return {name: found[0] for name, found in measured if found is not None and found[0].right}
 
 
 def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, Callable[[], Module]]]:
@@ -194,12 +196,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many programs")
     parser.add_argument("--all", action="store_true", help="print all comparisons, not only those with a fault")
     parser.add_argument("--show", action="store_true", help="print the programs and the notes of auto too")
+    parser.add_argument("--others", default="", metavar="FILE", help="of an earlier --json: do not measure them again")
     parser.add_argument("--json", default="", metavar="FILE", help="write all numbers to a file, one program a line")
     options = parser.parse_args(arguments)
     print(HEAD)
     results: list[Comparison] = []
+    known = _read_others(options.others) if options.others else {}
     for number in range(options.first, options.first + options.programs):
-        found = compare(number)
+        found = compare(number, known.get(number))
         if found is None:
             continue
         results.append(found)
@@ -215,6 +219,12 @@ def main(arguments: list[str]) -> int:
             )
     print(_totals(results))
     return int(any(found.faults for found in results))
+
+
+def _read_others(path: str) -> dict[int, dict[str, Measured]]:
+    """By number of the program, what an earlier run measured."""
+    rows = (json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines())
+    return {row["number"]: {name: Measured(**one) for name, one in row["others"].items()} for row in rows}
 
 
 def _totals(results: list[Comparison]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
@@ -35,6 +35,28 @@ class Task:
     relays: bool = False
 
 
+@dataclass(slots=True)
+class WorkMeter:
+    """Counts the work of a search, so that it ends at the same place on all machines.
+
+    Work is counted in operations of about a microsecond of plain Python (of compiled code: what takes as long).
+    limit: work after which no further attempt begins; None: each synthesizer has its own limit. An attempt that runs
+    is completed, so `spent` may exceed the limit.
+    """
+
+    limit: int | None = None
+    spent: int = 0
+
+    def add(self, work: int) -> None:
+        """Counts some work."""
+        self.spent += work
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no further attempt may begin."""
+        return self.limit is not None and self.spent >= self.limit
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How hard to try.
@@ -42,7 +64,8 @@ class Effort:
     seed: of all random choices. trials: attempts, of which the best is kept. threads: the most to use; the result does
     not depend on it. stop: called now and then; where it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
-    after which `stop` will return True; None where it will not for lack of time.
+    after which `stop` will return True; None where it will not for lack of time. work: what has been spent, and how
+    much may be.
     """
 
     seed: int = 0
@@ -51,3 +74,4 @@ class Effort:
     stop: Callable[[], bool] = lambda: False
     progress: Callable[[float, str], None] = lambda _share, _words: None
     time_limit: float | None = None
+    work: WorkMeter = field(default_factory=WorkMeter)

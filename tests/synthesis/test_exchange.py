@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.synthesis.auto.candidates import time_of
+from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import core_kinds

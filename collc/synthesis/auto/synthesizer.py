@@ -1,29 +1,31 @@
-"""Picks synthesizers by demand and network, tries a few, keeps the best schedule and notes why.
+"""Picks synthesizers by demand and network, tries what is promising for its work, keeps the best schedule and says why.
 
-- Rings, tori, hypercubes and the like: the translations of one NPU's schedule, first of all (symmetric).
-- What few NPUs hold and many want (broadcast, reduce): spread rarest first (swarm), which also serves switches.
-- Chunks with many who want them go by matching (tacos), others by search (pccl); where the first
-  does not meet the bound and the problem is small, the other is tried too.
-- All-Reduce also by cores that exchange their partials (exchange).
-- Reductions also by balanced trees, up and down at once (overlapped).
-- Networks of several dimensions: one after another (hierarchical, themis).
-- Networks with switches: the switches as they are; where no buffer is limited, also direct links in their place.
-- Where switches add up: all contributions go up to one, and the sum from there to all (in_network).
-- Tiny problems that are above the bound: whether Z3 finds a shorter schedule (exact).
-- Where links are pipelined: also the best schedule for links that are busy until arrival, made earlier (retiming).
+Each synthesizer says whether it applies, and estimates the work of its first schedule (estimates.py). First, each gives
+one schedule, those with the most promise for their work first; then those that came near the best go on searching. All
+of it is counted work, so that the choice is the same on all machines:
+
+- Nothing is tried that could not be shorter: the search ends at the lower bound, and long searches end near it.
+- What is tried beside the synthesizer with the best schedule may take as much work as that one, and SPARE more.
+- Candidates that take more work are left out, and the notes say so.
+
+On networks with switches, direct links in the place of the switches are tried after the switches themselves. Where
+links are pipelined, so is the best schedule for links that are busy until arrival, made earlier (retiming). Last, Z3
+looks for something shorter where the problem is tiny (exact).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from time import monotonic
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.auto.candidates import Candidate, TriedCandidates, candidates, time_of
+from collc.synthesis.auto.candidates import Candidate, candidates
+from collc.synthesis.auto.estimates import Estimate
+from collc.synthesis.auto.tried import TriedCandidates, time_of
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
@@ -31,11 +33,29 @@ from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
+SPARE = 400_000
+"""Work beside that of the best candidate: less than half a second."""
+
+FIRST_WORK = 30_000
+"""Work in which a candidate may make further attempts at once."""
+
+SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
+"""All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
+
+CHEAP = 20_000
+"""A first schedule of so much work is tried even where the best one is near its bound."""
+
+LONGER = 8
+"""A search goes on with so many times the work that it has had."""
+
 TINY_NPUS, TINY = 9, 6_000
 """NPUs, and chunks x links x steps, up to which Z3 is asked for something shorter."""
 
 PROOF = 1_000_000
 """What Z3 may spend on each number of steps, about half a second; counted so that all machines find the same."""
+
+EXACT_WORK = 300_000
+"""The work of asking Z3, about."""
 
 
 def auto(module: Module, effort: Effort) -> Module:
@@ -53,7 +73,7 @@ def auto(module: Module, effort: Effort) -> Module:
     why = "meets the bound" if tried.is_met(built.network) else "is the best of those tried"
     if tried.proved:
         why = "is optimal: nothing is shorter, as Z3 has shown"
-    notes = [*module.notes, *tried.notes, f"auto: chose {name}, which {why}"]
+    notes = [*module.notes, *tried.notes.values(), f"auto: chose {name}, which {why}"]
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
@@ -66,42 +86,107 @@ UNWOUND = (
 )
 
 
-def _tried(module: Module, effort: Effort) -> TriedCandidates:
-    """What all candidates find, as long as something shorter is possible."""
-    tried = TriedCandidates(module.network)
+def _tried(module: Module, effort: Effort, longer: bool = True) -> TriedCandidates:
+    """What all candidates find, as long as something shorter is possible. longer: not only their first schedules."""
+    search = _Search(module, effort)
     stores_too = module.model is LinkModel.PIPELINED and module.schedule is None
     if stores_too and effort.time_limit is not None:
-        _store(module, effort, tried)  # it takes less time than what comes next
-    for candidate in chain(candidates(module, effort, tried), _shorter(module, effort, tried)):
-        if effort.stop():
-            break
-        _try(tried, candidate, effort)
-    if stores_too and effort.time_limit is None and not effort.stop():
-        _store(module, effort, tried)
-    return tried
+        search.store()  # it takes less time than what comes next
+    search.first_schedules()
+    if longer:
+        search.longer_searches()
+        search.shorter()
+    if stores_too and effort.time_limit is None:
+        search.store()
+    return search.tried
 
 
-def _try(tried: TriedCandidates, candidate: Candidate, effort: Effort) -> None:
-    """Takes a candidate unless nothing on its network can be shorter than the best."""
-    if tried.is_done(candidate.network):
-        return
-    began = monotonic()
-    effort.progress(0.0, f"auto: {candidate.name}")
-    tried.take(candidate)
-    effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
+class _Search:
+    """The search of one module. tried: what it has found."""
+
+    def __init__(self, module: Module, effort: Effort) -> None:
+        self._module, self._effort = module, effort
+        self._candidates = candidates(module, effort)
+        self.tried = TriedCandidates(module.network)
+        small = len(module.network.npus) <= SMALL_NPUS
+        self._most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
+        self._spare = effort.trials * SPARE
+        if effort.time_limit is not None:
+            self._most = self._spare = max(self._most, int(effort.time_limit * 1_000_000))
+
+    def first_schedules(self) -> None:
+        """One schedule of each candidate; if all would take too much work, of the one that takes least."""
+        for candidate in self._candidates:
+            if not self._is_wanted(candidate):
+                continue
+            if candidate.estimate.work <= self._left():
+                self._take(candidate, FIRST_WORK)
+            else:
+                self.tried.leave_out(candidate)
+        if self.tried.best is None and not self._effort.stop():
+            for candidate in sorted(self._candidates, key=lambda one: one.estimate.work):
+                if candidate.name not in self.tried.attempts and self.tried.best is None:
+                    self._take(candidate, FIRST_WORK)
+
+    def longer_searches(self) -> None:
+        """More work for the searches that came near the best, in turns, as long as there is some left."""
+        while True:
+            near = [one for one in self._candidates if self.tried.is_near(one) and self._is_wanted(one)]
+            if not near:
+                break
+            candidate = min(near, key=lambda one: self.tried.attempts[one.name].work)
+            attempt = self.tried.attempts[candidate.name]
+            limit = min(LONGER * attempt.work, self._left())
+            if limit < 2 * attempt.work:
+                attempt.unfinished = False
+                continue
+            self._take(candidate, limit)
+
+    def store(self) -> None:
+        """Takes the best of the model that stores, which is valid as it stands, and made earlier.
+
+        Where it cannot be shorter as it stands, only first schedules are made.
+        """
+        tried = self.tried
+        if tried.is_met(self._module.network) or self._effort.stop():
+            return
+        module = replace(self._module, model=LinkModel.STORE)
+        best = None if tried.best is None else time_of(tried.best[1])
+        longer = best is None or lower_bound(module.network, module.demand, module.model, best).time < best
+        stored = _tried(module, self._effort, longer)
+        if stored.best is not None:
+            name, built = stored.best
+            estimate = Estimate(stored.spent, 1.0)
+            self._take(Candidate(f"{name}, stored, made earlier", built.network, estimate, lambda _: retimed(built)))
+
+    def shorter(self) -> None:
+        """Asks Z3 where that is a small question."""
+        for candidate in _exact_candidates(self._module, self._effort, self.tried):
+            if self._is_wanted(candidate):
+                self._take(candidate)
+
+    def _left(self) -> int:
+        """The work that may still be spent."""
+        tried = self.tried
+        most = self._most if tried.best is None else min(self._most, self._spare + 2 * tried.work_of_best)
+        return most - tried.spent
+
+    def _is_wanted(self, candidate: Candidate) -> bool:
+        """Whether the candidate could still be chosen, and is worth its work."""
+        tried = self.tried
+        if self._effort.stop() or tried.is_done(candidate.network):
+            return False
+        first = candidate.name not in tried.attempts
+        return (first and candidate.estimate.work <= CHEAP) or not tried.is_nearly_done(candidate.network)
+
+    def _take(self, candidate: Candidate, limit: int | None = None) -> None:
+        began = monotonic()
+        self._effort.progress(0.0, f"auto: {candidate.name}")
+        self.tried.take(candidate, limit)
+        self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
-def _store(module: Module, effort: Effort, tried: TriedCandidates) -> None:
-    """Takes the best of the model that stores, which is valid as it stands, and made earlier."""
-    if tried.is_met(module.network):
-        return
-    stored = _tried(replace(module, model=LinkModel.STORE), effort)
-    if stored.best is not None:
-        name, built = stored.best
-        _try(tried, Candidate(f"{name}, stored, made earlier", built.network, lambda: retimed(built)), effort)
-
-
-def _shorter(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
+def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
     """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
     network, sizes = module.network, np.unique(module.demand.chunks.size)
     steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
@@ -113,10 +198,14 @@ def _shorter(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
     if len(module.demand.chunks) * network.link_count * (time // step) > TINY:
         return
-    most = time // step - 1
+    most, estimate = time // step - 1, Estimate(EXACT_WORK, 1.0)
     if len(split(module)) == 1:
-        yield Candidate(
-            "exact", network, lambda: join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF)))
-        )
+
+        def build() -> Module:
+            return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF)))
     else:
-        yield Candidate("exact", network, lambda: replace(module, schedule=exact_sums(module, effort, most, PROOF)))
+
+        def build() -> Module:
+            return replace(module, schedule=exact_sums(module, effort, most, PROOF))
+
+    yield Candidate("exact", network, estimate, lambda _: build())

@@ -105,7 +105,7 @@ class _ExchangePlanner:
             if best is not None and self._step and best[0] <= plan.least * self._step:
                 continue
             for trial in range(PLACEMENTS * max(1, self._effort.trials)):
-                if self._effort.stop():
+                if self._effort.stop() or (best is not None and self._effort.work.is_used_up):
                     break
                 found = self._planned(plan, trial)
                 if best is None or found[0] < best[0]:

@@ -97,12 +97,14 @@ class Portfolio:
 
     def _spend(self, work: int) -> None:
         self._work -= work
+        self._effort.work.add(work)
 
     def _ended(self, reserve: Fraction | int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
         if self._effort.stop():
             return True
-        return self.best is not None and (self._work <= reserve or self.best[0] <= MET * self._least)
+        used_up = self._work <= reserve or self._effort.work.is_used_up
+        return self.best is not None and (used_up or self.best[0] <= MET * self._least)
 
     def _schedule(self, batches: tuple[TreeBatch, ...], translated: bool, steps: int, turns: int = 0) -> bool:
         """Whether batches of trees that were not scheduled before give the shortest schedule so far."""

@@ -26,6 +26,9 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 ATTEMPTS = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
 """(weight, rounds) of each attempt: how much the load of a link counts against its cost, how often trees are grown."""
 
+TASK_WORK = 20
+"""Work for each transfer of an attempt, as WorkMeter counts it."""
+
 LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
 """Transfers up to which there is a second attempt, a third and so on."""
 
@@ -65,7 +68,8 @@ def overlapped(
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
         left = sum(len(tasks) <= limit for limit in LIMITS) - number
         effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
-        if left <= 0 or effort.stop():
+        effort.work.add(TASK_WORK * len(tasks))
+        if left <= 0 or effort.stop() or effort.work.is_used_up:
             break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before overlapped had a schedule", hint="give it more time"))

@@ -29,6 +29,7 @@ from collc.synthesis.pccl.planning_order import PlanningOrder, farthest_first, n
 from collc.synthesis.pccl.priority_raise import RaisedOrders
 from collc.synthesis.pccl.step_search import StepSearch, retimed
 from collc.synthesis.pccl.time_search import TimeSearch
+from collc.synthesis.pccl.work import attempt_work
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
@@ -52,6 +53,9 @@ MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths where that is restricted to near targets."""
 
+LIMIT_WORK = {0: 0, NEARBY: 1, NEVER: 2}
+"""How many times more work a search in exact time is, by the hops up to which it takes non-minimal paths."""
+
 FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
 """Hops up to which at least so many trials are made, since they take little time."""
 
@@ -67,9 +71,12 @@ FRESH_TRIALS, RAISED_CHAINS = 4, 2
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One search: its name, its order, and the search itself, which gives None where asked to stop."""
+    """One search: its name, its order, its work as WorkMeter counts it, and the search itself, which gives None where
+    asked to stop.
+    """
 
     name: str
+    work: int
     order: PlanningOrder
     search: Callable[[PlanningOrder, Stop], Schedule | None]
 
@@ -101,10 +108,11 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     good_enough = goal * _good_enough(len(conditions), effort) // 100
     best: _Planned | None = None
     for planned in _attempted(_Portfolio(conditions, effort), effort):
+        effort.work.add(planned.attempt.work)
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
-        if best.time <= good_enough:
+        if best.time <= good_enough or effort.work.is_used_up:
             break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
@@ -194,6 +202,7 @@ class _Portfolio:
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng = np.random.default_rng(effort.seed)
+        self._work = attempt_work(conditions)
 
     def fresh_attempts(self) -> Iterator[_Attempt]:
         """The attempts of the first trials, the most promising first."""
@@ -203,7 +212,8 @@ class _Portfolio:
             for limit_name, limit in self._limits:
                 for search_name, search in self._searches:
                     name = f"{'rotated' if rotated else 'random'} order, {limit_name}, {search_name}"
-                    yield _Attempt(name, planning, partial(search, limit))
+                    work = self._work * (1 + (search_name == "times") * LIMIT_WORK[limit])
+                    yield _Attempt(name, work, planning, partial(search, limit))
 
     def raised_attempts(self, planned: list[_Planned], count: int) -> Iterator[_Attempt]:
         """Yields `count` attempts that refine the given ones round-robin.

@@ -23,6 +23,10 @@ NON_MINIMAL = 5, 4
 non-minimal. Such paths are used only for what no other path brings at the same time."""
 
 
+SERVE_WORK, PATHS_LOOKED_AT, SEND_WORK = 3, 10, 20
+"""The work of looking for what an NPU can get, beside one for so many paths; and that of sending a chunk."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpreadRule:
     """The choices of one attempt.
@@ -51,6 +55,7 @@ class RarestFirst:
     """The simulation of one attempt: `run` returns what it planned. An object runs once.
 
     Inside, chunks are renumbered at random if there is a tie-break seed, and sets of them are ints (bit k: chunk k).
+    work: what it has done, as WorkMeter counts it.
     """
 
     def __init__(self, problem: SwarmProblem, rule: SpreadRule, limit: int | None) -> None:
@@ -80,6 +85,10 @@ class RarestFirst:
         first_links = [links[0] for links in self._paths.links]
         self._shared = bool(classes) or len(set(first_links)) < len(first_links)
         self._duties = [0] * len(problem.have)
+        self._serve_work = [
+            SERVE_WORK + sum(len(port) for _, port in ports) // PATHS_LOOKED_AT for ports in self._ports
+        ]
+        self.work = len(self._paths.links) // 2
         # Times before which a path cannot start: reservations are only added. By size, and the least of all sizes.
         self._blocked_of_size = [[0] * len(self._paths.links) for _ in self._sizes]
         self._blocked = self._blocked_of_size[0] if len(self._sizes) == 1 else [0] * len(self._paths.links)
@@ -175,6 +184,7 @@ class RarestFirst:
 
         all_paths: non-minimal ones too.
         """
+        self.work += self._serve_work[v]
         lacks = [self._need[v]]
         lacks += [lacks[0] & self._urgency.lacking(number, v) for number in range(self._class_count)]
         have, sources, classes, blocked = self._have, self._paths.source, self._class, self._blocked
@@ -223,6 +233,7 @@ class RarestFirst:
         for size, of_size in enumerate(self._sizes):
             some, blocked = chunks & of_size, self._blocked_of_size[size]
             if some and blocked[path] <= now:
+                self.work += 1
                 blocked[path] = self._occupancy.blocked_until(path, size, now)
                 if blocked[path] <= now:
                     sendable |= some
@@ -237,6 +248,7 @@ class RarestFirst:
         wanted = bool(self._wanted[v] & bit)
         if self._limit is not None and arrival > self._limit:
             return not wanted
+        self.work += SEND_WORK
         self._end = max(self._end, arrival)
         self._planned.row.append(bit.bit_length() - 1)
         self._planned.path.append(path)

@@ -23,11 +23,11 @@ from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 ROUNDS = 16
 """Rounds of attempts with random ties, at most, unless `Effort.trials` asks for more."""
 
-VISITS = 200_000
-"""Visits of a path by a receiver up to which further rounds are made; an estimate for about half a second."""
+WORK = 2_000_000
+"""Work for each trial after which no further attempt begins, unless `Effort.work` has a limit of its own."""
 
-VISITS_ONCE = 1_000_000
-"""Above this many visits only one attempt is made."""
+PATH_WORK = 10
+"""Work for each path over switches, once."""
 
 NEAR = 8
 """A schedule for `store` that will be moved earlier may be longer than the best one by at most 1/NEAR of its
@@ -46,12 +46,14 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     problem = swarm_problem(conditions)
+    effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if bound is None else bound
     wide = with_all_relays(problem)
     best: PathTransfers | None = None
+    before, limit = effort.work.spent, WORK * effort.trials if effort.work.limit is None else None
     for rule, stores in _rules(problem, effort):
         for each in (problem, wide) if wide is not None else (problem,):
-            if effort.stop() or (best is not None and best.end <= goal):
+            if effort.stop() or (best is not None and (best.end <= goal or _used_up(effort, before, limit))):
                 break
             planned = _attempt(each, rule, stores, best, effort)
             if planned is not None and (best is None or planned.end < best.end):
@@ -62,6 +64,11 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     return RowSchedule(task.model, _transfers(problem, best))
 
 
+def _used_up(effort: Effort, before: int, limit: int | None) -> bool:
+    """Whether no further attempt may begin. before: the work before the first one; limit: for all, None for none."""
+    return effort.work.is_used_up or (limit is not None and effort.work.spent - before >= limit)
+
+
 def _attempt(
     problem: SwarmProblem, rule: SpreadRule, stores: bool, best: PathTransfers | None, effort: Effort
 ) -> PathTransfers | None:
@@ -69,13 +76,14 @@ def _attempt(
 
     stores: plan for the link model `store`, then move the transfers earlier.
     """
-    if not stores:
-        limit = None if best is None else best.end - 1
-        planned = RarestFirst(problem, rule, limit).run(effort.stop)
-        return None if planned is None else pruned(problem, planned)
-    limit = None if best is None else best.end + best.end // NEAR
-    planned = RarestFirst(as_stored(problem), rule, limit).run(effort.stop)
-    return None if planned is None else moved_earlier(problem, pruned(problem, planned))
+    most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
+    search = RarestFirst(as_stored(problem) if stores else problem, rule, most)
+    planned = search.run(effort.stop)
+    effort.work.add(search.work)
+    if planned is None:
+        return None
+    kept = pruned(problem, planned)
+    return moved_earlier(problem, kept) if stores else kept
 
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, bool]]:
@@ -85,10 +93,7 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
     alike = len(set(problem.paths.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
-    visits = len(kinds) * (1 + problem.missing * len(problem.paths.links) // len(problem.have))
-    if visits > VISITS_ONCE and effort.trials == 1:
-        kinds, models = kinds[:1], models[:1]
-    for trial in range(max(effort.trials, min(ROUNDS, VISITS // visits)) + 1):
+    for trial in range(max(effort.trials, ROUNDS) + 1):
         for half_ratio, fresh in kinds:
             for stores in models:
                 yield SpreadRule(half_ratio, fresh, effort.seed * 1_000_003 + trial if trial else None), stores

@@ -36,6 +36,9 @@ WINDOW_LIMIT = 4_000_000
 NEAR = 100
 """Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
+MISSING_WORK = 10
+"""Work for each chunk that a device must get, beside that of the links into the device."""
+
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
 
@@ -60,11 +63,13 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if not problem.missing:
         return RowSchedule(task.model, Transfers.joined([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
+    work = attempt_work(problem)
     best: tuple[Schedule, int] | None = None
     for attempt in _attempts(problem, goal, effort):
-        if effort.stop():
+        if effort.stop() or (best is not None and effort.work.is_used_up):
             break
         found = attempt.plan(None if best is None else best[1])
+        effort.work.add(work)
         if found is not None and (best is None or found[1] < best[1]):
             best = found
             effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
@@ -76,6 +81,12 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
         return best[0]
     clock = Clock.of(task.network, task.demand, task.model)
     return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
+
+
+def attempt_work(problem: CopyProblem) -> int:
+    """The work of one attempt, as WorkMeter counts it."""
+    degree = problem.network.link_count / max(1, problem.devices)
+    return int(problem.missing * (MISSING_WORK + degree))
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:

@@ -1,0 +1,108 @@
+"""For each synthesizer: whether it applies to a problem, the work of its first schedule, and how promising it is.
+
+Work is counted as WorkMeter does, in microseconds of plain Python. The constants were fitted to the CPU time of first
+schedules on random programs (docs/synthesis.md has the table).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from collc.synthesis.auto.shape import ProblemShape
+from collc.synthesis.exchange.synthesizer import obstacle
+from collc.synthesis.in_network.synthesizer import has_reducing_switch
+
+COMPILED_TRANSFERS: Final = 50_000
+"""Transfers above which kernels are compiled, about."""
+
+LOAD: Final = 400_000
+"""Work of loading Numba and a compiled kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """work: of the first schedule. promise: about how often such a schedule is the best; a weight, not a share.
+    searches: whether more work can give a shorter schedule.
+    """
+
+    work: int
+    promise: float
+    searches: bool = False
+
+
+Estimator = Callable[[ProblemShape], Estimate | None]
+"""None: the synthesizer does not apply."""
+
+
+def _symmetric(shape: ProblemShape) -> Estimate | None:
+    if not shape.is_symmetric:
+        return None
+    return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 100.0)
+
+
+def _in_network(shape: ProblemShape) -> Estimate | None:
+    module = shape.module
+    if not shape.reduces or module.schedule is not None or module.relays or not has_reducing_switch(module.network):
+        return None
+    return Estimate(5 * shape.transfers, 10.0)
+
+
+def _tacos(shape: ProblemShape) -> Estimate | None:
+    if shape.has_switches:
+        return None
+    large = shape.module.network.device_count > 128
+    work = LOAD + shape.transfers if large else 12 * shape.transfers
+    return Estimate(work, 4.0 if shape.is_shared else 1.0, searches=True)
+
+
+def _pccl(shape: ProblemShape) -> Estimate:
+    plain = int(22 * shape.transfers + shape.tree_growth / 6)
+    compiled = LOAD + int(3 * shape.transfers + shape.tree_growth / 100)
+    work = plain if shape.transfers <= COMPILED_TRANSFERS else compiled
+    return Estimate(work, 1.5 if shape.is_shared else 6.0, searches=True)
+
+
+def _swarm(shape: ProblemShape) -> Estimate:
+    promise = 6.0 if shape.few_hold else 3.0 if shape.has_switches and shape.is_shared else 1.0
+    return Estimate(40 * shape.transfers + 3 * shape.npus**2, promise, searches=True)
+
+
+def _by_dimension(shape: ProblemShape) -> Estimate | None:
+    if not shape.has_dimensions:
+        return None
+    return Estimate(15 * shape.transfers, 2.0)
+
+
+def _forest(shape: ProblemShape) -> Estimate | None:
+    module = shape.module
+    if module.schedule is not None or not shape.is_one_collective or bool((module.network.buffers >= 0).any()):
+        return None
+    return Estimate(120 * shape.transfers + shape.npus**4 // 600, 2.0, searches=True)
+
+
+def _overlapped(shape: ProblemShape) -> Estimate | None:
+    if shape.has_switches or not shape.reduces:
+        return None
+    work = 8 * shape.transfers if shape.transfers <= COMPILED_TRANSFERS else LOAD + shape.transfers
+    return Estimate(work, 4.0, searches=True)
+
+
+def _exchange(shape: ProblemShape) -> Estimate | None:
+    return None if obstacle(shape.module) else Estimate(60 * shape.transfers, 2.0, searches=True)
+
+
+ESTIMATORS: Final[dict[str, Estimator]] = {
+    "symmetric": _symmetric,
+    "in-network": _in_network,
+    "swarm": _swarm,
+    "tacos": _tacos,
+    "pccl": _pccl,
+    "hierarchical": _by_dimension,
+    "themis": _by_dimension,
+    "overlapped": _overlapped,
+    "exchange": _exchange,
+    "forest": _forest,
+}
+"""Of all synthesizers that auto starts by itself, by the name that its notes use."""

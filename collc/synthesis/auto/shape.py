@@ -1,0 +1,142 @@
+"""What the choice among synthesizers looks at: the size and the kind of a problem on one network, quickly computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.by_dimension.dimensions import find_dimensions
+from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
+from collc.synthesis.symmetric import find_group, is_cluster
+from collc.ten.module import Module
+
+FEW: Final = 2.0
+"""Average number of NPUs that want a chunk up to which chunks are taken as going from one NPU to another."""
+
+SAMPLE: Final = 16
+"""NPUs from which distances are averaged."""
+
+SYMMETRIC_KINDS: Final = frozenset({"all_gather", "all_to_all", "reduce_scatter", "all_reduce"})
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemShape:
+    """A module before synthesis, on one network (its own, or the one with direct links in the place of switches)."""
+
+    module: Module
+
+    @cached_property
+    def has_switches(self) -> bool:
+        """Whether any link leads to a switch."""
+        return self.module.network.has_switches
+
+    @cached_property
+    def npus(self) -> int:
+        """NPUs of the network."""
+        return len(self.module.network.npus)
+
+    @cached_property
+    def reduces(self) -> bool:
+        """Whether anything is reduced."""
+        return has_reductions(self.module.demand)
+
+    @cached_property
+    def pairs(self) -> int:
+        """Pairs of a chunk and an NPU that it must reach or be reduced from."""
+        count = 0
+        for table in self.module.demand.tables:
+            pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
+            count += int(post.sum()) + int(pre[table.op != 0].sum())
+        return count
+
+    @cached_property
+    def is_shared(self) -> bool:
+        """Whether chunks are wanted by, or reduced from, more than FEW NPUs on average."""
+        return self.pairs > FEW * max(1, sum(len(table) for table in self.module.demand.tables))
+
+    @cached_property
+    def few_hold(self) -> bool:
+        """Whether twice as many NPUs want something, or contribute to it, as hold it at first, or get the result."""
+        few, many = set[int](), set[int]()
+        for table in self.module.demand.tables:
+            for pre, post, op in np.unique(np.stack([table.pre, table.post, table.op], axis=1), axis=0).tolist():
+                holders, wanting = (post, pre) if op else (pre, post)
+                few.update(table.sets[holders].tolist())
+                many.update(table.sets[wanting].tolist())
+        return self.is_shared and 2 * len(few) <= len(many)
+
+    @cached_property
+    def hops(self) -> float:
+        """Transfers for each of `pairs`, about: 1 or, over switches, 2; for chunks of single pairs their distance."""
+        if self.is_shared:
+            return 2.0 if self.has_switches else 1.0
+        network = self.module.network
+        step = max(1, self.npus // SAMPLE)
+        length = np.ones(network.link_count, np.int64)
+        distance = distances_to(Digraph.of(network), length, network.npus[::step])[:, : network.npu_count]
+        known = distance[(distance < UNREACHABLE) & (distance > 0)]
+        return float(known.mean()) if known.size else 1.0
+
+    @cached_property
+    def phases(self) -> int:
+        """How often a synthesizer of copies is called: for the reductions, for the copies after them, and for the
+        copies around them.
+        """
+        if not self.reduces:
+            return 1
+        table = self.module.demand.chunks
+        again = bool((table.sets.sizes[table.post] > 1).any() | (table.op == 0).any())
+        return 1 if not again else 2 if self.pairs * self.hops > OVERLAP_TRANSFERS else 3
+
+    @cached_property
+    def transfers(self) -> int:
+        """Transfers that all calls together plan, about."""
+        return int(self.pairs * self.hops * (self.phases + 1) / 2 if self.reduces else self.pairs * self.hops) + 1
+
+    @cached_property
+    def tree_growth(self) -> float:
+        """Links that a search from all NPUs with a chunk to the next one that wants it looks at, for all chunks."""
+        network = self.module.network
+        degree = network.link_count / max(1, network.device_count)
+        total = 0.0
+        for table in self.module.demand.tables:
+            sizes = np.maximum(table.sets.sizes[table.post], table.sets.sizes[table.pre]).astype(np.float64)
+            total += float(np.minimum(sizes * sizes / 2 * degree, sizes * network.link_count).sum())
+        return total * self.phases
+
+    @cached_property
+    def has_dimensions(self) -> bool:
+        """Whether the NPUs form an array with links along each of its dimensions."""
+        return find_dimensions(self.module.network) is not None
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether one collective over all NPUs runs on a network whose NPUs are all alike."""
+        module = self.module
+        if module.schedule is not None:
+            return False
+        if self.has_switches:
+            return is_cluster(module)
+        runs = module.demand.runs
+        standard = runs[0].standard if len(runs) == 1 else None
+        whole = len(runs) == 1 and len(runs[0].group) == module.network.npu_count
+        return (
+            whole
+            and standard is not None
+            and standard.kind in SYMMETRIC_KINDS
+            and find_group(module.network) is not None
+        )
+
+    @cached_property
+    def is_one_collective(self) -> bool:
+        """Whether each run gathers to, or reduces from, all of its group; on all of them together trees apply."""
+        standards = [run.standard for run in self.module.demand.runs]
+        kinds = {standard.kind for standard in standards if standard is not None}
+        return len(standards) == 1 and bool(
+            kinds & {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
+        )

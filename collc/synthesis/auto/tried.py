@@ -1,0 +1,142 @@
+"""What the candidates have found so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
+from collc.base.units import format_time
+from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.exact import NoShorter
+from collc.synthesis.task import WorkMeter
+from collc.ten.module import Module
+from collc.ten.network import Network
+
+NEAR = 8
+"""A search goes on if its schedule is longer than the best by at most 1/NEAR of its time."""
+
+NEAR_ENOUGH = Fraction(101, 100)
+"""No long search begins where the best schedule takes at most so many times the lower bound."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The runs of a candidate: picoseconds of its best schedule, work of all runs and of those until this schedule was
+    found, and whether more could find a shorter one.
+    """
+
+    time: int
+    work: int
+    useful_work: int
+    unfinished: bool
+
+
+@dataclass
+class TriedCandidates:
+    """What has been tried: the best on each network so far with its name, the last run of each, notes, the first error.
+
+    own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
+    the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
+    spent: all work so far.
+    """
+
+    own: Network
+    proved: bool = False
+    spent: int = 0
+    attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
+    notes: dict[str, str] = field(default_factory=dict[str, str])
+    failure: CollcError | None = None
+    _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
+    _bounds: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+
+    @property
+    def best(self) -> tuple[str, Module] | None:
+        """The schedule to choose, and how it was found; None where there is none."""
+        found = self._best.get(id(self.own))
+        if found is not None and self.is_met(self.own):
+            return found
+        both = [*([found] if found is not None else []), *(b for b in self._best.values() if b is not found)]
+        return min(both, key=lambda named: time_of(named[1]), default=None)
+
+    @property
+    def work_of_best(self) -> int:
+        """The work in which a candidate found the best schedule; 0 where there is none."""
+        best = self.best
+        return 0 if best is None or best[0] not in self.attempts else self.attempts[best[0]].useful_work
+
+    def take(self, candidate: Candidate, limit: int | None) -> None:
+        """Builds a candidate and keeps it if it is the best on its network. limit: of its work."""
+        meter = WorkMeter(limit)
+        name, network = candidate.name, candidate.network
+        before = self.attempts.get(name)
+        try:
+            built = candidate.build(meter)
+        except CollcError as error:
+            self.spent += max(meter.spent, 1)
+            self.failure = self.failure or error
+            self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
+            self.proved |= isinstance(error, NoShorter)
+            return
+        work = meter.spent if before else max(meter.spent, candidate.estimate.work)
+        self.spent += work
+        unfinished = candidate.estimate.searches and limit is not None and meter.spent >= limit
+        time = time_of(built)
+        if before is None or time < before.time:
+            work += before.work if before else 0
+            self.attempts[name] = Attempt(time, work, work, unfinished)
+            self.notes[name] = f"auto: {name} takes {format_time(time)}"
+        else:
+            self.attempts[name] = replace(before, work=before.work + work, unfinished=unfinished)
+        best = self._best.get(id(network))
+        if best is None or time < time_of(best[1]):
+            self._best[id(network)] = name, built
+
+    def leave_out(self, candidate: Candidate) -> None:
+        """Notes that a candidate would take too much work."""
+        seconds = max(1, round(candidate.estimate.work / 1_000_000))
+        self.notes[candidate.name] = f"auto: left out {candidate.name}: an estimated {seconds} s of work"
+
+    def is_met(self, network: Network) -> bool:
+        """Whether the best on a network meets its bound."""
+        return id(network) in self._best and self._is_within(Fraction(1), network, self._best[id(network)][1])
+
+    def is_done(self, network: Network) -> bool:
+        """Whether nothing on a network can be chosen before the best."""
+        return self._is_done(network, Fraction(1))
+
+    def is_nearly_done(self, network: Network) -> bool:
+        """Whether nothing on a network can be much shorter than the best."""
+        return self._is_done(network, NEAR_ENOUGH)
+
+    def _is_done(self, network: Network, factor: Fraction) -> bool:
+        found = self._best.get(id(self.own))
+        if found is not None and self._is_within(factor, self.own, found[1]):
+            return True
+        if network is self.own:
+            return False
+        return any(self._is_within(factor, network, module) for _, module in self._best.values())
+
+    def _is_within(self, factor: Fraction, network: Network, module: Module) -> bool:
+        """Whether nothing on a network is shorter than the schedule of a module by such a factor; keeps the bound."""
+        time = time_of(module)
+        bound, asked = self._bounds.get(id(network), (0, 1 << 62))
+        if bound * factor < time < asked:
+            bound = lower_bound(network, module.demand, module.model, time).time
+            self._bounds[id(network)] = bound, time
+        return time <= bound * factor
+
+    def is_near(self, candidate: Candidate) -> bool:
+        """Whether the search of a candidate could go on, and came near the best on the same network."""
+        attempt, found = self.attempts.get(candidate.name), self._best.get(id(candidate.network))
+        if attempt is None or found is None or not attempt.unfinished:
+            return False
+        return attempt.time <= time_of(found[1]) * (NEAR + 1) // NEAR
+
+
+def time_of(module: Module) -> int:
+    """Picoseconds that a module's schedule takes. Raises NoSchedule where there is none."""
+    if module.schedule is None:
+        raise NoSchedule(Diagnostic("S0201", "nothing was planned"))
+    return module.schedule.collective_time(module.network, module.demand)
