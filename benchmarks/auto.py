@@ -23,6 +23,7 @@ from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesize import Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
+from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
@@ -130,7 +131,8 @@ def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, C
 
 
 def _synthesized(name: str, module: Module, limit: float | None) -> Module:
-    context = PassContext(effort=Effort() if limit is None else Effort(stop=_CpuLimit(limit).reached))
+    effort = Effort() if limit is None else Effort(stop=_CpuLimit(limit).reached)
+    context = PassContext(effort=effort, library=StandardAlgorithms())
     return Invert().run(Synthesize(name).run(module, context), context)
 
 

@@ -14,6 +14,7 @@ from collc.passes.context import HandwrittenRun, Pass, PassContext
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Fixed, Invert
 from collc.source.program import ScheduleRequest
+from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.task import Effort
 from collc.ten.schedule import LinkModel
 
@@ -69,7 +70,7 @@ class SynthesisOptions:
             for number, run in enumerate(self.request.runs)
             if run.moves is not None
         }
-        return PassContext(handwritten, effort, self.request.allow_congestion)
+        return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
 
     def pipeline(self) -> tuple[Pass, ...]:
         """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""

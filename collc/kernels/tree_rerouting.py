@@ -79,6 +79,32 @@ def _renew(
                 via[vertex] = edge
 
 
+def _begin_again(
+    out_offsets: Sequence[int],
+    out_edges: Sequence[int],
+    target: Sequence[int],
+    cost: Sequence[int],
+    kind: Sequence[int],
+    load: Sequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    joined: Sequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+    heap: list[tuple[int, int]],
+) -> None:
+    """Search from the vertices of the tree again, at the prices of now."""
+    while len(heap) > 0:
+        heap.pop()
+    for vertex in range(len(joined)):
+        if not joined[vertex]:
+            distance[vertex] = UNREACHED
+            via[vertex] = -1
+    for vertex in range(len(joined)):
+        if joined[vertex]:
+            _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+
+
 def _grow(
     root: int,
     members: int,
@@ -115,10 +141,13 @@ def _grow(
             _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
             continue
         hops, at = 0, vertex
-        while not joined[at]:
+        while not joined[at] and hops < len(joined):
             path[hops] = via[at]
             hops += 1
             at = source[via[at]]
+        if not joined[at]:  # renewed distances of switches lead round a cycle: begin again from the tree
+            _begin_again(out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+            continue
         now, delay = distance[at], distance[at]
         for hop in range(hops - 1, -1, -1):
             edge = path[hop]

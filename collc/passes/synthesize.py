@@ -33,9 +33,11 @@ class Synthesize:
     def run(self, module: Module, context: PassContext) -> Module:
         """See Pass. The schedule of each copy-only phase or, of some synthesizers, of the whole module."""
         effort = replace(context.effort, **{key: self.options[key] for key in SEARCH if key in self.options})
-        solved = _SYNTHESIZERS[self.name](module, effort, self.options)
         if self.name == "auto":  # it names the synthesizer that it chose
-            return solved
+            from collc.synthesis.auto.synthesizer import auto
+
+            return auto(module, effort, context.library)
+        solved = _SYNTHESIZERS[self.name](module, effort, self.options)
         algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
         return replace(solved, algorithm=algorithm, seed=effort.seed)
 
@@ -52,12 +54,6 @@ def _by_phase(
         return solve(module, lambda task: synthesizer(task, effort))
 
     return run
-
-
-def _auto(module: Module, effort: Effort, _options: IntOptions) -> Module:
-    from collc.synthesis.auto.synthesizer import auto
-
-    return auto(module, effort)
 
 
 def _overlapped(module: Module, effort: Effort, _options: IntOptions) -> Module:
@@ -141,7 +137,6 @@ def _forest(module: Module, effort: Effort, _options: IntOptions) -> Module:
 
 
 _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] = {
-    "auto": _auto,
     "tacos": _by_phase(_tacos),
     "pccl": _by_phase(_pccl),
     "symmetric": _symmetric,
@@ -154,5 +149,5 @@ _SYNTHESIZERS: Final[dict[str, Callable[[Module, Effort, IntOptions], Module]]] 
     "exchange": _exchange,
 }
 
-SYNTHESIZERS: Final = tuple(_SYNTHESIZERS)
+SYNTHESIZERS: Final = ("auto", *_SYNTHESIZERS)
 """The names of all passes that run a synthesizer."""

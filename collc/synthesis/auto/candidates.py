@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from collc.synthesis.auto.estimates import ESTIMATORS, Estimate
 from collc.synthesis.auto.shape import ProblemShape
+from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.by_dimension.themis import themis
@@ -43,6 +44,24 @@ def candidates(module: Module, effort: Effort) -> list[Candidate]:
     own = _candidates_on(module, effort, "")
     direct = _unwound(module)
     return own if direct is None else own + _candidates_on(direct, effort, " on unwound switches")
+
+
+def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
+    """The algorithms of a library that may serve a module; those with the least work first."""
+    found = [
+        Candidate(
+            algorithm.name,
+            module.network,
+            Estimate(LAYOUT_WORK + MESSAGE_WORK * algorithm.messages, 0.0),
+            lambda _, algorithm=algorithm: algorithm.build(),
+        )
+        for algorithm in textbook_algorithms(module, library)
+    ]
+    return sorted(found, key=lambda one: one.estimate.work)
+
+
+LAYOUT_WORK, MESSAGE_WORK = 50_000, 20
+"""The work of reading an algorithm of a library, and of each of its messages."""
 
 
 def _candidates_on(module: Module, effort: Effort, where: str) -> list[Candidate]:

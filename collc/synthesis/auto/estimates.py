@@ -79,7 +79,8 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     module = shape.module
     if module.schedule is not None or not shape.is_one_collective or bool((module.network.buffers >= 0).any()):
         return None
-    return Estimate(120 * shape.transfers + shape.npus**4 // 600, 2.0, searches=True)
+    links = module.network.link_count
+    return Estimate(30 * shape.transfers + 10 * links * shape.npus, 2.0, searches=True)
 
 
 def _overlapped(shape: ProblemShape) -> Estimate | None:
@@ -90,7 +91,7 @@ def _overlapped(shape: ProblemShape) -> Estimate | None:
 
 
 def _exchange(shape: ProblemShape) -> Estimate | None:
-    return None if obstacle(shape.module) else Estimate(60 * shape.transfers, 2.0, searches=True)
+    return None if obstacle(shape.module) else Estimate(30_000 + 50 * shape.transfers, 2.0, searches=True)
 
 
 ESTIMATORS: Final[dict[str, Estimator]] = {

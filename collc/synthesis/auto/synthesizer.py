@@ -22,8 +22,9 @@ from time import monotonic
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.auto.candidates import Candidate, candidates
+from collc.synthesis.auto.candidates import Candidate, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Estimate
+from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import TriedCandidates, time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import exact, exact_sums
@@ -58,14 +59,15 @@ EXACT_WORK = 300_000
 """The work of asking Z3, about."""
 
 
-def auto(module: Module, effort: Effort) -> Module:
+def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None) -> Module:
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
     one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
+    library: textbook algorithms to try, None for none.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
-    tried = _tried(module, effort)
+    tried = _tried(module, effort, library)
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise tried.failure or stopped
@@ -86,15 +88,16 @@ UNWOUND = (
 )
 
 
-def _tried(module: Module, effort: Effort, longer: bool = True) -> TriedCandidates:
+def _tried(module: Module, effort: Effort, library: AlgorithmLibrary | None, longer: bool = True) -> TriedCandidates:
     """What all candidates find, as long as something shorter is possible. longer: not only their first schedules."""
-    search = _Search(module, effort)
+    search = _Search(module, effort, library)
     stores_too = module.model is LinkModel.PIPELINED and module.schedule is None
     if stores_too and effort.time_limit is not None:
         search.store()  # it takes less time than what comes next
     search.first_schedules()
     if longer:
         search.longer_searches()
+        search.textbook()
         search.shorter()
     if stores_too and effort.time_limit is None:
         search.store()
@@ -104,8 +107,8 @@ def _tried(module: Module, effort: Effort, longer: bool = True) -> TriedCandidat
 class _Search:
     """The search of one module. tried: what it has found."""
 
-    def __init__(self, module: Module, effort: Effort) -> None:
-        self._module, self._effort = module, effort
+    def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
+        self._module, self._effort, self._library = module, effort, library
         self._candidates = candidates(module, effort)
         self.tried = TriedCandidates(module.network)
         small = len(module.network.npus) <= SMALL_NPUS
@@ -142,6 +145,12 @@ class _Search:
                 continue
             self._take(candidate, limit)
 
+    def textbook(self) -> None:
+        """The algorithms of the library, as long as there is some work left."""
+        for candidate in textbook_candidates(self._module, self._library) if self._library is not None else ():
+            if self._is_wanted(candidate) and candidate.estimate.work <= self._left():
+                self._take(candidate)
+
     def store(self) -> None:
         """Takes the best of the model that stores, which is valid as it stands, and made earlier.
 
@@ -153,7 +162,7 @@ class _Search:
         module = replace(self._module, model=LinkModel.STORE)
         best = None if tried.best is None else time_of(tried.best[1])
         longer = best is None or lower_bound(module.network, module.demand, module.model, best).time < best
-        stored = _tried(module, self._effort, longer)
+        stored = _tried(module, self._effort, self._library, longer)
         if stored.best is not None:
             name, built = stored.best
             estimate = Estimate(stored.spent, 1.0)
