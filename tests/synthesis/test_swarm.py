@@ -253,7 +253,7 @@ def test_auto_chooses_swarm_for_chunks_of_few_holders_and_many_receivers():
         assert any("meets the bound" in note for note in result.notes)
     for demand in (all_gather(list(range(9))), all_to_all(list(range(9)))):
         result = auto(Module("m", grid(3, 3), demand), Effort())
-        assert not any("swarm" in note for note in result.notes)
+        assert result.algorithm != "swarm"
 
 
 @settings(max_examples=20, deadline=None)
