@@ -14,7 +14,7 @@ from collc.synthesis.bounds import task_bound
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.by_dimension.themis import themis
 from collc.synthesis.exchange import exchange
-from collc.synthesis.forest import forest
+from collc.synthesis.forest import plan_forest
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.overlapped import overlap
 from collc.synthesis.pccl import pccl
@@ -98,6 +98,7 @@ class _Builders:
         whole: dict[str, Callable[[Module, Effort], Module]] = {
             "symmetric": lambda module, effort: join(symmetric_module(module, effort)),
             "in-network": in_network,
+            "forest": lambda module, effort: join(plan_forest(module, effort)),
             "overlapped": overlap,
             "exchange": lambda module, effort: exchange(module, effort, lambda task: tacos(task, effort)),
         }
@@ -118,7 +119,7 @@ class _Builders:
         return join(solve(self._module, solver))
 
     def _solved(self, name: str, task: Task, effort: Effort) -> Schedule:
-        plain = {"hierarchical": hierarchical, "themis": themis, "forest": forest}
+        plain = {"hierarchical": hierarchical, "themis": themis}
         if name in plain:
             return plain[name](task, effort)
         bounded = {"tacos": tacos, "pccl": pccl, "swarm": swarm}

@@ -29,9 +29,6 @@ WORK_AT_LEAST, WORK_EACH = 400_000, 20
 PLAIN = 4
 """How many times as long plain Python takes."""
 
-PLAIN = 6
-"""Work as WorkMeter counts it, for each transfer that is scheduled."""
-
 FORESTS = Fraction(3, 5)
 """The part of the work after which no more trees are built."""
 
@@ -100,7 +97,7 @@ class Portfolio:
 
     def _spend(self, work: int) -> None:
         self._work -= work
-        self._effort.work.add(PLAIN * work)
+        self._effort.work.add(work)
 
     def _ended(self, reserve: Fraction | int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
