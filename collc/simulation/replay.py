@@ -6,7 +6,7 @@ transfers in the order of the schedule, as in ASTRA-sim's congestion-aware model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -66,5 +66,5 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     order = np.lexsort((rows.chunk, rows.link, found.start))
-    replayed = Transfers(rows.chunk[order], rows.link[order], found.start[order], rows.reduce[order])
+    replayed = replace(rows, start=found.start).taken(order)
     return Replay(model, replayed, found.end[order], found.busy, found.sent)

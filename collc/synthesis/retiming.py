@@ -51,7 +51,7 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
     Transfers keep their order on each link, and arrivals and departures theirs at each device.
     """
     start = _earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
-    return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce)
+    return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce, rows.relayed)
 
 
 def _with_same_starts(schedule: Schedule) -> Schedule:

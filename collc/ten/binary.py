@@ -40,7 +40,9 @@ _ALIGNMENT: Final = 64
 _BLOCK: Final = 1 << 24
 """Bytes that are read or written at once."""
 _COLUMNS: Final = {"chunk": "int32", "link": "int32", "start": "int64", "reduce": "bool"}
-_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in _COLUMNS)})
+_RELAYED: Final = "relayed"
+"""The column of `Transfers.relayed`, which is there only if some transfer relays."""
+_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, _RELAYED))})
 _ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
 """The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
 _ARRAY_HEADER: Final = re.compile(
@@ -81,6 +83,7 @@ def save_module(module: Module, path: Path) -> None:
             fields |= {"layout": "rows"}
             rows = schedule.transfers
             columns = {"chunk": rows.chunk, "link": rows.link, "start": rows.start, "reduce": rows.reduce}
+            columns |= {} if rows.relayed is None else {_RELAYED: rows.relayed}
         _write_bytes(archive, "schedule.json", (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode())
         for name, column in columns.items():
             _write_array(archive, f"{name}.npy", column)
@@ -297,7 +300,10 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
         column = columns[name]
         if column.ndim != 1 or column.shape != count or column.dtype.name != dtype:
             _damaged(path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
-    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"])
+    relayed = archive.array(f"{_RELAYED}.npy") if f"{_RELAYED}.npy" in archive.members else None
+    if relayed is not None and (relayed.shape != count or relayed.dtype.name != "int32"):
+        _damaged(path, f"{_RELAYED}.npy is {relayed.dtype}{list(relayed.shape)}, not int32{list(count)}")
+    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed)
     _require_sorted(path, rows)
     return RowSchedule(model, rows)
 

@@ -79,7 +79,8 @@ class Module:
     def transfers(self) -> np.recarray[Any, np.dtype[np.record]]:
         """The transfers of the schedule as a NumPy record array, one row each, in order of start, link and chunk.
 
-        Columns: chunk, run, source, target, link (numbers), start_ps, end_ps (picoseconds), reduce, size_bytes.
+        Columns: chunk, run, source, target, link (numbers), start_ps, end_ps (picoseconds), reduce, relayed (a link or
+        -1), size_bytes.
         Raises ValueError where there is no schedule.
         """
         return transfer_table(self.network, self.demand, self._scheduled())

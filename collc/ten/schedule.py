@@ -38,24 +38,43 @@ class Transfers:
 
     chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds
     what arrives to what it holds (a receiver that holds nothing of the chunk stores what arrives).
+    relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 where it
+    carries what its sender holds. None: -1 everywhere.
     """
 
     chunk: Int32Array
     link: Int32Array
     start: Int64Array
     reduce: BoolArray
+    relayed: Int32Array | None = None
 
     def __len__(self) -> int:
         return len(self.chunk)
 
     @staticmethod
-    def of(chunk: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray | bool = False) -> Transfers:
+    def of(
+        chunk: Int32Array,
+        link: Int32Array,
+        start: Int64Array,
+        reduce: BoolArray | bool = False,
+        relayed: Int32Array | None = None,
+    ) -> Transfers:
         """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
-        order = np.lexsort((chunk, link, start))
-        return Transfers(
-            chunk[order].astype(np.int32), link[order].astype(np.int32), start[order].astype(np.int64), flags[order]
-        )
+        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed
+        return Transfers(*columns).taken(np.lexsort((chunk, link, start)))
+
+    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
+        """Some of the transfers, or all in another order."""
+        relayed = None if self.relayed is None else self.relayed[rows]
+        if relayed is not None and bool((relayed == -1).all()):
+            relayed = None
+        return Transfers(self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed)
+
+    @property
+    def relays(self) -> Int32Array:
+        """int32: `relayed`, also where it is None."""
+        return np.full(len(self), -1, np.int32) if self.relayed is None else self.relayed
 
     @property
     def ordered(self) -> bool:
@@ -78,6 +97,7 @@ class Transfers:
             np.concatenate([p.link for p in parts]),
             np.concatenate([p.start for p in parts]),
             np.concatenate([p.reduce for p in parts]),
+            None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
         )
 
 
@@ -162,10 +182,8 @@ class RowSchedule(Schedule):
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See Schedule."""
-        r = self.rows
-        for low in range(0, len(r), rows):
-            part = slice(low, low + rows)
-            yield Transfers(r.chunk[part], r.link[part], r.start[part], r.reduce[part])
+        for low in range(0, len(self.rows), rows):
+            yield self.rows.taken(slice(low, low + rows))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

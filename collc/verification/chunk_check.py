@@ -38,7 +38,10 @@ class ChunkCheck:
 
 
 class _ChunkReplay:
-    """What every device holds of one chunk. value: contributions of NPUs, as bits. full: all contributions."""
+    """What every device holds of one chunk.
+
+    value: contributions of NPUs, as bits. full: all contributions. apart: by link, what came over it last.
+    """
 
     def __init__(self, check: ChunkCheck, chunk: int) -> None:
         self.check, self.chunk = check, chunk
@@ -50,13 +53,14 @@ class _ChunkReplay:
         self.full = 1 if self.copy else (1 << len(self.pre)) - 1
         self.value = {device: 1 if self.copy else 1 << k for k, device in enumerate(self.pre)}
         self.buffers: dict[int, ChunkBuffer] = {}
+        self.apart: dict[int, int] = {}
 
     def replay(self, rows: NDArray[np.intp]) -> None:
         """Replay all transfers by time, then check the postcondition."""
         columns = self.check.transfers
         busy, total = columns.durations(rows)
         link = columns.link[rows]
-        transfers: Iterable[tuple[int, int, int, int, int, int, bool]] = zip(
+        transfers: Iterable[tuple[int, int, int, int, int, int, bool, int]] = zip(
             columns.start[rows].tolist(),
             busy.tolist(),
             total.tolist(),
@@ -64,17 +68,18 @@ class _ChunkReplay:
             self.network.source[link].tolist(),
             self.network.target[link].tolist(),
             columns.reduce[rows].tolist(),
+            columns.relayed[rows].tolist(),
             strict=True,
         )
         # Copies arrive before partials of the same time, so that a partial that is added to a complete value is found.
         coming: list[tuple[int, bool, int, int, int, int]] = []
-        for start, occupied, until_arrival, number, source, target, flag in transfers:
+        for start, occupied, until_arrival, number, source, target, flag, relayed in transfers:
             while coming and coming[0][0] <= start:
                 self._arrive(*heapq.heappop(coming))
             reduce = flag and not self.copy
             if flag and self.copy:
                 self._report("V0401", start, number, "is reduced, but is a chunk to copy", "a plain send")
-            carried = self._depart(start, start + occupied, number, source, target, reduce)
+            carried = self._depart(start, start + occupied, number, source, target, reduce, relayed)
             if carried:
                 heapq.heappush(coming, (start + until_arrival, reduce, number, source, target, carried))
         while coming:
@@ -86,8 +91,10 @@ class _ChunkReplay:
         on = f" on {self.findings.link(link)}" if link >= 0 else ""
         self.findings.add(check, code, time, f"{self.findings.chunk(self.chunk)}{on} at {at(time)} {what}", expected)
 
-    def _depart(self, start: int, end: int, link: int, source: int, target: int, reduce: bool) -> int:
-        if source < self.network.npu_count:
+    def _depart(self, start: int, end: int, link: int, source: int, target: int, reduce: bool, relayed: int) -> int:
+        if relayed >= 0:
+            carried = self.apart.get(relayed, 0)
+        elif source < self.network.npu_count:
             carried = self.value.get(source, 0)
         else:
             carried, single = self._buffer(source).depart(start, end, target, reduce)
@@ -104,6 +111,7 @@ class _ChunkReplay:
 
     def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int) -> None:
         once = True
+        self.apart[link] = carried
         if target >= self.network.npu_count:
             once = self._buffer(target).arrive(BufferSlot(time, carried, source), reduce)
         elif reduce:

@@ -103,8 +103,7 @@ def _trimmed(module: Module) -> Module:
     if len(kept) > _TRIMMED or not verify_schedule(module).ok:
         return module
     for row in reversed(range(len(kept))):
-        rest = np.delete(np.arange(len(kept)), row)
-        fewer = Transfers(kept.chunk[rest], kept.link[rest], kept.start[rest], kept.reduce[rest])
+        fewer = kept.taken(np.delete(np.arange(len(kept)), row))
         if verify_schedule(_with_transfers(module, fewer)).ok:
             kept = fewer
     return _with_transfers(module, kept)

@@ -93,6 +93,7 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
         flags[sums] = rescreen(sums, *columns, *durations, *holders)
+    flags[transfers.chunk[transfers.relayed >= 0]] = 1
     if module.planned is not None:
         flags[:] = 1
     leaving = np.flatnonzero(filled >= 0)

@@ -20,7 +20,7 @@ LATEST = 2**62
 class TimedTransfers:
     """Transfers in order of start, all of chunks and links that exist.
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations.
+    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, see Transfers.
     """
 
     chunk: Int32Array
@@ -28,6 +28,7 @@ class TimedTransfers:
     start: Int64Array
     reduce: BoolArray
     clock: Clock
+    relayed: Int32Array
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -68,17 +69,23 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     usable &= network.present[network.source] & network.present[network.target]
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
     good &= (start >= 0) & (start < LATEST)
+    relayed = transfers.relays
     if network.link_count:
-        good &= usable[np.clip(link, 0, network.link_count - 1)]
+        known = np.clip(link, 0, network.link_count - 1)
+        good &= usable[known]
+        # What is relayed came over a link into the sender, an NPU.
+        into = network.target[np.clip(relayed, 0, network.link_count - 1)]
+        from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
+        good &= (relayed == -1) | ((relayed >= 0) & from_sender)
     if not good.all():
         bad = np.flatnonzero(~good)
         for row in bad[: 50 * SHOWN - 1]:
-            _report(module, int(chunk[row]), int(link[row]), int(start[row]), findings)
-        chunk, link, start, reduce = chunk[good], link[good], start[good], reduce[good]
-    return TimedTransfers(chunk, link, start, reduce, clock)
+            _report(module, int(chunk[row]), int(link[row]), int(start[row]), int(relayed[row]), findings)
+        chunk, link, start, reduce, relayed = chunk[good], link[good], start[good], reduce[good], relayed[good]
+    return TimedTransfers(chunk, link, start, reduce, clock, relayed)
 
 
-def _report(module: Module, chunk: int, link: int, start: int, findings: Findings) -> None:
+def _report(module: Module, chunk: int, link: int, start: int, relayed: int, findings: Findings) -> None:
     network = module.network
     what = f"{findings.chunk(chunk)} on {findings.link(link)} at {at(start)}"
     chunks = len(module.demand.chunks)
@@ -94,5 +101,10 @@ def _report(module: Module, chunk: int, link: int, start: int, findings: Finding
         findings.add("causality", "V0103", start, f"{what}: that is no time", "a start from 0 to 53 days")
     elif network.source[link] == network.target[link]:
         findings.add("causality", "V0102", start, f"{what}: it goes from a device to itself", "two different devices")
-    else:
+    elif not (network.present[network.source[link]] and network.present[network.target[link]]):
         findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")
+    else:
+        sender = findings.device(int(network.source[link]))
+        expected = f"a link into {sender}" if network.source[link] < network.npu_count else "an NPU as sender"
+        origin = findings.link(relayed) if 0 <= relayed < network.link_count else f"link {relayed}"
+        findings.add("causality", "V0107", start, f"{what}: it cannot relay what came over {origin}", expected)

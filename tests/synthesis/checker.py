@@ -18,6 +18,7 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> int:
     frees = (rows.start + clock.busy_of(rows)).tolist()
     ends = (rows.start + clock.total_of(rows)).tolist()
     chunks, links, reduces = rows.chunk.tolist(), rows.link.tolist(), rows.reduce.tolist()
+    relayed = rows.relays.tolist()
     source, target = network.source.tolist(), network.target.tolist()
     last = {}
     for row in sorted(range(len(starts)), key=lambda r: (links[r], starts[r])):
@@ -29,16 +30,20 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> int:
             own = -1 if table.op[chunk] == Op.COPY else npu
             value[npu, chunk] = Counter([own])
     carried: dict[int, Counter[int]] = {}
+    kept: dict[tuple[int, int], Counter[int]] = {}
     events = [(end, 0, row) for row, end in enumerate(ends)] + [(start, 1, row) for row, start in enumerate(starts)]
     for _, leaves, row in sorted(events):
         chunk, link = chunks[row], links[row]
-        if leaves:
+        if leaves and relayed[row] >= 0:
+            assert target[relayed[row]] == source[link], f"{source[link]} relays what never came"
+            carried[row] = kept[relayed[row], chunk]
+        elif leaves:
             assert (source[link], chunk) in value, f"{source[link]} does not hold {chunk} at {starts[row]}"
             carried[row] = Counter(value[source[link], chunk])
-        elif reduces[row]:
-            value[target[link], chunk] = value.get((target[link], chunk), Counter()) + carried.pop(row)
         else:
-            value[target[link], chunk] = carried.pop(row)
+            kept[link, chunk] = came = carried.pop(row)
+            held = value.get((target[link], chunk), Counter[int]())
+            value[target[link], chunk] = held + came if reduces[row] else came
     for chunk in range(len(table)):
         pre = table.sets[int(table.pre[chunk])].tolist()
         whole = Counter([-1] if table.op[chunk] == Op.COPY else pre)

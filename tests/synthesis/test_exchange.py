@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
+from collc.msccl.lowering.lower import lower
 from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
@@ -88,17 +90,28 @@ def test_as_many_chunks_as_npus_take_the_fewest_steps(net: Network, steps: int) 
     [
         (fully_connected(4), 1, 1),
         (fully_connected(8), 1, 1),
-        (dgx1(), 1, 3),
+        *((ring(n), 1, n // 2) for n in range(3, 10)),
+        *((ring(n), 2, n // 2) for n in (4, 6, 8)),
+        *((line(n), 1, n - 1) for n in (4, 5, 8)),
+        *((grid(3, 3, wrap=True), k, 2) for k in (1, 2)),
+        *((grid(4, 2, wrap=True), k, 3) for k in (1, 2)),
+        *((hypercube(3), k, 3) for k in (1, 2, 3)),
+        *((dgx1(), k, 2) for k in (1, 2)),
+        *((grid(3, 3), k, 4) for k in (1, 2)),
         (grid(3, 2), 1, 3),
         (grid(4, 2), 1, 4),
-        (grid(3, 3), 1, 4),
-        (ring(4), 2, 2),
-        (hypercube(2), 1, 2),
+        (grid(4, 4), 1, 6),
+        (ring(16), 2, 8),
+        (grid(6, 4, wrap=True), 2, 5),
+        (grid(4, 4, wrap=True), 4, 4),
     ],
 )
 def test_few_chunks_are_exchanged_by_larger_cores(net: Network, chunks: int, steps: int) -> None:
     npus = net.npus.tolist()
-    assert steps_of(net, demand_of([(MiB, npus, npus, Op.SUM)] * chunks)) == steps
+    demand = demand_of([(MiB, npus, npus, Op.SUM)] * chunks)
+    assert steps_of(net, demand) == steps
+    step = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
+    assert lower_bound(net, demand, LinkModel.STORE).time == steps * step
 
 
 @pytest.mark.parametrize("net", [ring(4), grid(3, 2), fully_connected(4)])
@@ -185,11 +198,26 @@ def test_stopped_at_once_there_is_no_schedule() -> None:
         planned(ring(4), all_reduce([0, 1, 2, 3]), effort=Effort(stop=lambda: True))
 
 
+def test_files_for_runtimes_have_no_partials_that_are_kept_apart() -> None:
+    npus = list(range(6))
+    module = Module("m", ring(6), all_reduce(npus, 128), LinkModel.PIPELINED)
+    for relays in (False, True):
+        built = exchange(replace(module, relays=relays), Effort(), lambda task: tacos(task, Effort()))
+        assert built.schedule is not None
+        assert verify_schedule(built).ok
+        assert (built.schedule.transfers.relayed is None) == relays
+        if not relays:
+            with pytest.raises(SourceError, match="relay partials that they keep apart"):
+                lower(built)
+
+
 def test_the_kinds_of_cores() -> None:
     kinds = {found.name: len(found.cores) for found in core_kinds(grid(3, 3), np.arange(9, dtype=np.int32))}
-    assert kinds == {"vertex": 9, "edge": 12, "square": 8}
+    assert kinds == {"vertex": 9, "edge": 12, "square": 8, "line of 3 in 2": 6, "line of 9 in 4": 2}
     kinds = {found.name: len(found.cores) for found in core_kinds(dgx1(), np.arange(8, dtype=np.int32))}
-    assert kinds == {"vertex": 8, "edge": 16, "clique of 4": 2, "square": 12}
+    assert kinds == {
+        "vertex": 8, "edge": 16, "clique of 4": 2, "square": 12, "line of 4 in 1": 2, "line of 8 in 2": 2,
+    }  # fmt: skip
     kinds = {f.name: len(f.cores) for f in core_kinds(ring(4, one_way=True), np.arange(4, dtype=np.int32))}
     assert kinds == {"vertex": 4}
 

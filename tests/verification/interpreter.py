@@ -46,6 +46,7 @@ class Interpreter:
         self.sums: dict[tuple[int, int], list[Held]] = defaultdict(list)
         self.copies: dict[tuple[int, int], list[Held]] = defaultdict(list)
         self.gone: list[tuple[int, Held]] = []
+        self.kept: dict[tuple[int, int], frozenset[int]] = {}
 
     def lasts(self, link: int, chunk: int) -> tuple[int, int]:
         """Time for which the link is busy, and time until the chunk arrives."""
@@ -55,7 +56,12 @@ class Interpreter:
         store = self.module.schedule.model.value == "store"
         return (wire + kind.latency if store else wire), wire + kind.latency
 
-    def possible(self, chunk: int, link: int, start: int) -> bool:
+    def possible(self, chunk: int, link: int, start: int, relayed: int) -> bool:
+        if relayed != -1:
+            if not (0 <= relayed < len(self.source) and 0 <= link < len(self.source)):
+                return False
+            if self.target[relayed] != self.source[link] or self.source[link] >= self.npus:
+                return False
         present = self.module.network.present
         if not (0 <= link < len(self.source) and 0 <= chunk < len(self.op) and start >= 0):
             return False
@@ -66,24 +72,34 @@ class Interpreter:
         """Whether each check holds."""
         rows = self.module.schedule.transfers
         moves = list(
-            zip(rows.start.tolist(), rows.link.tolist(), rows.chunk.tolist(), rows.reduce.tolist(), strict=True)
+            zip(
+                rows.start.tolist(),
+                rows.link.tolist(),
+                rows.chunk.tolist(),
+                rows.reduce.tolist(),
+                rows.relays.tolist(),
+                strict=True,
+            )
         )
-        legal = [move for move in moves if self.possible(move[2], move[1], move[0])]
+        legal = [move for move in moves if self.possible(move[2], move[1], move[0], move[4])]
         self.broken["causality"] += len(moves) - len(legal)
         self.links(legal)
         leaving = defaultdict(list)
-        for start, link, chunk, flag in legal:
-            leaving[start].append((link, chunk, flag))
+        for start, link, chunk, flag, relayed in legal:
+            leaving[start].append((link, chunk, flag, relayed))
         coming = defaultdict(list)
         while leaving or coming:
             now = min([*leaving, *coming])
             for _, link, chunk, flag, value in sorted(coming.pop(now, []), key=lambda c: (c[3], c[1])):
                 self.arrive(now, link, chunk, flag, value)
-            for link, chunk, flag in leaving.pop(now, []):
+                self.kept[chunk, link] = value
+            for link, chunk, flag, relayed in leaving.pop(now, []):
                 if flag and self.op[chunk] == 0:
                     self.broken["reductions"] += 1
                 reduce = flag and self.op[chunk] != 0
                 value = self.depart(now, link, chunk, reduce)
+                if relayed >= 0:
+                    value = self.kept.get((chunk, relayed), frozenset())
                 if not value:
                     self.broken["causality"] += 1
                     continue
@@ -94,8 +110,8 @@ class Interpreter:
         return {check: count == 0 for check, count in self.broken.items()}
 
     def links(self, moves) -> None:
-        for a, (start, link, chunk, _) in enumerate(moves):
-            for other_start, other_link, other_chunk, _ in moves[:a]:
+        for a, (start, link, chunk, _, _) in enumerate(moves):
+            for other_start, other_link, other_chunk, _, _ in moves[:a]:
                 if link == other_link:
                     first = start < other_start + self.lasts(link, other_chunk)[0]
                     second = other_start < start + self.lasts(link, chunk)[0]

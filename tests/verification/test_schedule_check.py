@@ -66,6 +66,7 @@ MESSAGES = {
     "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is no time",
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
     "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
+    "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
     "V0201": f"congestion_free: {LINK} is given {CHUNK} {TIME}, but carries {CHUNK} until ",
     "V0301": f"delivered: .* never gets {CHUNK}",
     "V0302": f"delivered: .* ends with \\d+ of \\d+ contributions of {CHUNK}",
@@ -98,6 +99,9 @@ def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     for module in modules_without_durations():
         for diagnostic in verify_schedule(module).diagnostics:
             diagnostics_by_code.setdefault(diagnostic.code, []).append(diagnostic)
+    relaying = replace(ring_all_gather().schedule.transfers, relayed=np.full(12, 99, np.int32))
+    module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, relaying))
+    diagnostics_by_code["V0107"] = [d for d in verify_schedule(module).diagnostics if d.code == "V0107"]
     assert set(diagnostics_by_code) == codes == set(MESSAGES)
     for code, diagnostics in diagnostics_by_code.items():
         for diagnostic in diagnostics:

@@ -41,6 +41,10 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
+    if any(rows.relayed is not None for rows in schedule.blocks()):
+        message = "GPUs of this schedule relay partials that they keep apart, which the lowering does not support"
+        hint = "synthesize for 'emit msccl' or 'emit mscclpp' in the program, or use another synthesizer"
+        raise SourceError(Diagnostic("M0114", message, hint=hint))
     collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()
     return _needed(module, _useful(module, found)), collapse.again

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from itertools import chain, combinations, zip_longest
 from typing import Final
 
 import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
+from collc.graph.factors import cartesian_factors, components
+from collc.synthesis.exchange.line_rounds import PartialMessage, Rounds, line_rounds
 from collc.ten.arrays import Int32Array
 from collc.ten.network import Network
 
 MOST_CORES: Final = 4096
 """Cores of one kind that are looked at, at most."""
 
+MOST_PAIRS: Final = 200_000
+"""Pairs of links that meet up to which factors, cliques and squares are looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Core:
     """NPUs that exchange partials.
 
-    members: NPUs, ascending. rounds: for each round the cliques in which every NPU sends every other one what it holds.
-    radius: links from the members to the NPU of the group that is farthest from them.
+    members: NPUs, ascending. radius: links from the members to the NPU of the group that is farthest from them.
     """
 
     members: tuple[int, ...]
-    rounds: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    rounds: Rounds = ()
     radius: int = 0
 
-    def messages(self, number: int) -> Iterator[tuple[int, int]]:
-        """(source, target) of all messages of a round."""
-        for clique in self.rounds[number]:
-            yield from permutations(clique, 2)
+    @property
+    def relays(self) -> bool:
+        """Whether an NPU sends on a partial that it keeps apart."""
+        return any(message.came_from >= 0 for message in chain.from_iterable(self.rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +57,23 @@ class CoreKind:
         """Rounds of each core."""
         return len(self.cores[0].rounds)
 
+    def messages(self, chunks: int) -> int:
+        """Messages for some chunks in all: to the cores, in them, and back to the NPUs that cores of this kind span."""
+        spanned = len({npu for core in self.cores for npu in core.members})
+        inside = min(sum(map(len, core.rounds)) for core in self.cores)
+        return chunks * (2 * (spanned - self.size) + inside)
+
 
 def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
-    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, and squares without diagonals."""
+    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, squares, and lines along the Cartesian
+    factors of the network, from one factor to all of them.
+    """
     hops = hop_counts(Digraph.of(network))[np.ix_(group, group)]
     column = {npu: number for number, npu in enumerate(group.tolist())}
-    for kind in _kinds(neighbours(network, group)):
+    near = neighbours(network, group)
+    pairs = sum(len(ends) ** 2 for ends in near.values())
+    for kind in chain(_small_kinds(near, pairs <= MOST_PAIRS), _factor_kinds(near) if pairs <= MOST_PAIRS else ()):
         yield CoreKind(kind.name, tuple(_with_radius(core, hops, column) for core in kind.cores))
-
-
-def _with_radius(core: Core, hops: Int32Array, column: Mapping[int, int]) -> Core:
-    nearest = hops[:, [column[npu] for npu in core.members]].min(axis=1)
-    return replace(core, radius=int(nearest.max()))
-
-
-def _kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
-    members = sorted(near)
-    yield CoreKind("vertex", tuple(Core((npu,)) for npu in members))
-    edges = [(u, v) for u in members for v in sorted(near[u]) if u < v][:MOST_CORES]
-    if edges:
-        yield CoreKind("edge", tuple(Core(edge, ((edge,),)) for edge in edges))
-    by_size: dict[int, list[tuple[int, ...]]] = {}
-    for clique in sorted(set(_cliques(near, edges))):
-        by_size.setdefault(len(clique), []).append(clique)
-    for size in sorted(by_size):
-        yield CoreKind(f"clique of {size}", tuple(Core(clique, ((clique,),)) for clique in by_size[size]))
-    squares = tuple(_squares(near))
-    if squares:
-        yield CoreKind("square", squares)
 
 
 def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
@@ -92,6 +85,37 @@ def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
         if u != v and u in members and v in members and (v, u) in links:
             near[u].add(v)
     return near
+
+
+def _with_radius(core: Core, hops: Int32Array, column: Mapping[int, int]) -> Core:
+    nearest = hops[:, [column[npu] for npu in core.members]].min(axis=1)
+    return replace(core, radius=int(nearest.max()))
+
+
+def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]:
+    """Single NPUs, linked pairs, and, if asked for, cliques and squares."""
+    members = sorted(near)
+    yield CoreKind("vertex", tuple(Core((npu,)) for npu in members))
+    edges = [(u, v) for u in members for v in sorted(near[u]) if u < v][:MOST_CORES]
+    if edges:
+        yield CoreKind("edge", tuple(Core(edge, (_swap(edge),)) for edge in edges))
+    if not cliques:
+        return
+    by_size: dict[int, list[tuple[int, ...]]] = {}
+    for clique in sorted(set(_cliques(near, edges))):
+        by_size.setdefault(len(clique), []).append(clique)
+    for size in sorted(by_size):
+        one_shot = (Core(clique, line_rounds(clique, _within(near, clique))[0]) for clique in by_size[size])
+        yield CoreKind(f"clique of {size}", tuple(one_shot))
+    squares = tuple(_squares(near))
+    if squares:
+        yield CoreKind("square", squares)
+
+
+def _within(near: Mapping[int, set[int]], members: Iterable[int]) -> dict[int, set[int]]:
+    """The neighbours of some NPUs among themselves."""
+    chosen = set(members)
+    return {npu: near[npu] & chosen for npu in chosen}
 
 
 def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
@@ -116,7 +140,7 @@ def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
             for c in sorted(near[b] & near[d] - near[a]):
                 if c <= a:
                     continue
-                one, other = (_pairs((a, b), (c, d)), _pairs((a, d), (b, c)))
+                one, other = _swap((a, b), (c, d)), _swap((a, d), (b, c))
                 members = tuple(sorted((a, b, c, d)))
                 yield Core(members, (one, other))
                 yield Core(members, (other, one))
@@ -125,5 +149,59 @@ def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
                     return
 
 
-def _pairs(*pairs: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(sorted(pair)) for pair in pairs)
+def _swap(*pairs: tuple[int, int]) -> tuple[PartialMessage, ...]:
+    return tuple(PartialMessage(*ends) for a, b in pairs for ends in ((a, b), (b, a)))
+
+
+def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
+    """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation."""
+    factors = cartesian_factors(near)
+    found: dict[tuple[int, int], list[Core]] = {}
+    for span in range(1, len(factors) + 1):
+        for first in range(len(factors)):
+            chosen = [factors[(first + number) % len(factors)] for number in range(span)]
+            for members in components(chosen):
+                for core in _spanning(members, chosen):
+                    found.setdefault((len(members), len(core.rounds)), []).append(core)
+    for size, rounds in sorted(found):
+        if size > 2:
+            yield CoreKind(f"line of {size} in {rounds}", tuple(found[size, rounds][:MOST_CORES]))
+
+
+def _spanning(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
+    """The cores of some members that exchange along factors, one after the other, if that gives the sum."""
+    choices: list[list[Rounds]] = []
+    for factor in factors:
+        inner = _within(factor, members)
+        lines = [line_rounds(line, _within(inner, line)) for line in components([inner])]
+        if not all(lines):
+            return
+        count = max(map(len, lines))
+        choices.append([_side_by_side([line[turn % len(line)] for line in lines]) for turn in range(count)])
+    for chosen in zip(*(_repeated(found, max(map(len, choices))) for found in choices), strict=True):
+        core = Core(members, tuple(chain.from_iterable(chosen)))
+        if _gives_sum(core):
+            yield core
+
+
+def _repeated(found: list[Rounds], count: int) -> list[Rounds]:
+    return [found[number % len(found)] for number in range(count)]
+
+
+def _side_by_side(lines: list[Rounds]) -> Rounds:
+    """The rounds of several lines at the same time."""
+    return tuple(tuple(chain.from_iterable(messages)) for messages in zip_longest(*lines, fillvalue=()))
+
+
+def _gives_sum(core: Core) -> bool:
+    """Whether every member ends with the partials of all, each once."""
+    held = {npu: 1 << number for number, npu in enumerate(core.members)}
+    kept: dict[tuple[int, int], int] = {}
+    for messages in core.rounds:
+        carried = [held[m.source] if m.came_from < 0 else kept.get((m.came_from, m.source), 0) for m in messages]
+        for message, partial in zip(messages, carried, strict=True):
+            if not partial or held[message.target] & partial:
+                return False
+            held[message.target] |= partial
+            kept[message.source, message.target] = partial
+    return all(partial == (1 << len(core.members)) - 1 for partial in held.values())

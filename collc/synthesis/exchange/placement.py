@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from collc.synthesis.exchange.cores import Core, CoreKind
+from collc.synthesis.exchange.line_rounds import PartialMessage
 
 
 def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: random.Random | None) -> list[Core]:
@@ -20,7 +21,7 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
     wanting = {npu: chunks - steps * degree[npu] for npu in members}
     uses = Counter[int]()
     in_cores = Counter[int]()
-    taken = Counter[tuple[tuple[int, int], int]]()
+    taken = Counter[tuple[PartialMessage, int]]()
     order = list(range(len(kind.cores)))
     if rng is not None:
         rng.shuffle(order)
@@ -29,7 +30,7 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
 
         def cost(number: int) -> tuple[int, int, int, int, int]:
             core = kind.cores[number]
-            clash = max((taken[message, r] for r in range(len(core.rounds)) for message in core.messages(r)), default=0)
+            clash = max((taken[m, r] for r, messages in enumerate(core.rounds) for m in messages), default=0)
             lacking = sum(wanting[npu] > in_cores[npu] for npu in core.members)
             return clash, uses[number], -lacking, core.radius, sum(in_cores[npu] for npu in core.members)
 
@@ -37,6 +38,6 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
         uses[best] += 1
         found.append(kind.cores[best])
         in_cores.update(found[-1].members)
-        for r in range(len(found[-1].rounds)):
-            taken.update((message, r) for message in found[-1].messages(r))
+        for r, messages in enumerate(found[-1].rounds):
+            taken.update((message, r) for message in messages)
     return found

@@ -29,21 +29,25 @@ class ExchangeRounds:
         """(the transfers, the time at which the last one has arrived). cores: by chunk. begin: picoseconds."""
         free: dict[int, int] = {}
         ready = dict.fromkeys(cores, begin)
-        rows: list[tuple[int, int, int]] = []
+        rows: list[tuple[int, int, int, int]] = []
+        came: dict[tuple[int, int, int], int] = {}
         for number in range(max((len(core.rounds) for core in cores.values()), default=0)):
             for chunk, core in cores.items():
                 if number >= len(core.rounds):
                     continue
                 size = self._size_of[chunk]
-                taken = [self._first_free(pair, size, free) for pair in core.messages(number)]
+                messages = core.rounds[number]
+                taken = [self._first_free((m.source, m.target), size, free) for m in messages]
                 start = max([ready[chunk], *(free.get(link, 0) for link in taken)])
-                for link in taken:
+                relayed = [came.get((chunk, m.came_from, m.source), -1) for m in messages]
+                for message, link, origin in zip(messages, taken, relayed, strict=True):
                     free[link] = start + self._busy[link][size]
-                    rows.append((chunk, link, start))
+                    rows.append((chunk, link, start, origin))
+                    came[chunk, message.source, message.target] = link
                 ready[chunk] = start + max(self._total[link][size] for link in taken)
-        columns = np.array(rows, np.int64).reshape(-1, 3)
-        chunks, links = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32)
-        return Transfers.of(chunks, links, columns[:, 2], True), max(ready.values(), default=begin)
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        chunks, links, relayed = (table[:, column].astype(np.int32) for column in (0, 1, 3))
+        return Transfers.of(chunks, links, table[:, 2], True, relayed), max(ready.values(), default=begin)
 
     def _first_free(self, pair: tuple[int, int], size: int, free: Mapping[int, int]) -> int:
         """The lane between two NPUs on which a chunk arrives first."""

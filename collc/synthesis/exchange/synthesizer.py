@@ -1,10 +1,11 @@
 """All-Reduce in which each sum is formed by a core of NPUs together.
 
-Each chunk has a core: an NPU, a linked pair, a clique, a square. The contributions of all NPUs are reduced to the
-members of its core, each to one of them; the members exchange their partials until each has the sum, and it spreads
-from all of them. Reduction and spread take p steps each, and the exchange a steps; a larger core makes p smaller and a
-larger. A pair needs as many transfers as a tree, and one step less: a tree sends the last partial to its root, and the
-sum back over the same link, whereas a pair swaps its partials at once.
+Each chunk has a core: an NPU, a linked pair, a clique, a square, or the NPUs along one or more dimensions, up to all.
+The contributions of all NPUs are reduced to the members of its core, each to one of them; the members exchange their
+partials until each has the sum, and it spreads from all of them. Reduction and spread take p steps each, and the
+exchange a steps; a larger core makes p smaller and a larger. A pair needs as many transfers as a tree, and one step
+less: a tree sends the last partial to its root, and the sum back over the same link, whereas a pair swaps its partials
+at once. All NPUs together take as many steps as the diameter of the network has links, but send more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import placed
 from collc.synthesis.exchange.rounds import ExchangeRounds
 from collc.synthesis.reductions.invert import invert_schedule
-from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
+from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Op, Run
@@ -33,6 +34,15 @@ Spread = Callable[[Task], Schedule]
 
 PLACEMENTS = 8
 """Placements of the chunks on the cores of a kind that are tried."""
+
+WORK = 300_000
+"""Messages of all placements together after which nothing more is tried."""
+
+SHIFTED = 40_000
+"""Transfers up to which the schedule is shifted to the left where not all take equal time."""
+
+MOST_TIME = 1 << 61
+"""A time that no transfer takes."""
 
 NEAR = 8
 """Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
@@ -76,12 +86,13 @@ def obstacle(module: Module) -> str:
 class _Plan:
     """A kind of cores for each group. chunks: of each group. steps: of the spread from the cores of each group, about.
 
-    least: steps that the whole takes at least, about.
+    messages: in all. least: picoseconds that the whole takes, estimated from below.
     """
 
     kinds: tuple[CoreKind, ...]
     chunks: tuple[Int32Array, ...]
     steps: tuple[int, ...]
+    messages: int
     least: int
 
 
@@ -97,22 +108,27 @@ class _ExchangePlanner:
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())
         self._step = int(used.flat[0]) if alike else 0
+        self._least_busy = int(clock.busy[np.unique(network.kind)].min(initial=MOST_TIME))
+        self._least_total = int(used.min(initial=MOST_TIME))
 
     def best(self) -> Transfers | None:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
+        left = WORK * max(1, self._effort.trials)
         for plan in sorted(self._plans(), key=lambda plan: plan.least):
-            if best is not None and self._step and best[0] <= plan.least * self._step:
-                continue
+            if best is not None and best[0] <= plan.least:
+                break
             for trial in range(PLACEMENTS * max(1, self._effort.trials)):
-                if self._effort.stop() or (best is not None and self._effort.work.is_used_up):
+                used_up = left < plan.messages or self._effort.work.is_used_up
+                if self._effort.stop() or (best is not None and used_up):
                     break
+                left -= plan.messages
                 found = self._planned(plan, trial)
                 if best is None or found[0] < best[0]:
                     best = found
                 if best[0] <= self._bound:
                     return best[1]
-                if found[0] <= plan.least * self._step or found[0] * NEAR > best[0] * (NEAR + 1):
+                if found[0] <= plan.least or found[0] * NEAR > best[0] * (NEAR + 1):
                     break
         return None if best is None else best[1]
 
@@ -121,12 +137,18 @@ class _ExchangePlanner:
         table = self._module.demand.chunks
         sets = np.unique(table.pre).tolist()
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
-        kinds = [{kind.name: kind for kind in core_kinds(self._module.network, table.sets[number])} for number in sets]
+        found = [self._usable(core_kinds(self._module.network, table.sets[number])) for number in sets]
+        kinds = [{kind.name: kind for kind in usable} for usable in found]
         for name in dict.fromkeys(name for found in kinds for name in found):
             chosen = tuple(found.get(name, found["vertex"]) for found in kinds)
-            steps = tuple(self._steps(kind, len(of_set)) for kind, of_set in zip(chosen, chunks, strict=True))
-            least = max((2 * s + kind.rounds for s, kind in zip(steps, chosen, strict=True)), default=0)
-            yield _Plan(chosen, chunks, steps, least)
+            counts = [len(of_set) for of_set in chunks]
+            steps = tuple(self._steps(kind, count) for kind, count in zip(chosen, counts, strict=True))
+            messages = sum(kind.messages(count) for kind, count in zip(chosen, counts, strict=True))
+            yield _Plan(chosen, chunks, steps, messages, self._least(chosen, steps, messages))
+
+    def _usable(self, kinds: Iterator[CoreKind]) -> Iterator[CoreKind]:
+        """The kinds that suit; files for runtimes cannot have partials that are kept apart."""
+        return (kind for kind in kinds if not (self._module.relays and kind.cores[0].relays))
 
     def _steps(self, kind: CoreKind, chunks: int) -> int:
         """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
@@ -136,6 +158,15 @@ class _ExchangePlanner:
         while int(np.maximum(0, chunks - steps * degree).sum()) > chunks * kind.size:
             steps += 1
         return steps
+
+    def _least(self, kinds: tuple[CoreKind, ...], steps: tuple[int, ...], messages: int) -> int:
+        """Picoseconds by the longest chain of messages, and by all messages over all links."""
+        chain = 0
+        for kind, each in zip(kinds, steps, strict=True):
+            hops = each if self._step else min(core.radius for core in kind.cores)
+            chain = max(chain, 2 * hops + kind.rounds)
+        load = -(-messages // max(1, self._module.network.link_count)) * self._least_busy
+        return max(chain * self._least_total, load)
 
     def _planned(self, plan: _Plan, trial: int) -> tuple[int, Transfers]:
         """(picoseconds, transfers) of a schedule with a placement of its own for each trial."""
@@ -159,7 +190,7 @@ class _ExchangePlanner:
             down = self._spread(Task(module.network, demand, module.model, moving)).transfers
             parts.append(replace(down, start=down.start + end))
         rows = Transfers.joined(parts)
-        if not self._step and len(rows) <= MOST_TRANSFERS:
+        if not self._step and len(rows) <= SHIFTED:
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
 

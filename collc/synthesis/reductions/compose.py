@@ -172,7 +172,7 @@ def _forward(phase: Phase) -> Schedule:
 def _delayed(schedule: Schedule, start: int) -> Transfers:
     """The transfers of a schedule that begins at `start`."""
     rows = schedule.transfers
-    return Transfers(rows.chunk, rows.link, rows.start + start, rows.reduce)
+    return replace(rows, start=rows.start + start)
 
 
 def _joined_steps(module: Module, parts: list[Schedule]) -> Schedule | None:

@@ -53,7 +53,7 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
         if bool((useful == kept).all()):
             break
         kept = useful
-    return Transfers(rows.chunk[kept], rows.link[kept], rows.start[kept], rows.reduce[kept])
+    return rows.taken(kept)
 
 
 def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:

@@ -111,6 +111,7 @@ class _TransferReader:
         self.chunk: list[int] = []
         self.link: list[int] = []
         self.reduce: list[bool] = []
+        self.relayed: list[int] = []
 
     def read(self) -> int:
         """Read all transfers up to the next `at`, `step` or brace, and return their number."""
@@ -122,14 +123,16 @@ class _TransferReader:
             reduce = self.cursor.expect("send", "reduce") == "reduce"
             chunk = self._chunk()
             self.cursor.expect("over")
-            self._add(chunk, self._link(), reduce)
+            link = self._link()
+            self._add(chunk, link, reduce, self._link() if self.cursor.accept("from") else -1)
 
-    def _add(self, chunk: int, link: int, reduce: bool) -> None:
+    def _add(self, chunk: int, link: int, reduce: bool, relayed: int = -1) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
             self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint=_BINARY)
         self.chunk.append(chunk)
         self.link.append(link)
         self.reduce.append(reduce)
+        self.relayed.append(relayed)
 
     def _read_printed_lines(self) -> None:
         """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
@@ -210,6 +213,7 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
         np.array(reader.link, np.int32),
         np.repeat(np.array(starts, np.int64), np.array(counts, np.int64)),
         np.array(reader.reduce, np.bool_),
+        np.array(reader.relayed, np.int32),
     )
     return RowSchedule(model, rows)
 
@@ -244,6 +248,8 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     """
     none = int(np.iinfo(row.dtype).max)
     cursor = reader.cursor
+    if any(link >= 0 for link in reader.relayed):
+        cursor.fail("T0109", "a step-by-link table has no transfers with 'from'", span, "write 'rows' instead")
     for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
         if not (0 <= link < len(row) and 0 <= chunk < none):
             message = f"chunk {chunk} on link {link} does not fit into a step-by-link table of {row.dtype}"
@@ -260,3 +266,4 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reader.chunk.clear()
     reader.link.clear()
     reader.reduce.clear()
+    reader.relayed.clear()

@@ -193,9 +193,7 @@ def _transfers(schedule: Schedule, module: Module, pad: str, step: int | None) -
             if start != last:
                 head = f"{pad}at {time_text(start)}\n" if step is None else f"{pad}step {start}\n"
             last = start
-            rows = slice(low, high)
-            part = Transfers(block.chunk[rows], block.link[rows], block.start[rows], block.reduce[rows])
-            yield head + _rows(part, chunks, links, pad + "    ")
+            yield head + _rows(block.taken(slice(low, high)), chunks, links, pad + "    ")
 
 
 def _step_numbers(block: Transfers, step: int, schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -210,6 +208,11 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
     link_column: list[int] = part.link.tolist()
     for chunk, link, reduce in zip(chunk_column, link_column, part.reduce.tolist(), strict=True):
         chunk_text = chunks[chunk] if 0 <= chunk < len(chunks) else f"%{chunk}"
-        link_text = links[link] if 0 <= link < len(links) else f"%{link}"
-        lines.append(f"{pad}{'reduce' if reduce else 'send'} {chunk_text} over {link_text}\n")
-    return "".join(lines)
+        lines.append(f"{pad}{'reduce' if reduce else 'send'} {chunk_text} over {_link(link, links)}")
+    for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
+        lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _link(link: int, links: list[str]) -> str:
+    return links[link] if 0 <= link < len(links) else f"%{link}"

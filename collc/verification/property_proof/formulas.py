@@ -19,7 +19,10 @@ Formulas = Callable[[ScheduledTransfers, Script, TimeTerms], Iterator[str]]
 def _causality(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
     for transfer in transfers.all:
         yield times.le(times.number(0), transfer.t)
-        if transfer.source not in transfers.holders(transfer.chunk):
+        if transfer.relayed >= 0:
+            came = transfers.into[transfer.chunk, transfer.source]
+            yield any_of(times.le(times.arrival(m), transfer.t) for m in came if m.link == transfer.relayed)
+        elif transfer.source not in transfers.holders(transfer.chunk):
             yield any_of(
                 times.le(times.arrival(m), transfer.t) for m in transfers.into[transfer.chunk, transfer.source]
             )
@@ -86,6 +89,13 @@ class _ReductionTerms:
             parts.append(f"(ite (and {there} (not {replaced(m)})) {self.value(m)} {self.nothing})")
         return self.union(parts)
 
+    def kept(self, link: int, time: str, arrivals: list[ScheduledTransfer]) -> str:
+        """What came last over a link until a time, given the transfers that may have arrived."""
+        found = self.nothing
+        for m in sorted((m for m in arrivals if m.link == link), key=lambda m: m.start):
+            found = f"(ite {self.times.le(self.times.arrival(m), time)} {self.value(m)} {found})"
+        return found
+
     def union(self, parts: list[str]) -> str:
         """The union of the contributions of some terms."""
         found = self.nothing
@@ -134,7 +144,10 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
         # Transfers that start no earlier cannot have arrived yet.
         earlier = [m for m in transfers.into[chunk, transfer.source] if m.start < transfer.start]
         on = departures.get(transfer.source)
-        carried = total.at(transfer.source, transfer.t, earlier) if on is None else total.leaving(on, transfer)
+        if transfer.relayed >= 0:
+            carried = total.kept(transfer.relayed, transfer.t, earlier)
+        else:
+            carried = total.at(transfer.source, transfer.t, earlier) if on is None else total.leaving(on, transfer)
         script.define(total.value(transfer), f"(_ BitVec {len(total.pre)})", carried)
     for transfer in chunk_transfers:
         value = total.value(transfer)

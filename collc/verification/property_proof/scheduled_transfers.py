@@ -15,7 +15,10 @@ from collc.ten.schedule import LinkModel
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTransfer:
-    """A transfer. Picoseconds: start; busy, until the link is free; total, until the chunk has arrived."""
+    """A transfer. Picoseconds: start; busy, until the link is free; total, until the chunk has arrived.
+
+    relayed: the link over which what it carries came to its sender; -1: it carries what its sender holds.
+    """
 
     number: int
     chunk: int
@@ -26,6 +29,7 @@ class ScheduledTransfer:
     reduce: bool
     busy: int
     total: int
+    relayed: int = -1
 
     @property
     def t(self) -> str:
@@ -42,18 +46,25 @@ class ScheduledTransfers:
         rows, store = module.schedule.transfers, module.schedule.model is LinkModel.STORE
         self.all: list[ScheduledTransfer] = []
         times: list[tuple[int, bool]] = list(zip(rows.start.tolist(), rows.reduce.tolist(), strict=True))
-        columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, strict=True)
-        for number, (chunk, link, (start, reduce)) in enumerate(columns):
+        columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, rows.relays.tolist(), strict=True)
+        for number, (chunk, link, (start, reduce), relayed) in enumerate(columns):
             ends = self._ends(chunk, link)
+            self._check_relayed(ends[0], relayed)
             kind = self.network.kinds[int(self.network.kind[link])]
             if kind.bandwidth is None or kind.latency is None:
                 raise Undecided("links have no bandwidth or latency")
             wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
             total = wire + kind.latency
             busy = total if store else wire
-            self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total))
+            self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total, relayed))
         if any(transfer.total <= 0 for transfer in self.all):
             raise Undecided("transfers take no time")
+
+    def _check_relayed(self, source: int, relayed: int) -> None:
+        """Raises Undecided unless a link leads to the sender, an NPU; -1: nothing is relayed."""
+        into = int(self.network.target[relayed]) if 0 <= relayed < self.network.link_count else -1
+        if relayed != -1 and (into != source or source >= self.network.npu_count):
+            raise Undecided("a transfer relays what came over a link that does not lead to its sender")
 
     def _ends(self, chunk: int, link: int) -> tuple[int, int]:
         if not (0 <= link < self.network.link_count and 0 <= chunk < len(self.table)):
