@@ -61,15 +61,15 @@ def _output_warnings(settings: Settings) -> tuple[Diagnostic, ...]:
 
 
 def _program_warnings(program: Program) -> tuple[Diagnostic, ...]:
-    """Warnings about designs, which are only checked (U0208), and about a program without a schedule (U0207)."""
-    found = [
-        Diagnostic("U0208", f"design '{d.name}' is checked, but collc does not solve designs yet", d.span, warning=True)
-        for d in program.designs
-    ]
-    if not program.schedules and not found:
-        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-        found = [Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True)]
-    return tuple(found)
+    """Warnings about a program without a schedule: it has designs (U0208), or nothing at all to build (U0207)."""
+    if program.schedules:
+        return ()
+    if program.designs:
+        message = "the program has designs but no schedule, so that there is nothing to compile"
+        hint = "'collc design' solves the designs of a program"
+        return (Diagnostic("U0208", message, program.designs[0].span, hint=hint, warning=True),)
+    hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+    return (Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True),)
 
 
 def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: int) -> Settings:

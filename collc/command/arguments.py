@@ -16,8 +16,9 @@ from collc.base.wording import did_you_mean, listed
 from collc.version import __version__
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 an error in the program; 2 in the command line; 3 no schedule exists or none was found; "
-    "4 a check failed; 5 an error in collc itself; 130 interrupted by Ctrl-C. "
+    "Exit codes: 0 done; 1 an error in the program; 2 in the command line; "
+    "3 no schedule or design exists or none was found; 4 a check failed; "
+    "5 an error in collc itself; 130 interrupted by Ctrl-C. "
     "The first Ctrl-C during synthesis keeps the best schedule found so far; the second one ends collc."
 )
 
@@ -209,12 +210,23 @@ def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _design_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for all files (default: this one)")
+    add("--design", metavar="NAME", help="solve only this design of the program")
+    _add_definitions(parser)
+    add("--compare", action="store_true", help="show the closed forms equal, message and smart too")
+    add("--json", action="store_true", help=_JSON)
+
+
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
     "compile": ("synthesize and verify the schedules of a program, and write their files", _compile_arguments),
     "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
     "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
+    "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),
     "std": ("list the standard library, or print the source of one declaration", _std_arguments),
     "explain": ("explain the code of a message", _explain_arguments),

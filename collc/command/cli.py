@@ -16,6 +16,9 @@ _MEMORY_HINTS: Final = {
 }
 """What to try where memory is short, by command."""
 
+_RESULTS: Final = {"compile": "schedules", "design": "designs"}
+"""What the JSON of a command lists besides messages, by command."""
+
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
@@ -50,7 +53,8 @@ def _report_error(error: BaseException, words: Sequence[str]) -> int:
         from collc.base.rendering import as_json
 
         earlier = partial.all_diagnostics if partial is not None else ()
-        empty: dict[str, object] = {"schedules": []} if command == "compile" else {}
+        results = _RESULTS.get(command)
+        empty: dict[str, object] = {results: []} if results else {}
         answer = empty if partial is None else partial.as_json()
         print(json.dumps(answer | {"diagnostics": as_json([*earlier, *messages])}, indent=2))
     print_messages(messages)

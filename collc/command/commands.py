@@ -121,6 +121,22 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE if report.ok else Exit.CHECK_FAILED
 
 
+def design_command(chosen: argparse.Namespace) -> Exit:
+    """`collc design`: the best bandwidths for the designs of a program."""
+    from collc.application.design_report import COLUMNS
+    from collc.application.designs import DesignSettings, solve_designs
+
+    report = solve_designs(chosen.file, DesignSettings(chosen.output, chosen.design, dict(chosen.definitions)))
+    if chosen.json:
+        _print_json(report.as_json(compare=chosen.compare), report.diagnostics)
+    else:
+        rows = [row for design in report.designs for row in design.rows(compare=chosen.compare)]
+        if rows:
+            print_table(COLUMNS, rows)
+    print_messages(report.diagnostics)
+    return report.exit
+
+
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: the canonical layout of programs."""
     from collc.base.atomic_files import write_file
@@ -216,6 +232,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "verify": verify_command,
     "run": run_command,
     "inspect": inspect_command,
+    "design": design_command,
     "fmt": fmt_command,
     "std": std_command,
     "explain": explain_command,

@@ -96,12 +96,29 @@ class TrainedWorkload:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class RequiredConstraint:
+    """A linear constraint of a design, and its place: the `require` statement."""
+
+    constraint: Constraint
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The longest time that a design allows, in picoseconds, and its place: the `require` statement."""
+
+    time: Fraction
+    span: Span
+
+
 @dataclass(frozen=True, eq=False)
 class DesignRequest:
     """A design to find: the bandwidth of each dimension of a network.
 
     network: its `axes` are the dimensions. A network that is no product has one dimension of `kind` ("ring", ...)
-    over all NPUs. objective: "time" or "time * cost". tiers: the cost tier of each dimension, () for the defaults.
+    over all NPUs. objective: "time", "cost" or "time * cost". tiers: the cost tier of each dimension, () for the
+    defaults. deadlines: of the weighted times of all workloads together.
     """
 
     name: str
@@ -109,8 +126,10 @@ class DesignRequest:
     network: Network
     kind: str
     train: tuple[TrainedWorkload, ...]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[RequiredConstraint, ...]
+    deadlines: tuple[Deadline, ...]
     objective: str
+    objective_span: Span
     tiers: tuple[str, ...]
     emits: tuple[EmitRequest, ...]
 

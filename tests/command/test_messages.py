@@ -41,11 +41,14 @@ def test_a_program_without_schedules_gets_a_warning(capsys: pytest.CaptureFixtur
     assert (message["code"], message["severity"]) == ("U0207", "warning")
 
 
-def test_a_design_gets_a_warning_that_it_is_only_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, messages = compiled(capsys, (EXAMPLES / "design.coll").read_text())
-    assert code == 0
-    assert [(m["code"], m["line"]) for m in messages] == [("U0208", 18), ("U0208", 25)]
-    code, _, messages = compiled(capsys, GATHER % "")
+def test_a_program_with_designs_only_says_how_to_solve_them(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (EXAMPLES / "design.coll").read_text()
+    code, _, (message,) = compiled(capsys, text)
+    assert (code, message["code"], message["line"]) == (0, "U0208", 18)
+    assert "collc design" in message["hint"]
+    schedule = "import std.collectives\ntopology own = ring(4, bandwidth: 1GB/s, latency: 1us)\n"
+    schedule += "schedule s on own { run all_gather(own.npus, size: 8MiB) }\n"
+    code, _, messages = compiled(capsys, schedule + text)
     assert (code, messages) == (0, [])
 
 

@@ -17,11 +17,11 @@ from collc.source.elaboration.training import unroll
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
 from collc.source.parsing.syntax import Design, Emit, Minimize, Require, Statement, Tiers, Train
 from collc.source.problems import AlreadyReported, Problems, fail
-from collc.source.program import DesignRequest, EmitRequest, TrainedWorkload
-from collc.source.types import FLOAT, NUMBERS, RATE, TOPOLOGY, Kind, Type, binary_type
-from collc.ten.training import TIERS, Constraint, Linear, Workload
+from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
+from collc.source.types import FLOAT, NUMBERS, RATE, TIME, TOPOLOGY, Kind, Type, binary_type
+from collc.ten.training import TIERS, Constraint, Linear, Workload, group_parts
 
-OBJECTIVES: Final = ("time", "time * cost")
+OBJECTIVES: Final = ("time", "cost", "time * cost")
 
 
 @dataclass(eq=False)
@@ -30,7 +30,8 @@ class _DesignDraft:
 
     topology: Topology
     train: list[TrainedWorkload] = field(default_factory=list[TrainedWorkload])
-    constraints: list[Constraint] = field(default_factory=list[Constraint])
+    constraints: list[RequiredConstraint] = field(default_factory=list[RequiredConstraint])
+    deadlines: list[Deadline] = field(default_factory=list[Deadline])
     objective: Minimize | None = None
     tiers: Tiers | None = None
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
@@ -78,7 +79,9 @@ class DesignBuilder:
             kind=topology.kind,
             train=tuple(self.draft.train),
             constraints=tuple(self.draft.constraints),
+            deadlines=tuple(self.draft.deadlines),
             objective=_objective(self.draft.objective.objective),
+            objective_span=self.draft.objective.span,
             tiers=tuple(n.name for n in self.draft.tiers.names) if self.draft.tiers else (),
             emits=tuple(self.draft.emits),
         )
@@ -89,7 +92,12 @@ class DesignBuilder:
             case Train():
                 self.draft.train.append(self.trained(node, frame))
             case Require():
-                self.draft.constraints += self.constraints(node.constraint, frame)
+                deadline = self.deadline(node, frame)
+                if deadline is not None:
+                    self.draft.deadlines.append(deadline)
+                    return
+                found = self.constraints(node.constraint, frame)
+                self.draft.constraints += [RequiredConstraint(constraint, node.span) for constraint in found]
             case Minimize():
                 if self.draft.objective is not None:
                     first = Note("first here", self.draft.objective.span)
@@ -114,6 +122,11 @@ class DesignBuilder:
         if workload.tensor * workload.data != npus:
             message = f"'{workload.name}' is for {workload.tensor} x {workload.data} NPUs, the network has {npus:,}"
             raise fail("E0912", message, node.workload.span)
+        sizes = [axis.size for axis in self.draft.topology.network.axes] or [npus]
+        if group_parts(sizes, workload.tensor) is None:
+            message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {listed(map(str, sizes))} NPUs"
+            hint = "the group takes whole dimensions from the first on, and of one more a part that divides it"
+            raise fail("E0916", message, node.workload.span, hint=hint)
         weight = Fraction(1)
         for argument in node.arguments:
             weight = self.weight(argument, frame)
@@ -142,6 +155,23 @@ class DesignBuilder:
         self.draft.tiers = node
 
     # Constraints
+
+    def deadline(self, node: Require, frame: Frame) -> Deadline | None:
+        """The deadline of `time <= 200ms` or `200ms >= time`; None for other constraints."""
+        match node.constraint:
+            case Comparison(operands=(Name(name="time"), limit), operators=("<=",)):
+                pass
+            case Comparison(operands=(limit, Name(name="time")), operators=(">=",)):
+                pass
+            case Comparison(operands=operands) if any(isinstance(o, Name) and o.name == "time" for o in operands):
+                hint = "require time <= 200ms"
+                raise fail("E0914", "a constraint can only limit the time from above", node.constraint.span, hint=hint)
+            case _:
+                return None
+        value = Fraction(self.context.evaluator.wanted(limit, frame, TIME, "a deadline").data)
+        if value <= 0:
+            raise fail("E0914", "a deadline must be more than 0", limit.span)
+        return Deadline(value, node.span)
 
     def constraints(self, node: Expr, frame: Frame) -> list[Constraint]:
         """The constraints of `bandwidth[3] <= 50GB/s`; a chain of comparisons gives several."""
@@ -231,11 +261,13 @@ def _sum(a: Linear, b: Linear) -> Linear:
 
 
 def _objective(node: Expr) -> str:
-    """`time` or `time * cost`. Raises SourceError."""
+    """`time`, `cost` or `time * cost`. Raises SourceError."""
     if isinstance(node, Name) and node.name == "time":
         return OBJECTIVES[0]
+    if isinstance(node, Name) and node.name == "cost":
+        return OBJECTIVES[1]
     if isinstance(node, Binary) and node.operator == "*":
         names = {n.name for n in (node.left, node.right) if isinstance(n, Name)}
         if names == {"time", "cost"}:
-            return OBJECTIVES[1]
-    raise fail("E0910", "the objective of a design is time or time * cost", node.span)
+            return OBJECTIVES[2]
+    raise fail("E0910", "the objective of a design is time, cost or time * cost", node.span)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
@@ -150,8 +152,8 @@ class WorkloadBuilder:
         ):
             _one_of(name, known, what)
         size = int(self.context.evaluator.wanted(node.size, frame, BYTES, "a size").data)
-        if size < 0:
-            raise fail("E0904", "a size must not be negative", node.size.span)
+        if size <= 0:
+            raise fail("E0904", "the size of a collective must be more than 0", node.size.span)
         return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
 
 
@@ -175,48 +177,61 @@ def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
 
 
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
-    """The layers of a workload file with 12 columns a line and no header. Raises SourceError with the line."""
+    """The layers of a workload file with 12 columns a line and no header. Raises SourceError with the line and column.
+
+    at: where the program names the file.
+    """
     source = read_text(path, name, limit=MAX_BYTES, at=at)
     layers: list[training.TrainingLayer] = []
     start = 0
     for line in source.text.splitlines(keepends=True):
-        words = line.split()
+        words = [_Word(m.group(), Span(source, start + m.start(), start + m.end())) for m in re.finditer(r"\S+", line)]
         if words:
-            span = Span(source, start, start + len(line.rstrip()))
             if len(words) != COLUMNS:
                 hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
                 message = f"a layer has {COLUMNS} columns, but this line has {len(words)}"
-                raise fail("E0907", message, span, hint=hint)
-            layers.append(_row(words, span))
+                raise fail("E0907", message, words[0].span.to(words[-1].span), hint=hint)
+            layers.append(_row(words))
         start += len(line)
     if not layers:
         raise fail("E0903", f"{name} has no layers", at)
     return layers
 
 
-def _row(words: list[str], span: Span) -> training.TrainingLayer:
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A column of a workload file."""
+
+    text: str
+    span: Span
+
+
+def _row(words: list[_Word]) -> training.TrainingLayer:
     """The layer of one line. Compute times are in nanoseconds."""
     times: list[Fraction] = []
     traffic: list[training.LayerTraffic] = []
     for k, phase in enumerate(training.PHASES):
         compute, kind, size = words[2 + 3 * k : 5 + 3 * k]
-        times.append(1000 * _number(compute, span))
-        amount = _number(size, span)
+        times.append(1000 * _number(compute))
+        amount = _number(size)
         if amount.denominator != 1:
-            raise fail("E0907", f"'{size}' is not a whole number of bytes", span)
-        if kind.upper() == "NONE":
+            raise fail("E0907", f"'{size.text}' is not a whole number of bytes", size.span)
+        if kind.text.upper() == "NONE":
             continue
-        if kind.upper() not in _KINDS:
-            hint = did_you_mean(kind, ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
-            raise fail("E0907", f"unknown collective '{kind}'", span, hint=hint)
+        if kind.text.upper() not in _KINDS:
+            hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
+            raise fail("E0907", f"unknown collective '{kind.text}'", kind.span, hint=hint)
+        if not amount:
+            raise fail("E0907", f"{kind.text} of 0 bytes", size.span, hint="write NONE where there is no collective")
         group = "data" if phase == "weight_gradient" else "tensor"
-        traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.upper()], int(amount)))
+        traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.text.upper()], int(amount)))
     forward, inputs, weights = times
-    return training.TrainingLayer(words[0], (forward, inputs, weights), tuple(traffic))
+    return training.TrainingLayer(words[0].text, (forward, inputs, weights), tuple(traffic))
 
 
-def _number(text: str, span: Span) -> Fraction:
+def _number(word: _Word) -> Fraction:
+    text = word.text
     plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
     if not plain:
-        raise fail("E0907", f"'{text}' is not a number of 0 or more", span)
+        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span)
     return Fraction(text)

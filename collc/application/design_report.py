@@ -1,0 +1,121 @@
+"""The report of solved designs: for programs as JSON, for people as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from collc.base.diagnostics import CollcError, Diagnostic, Exit
+from collc.base.units import format_time, percent
+
+if TYPE_CHECKING:
+    from collc.design.comparison import Alternative
+    from collc.design.dimensions import NetworkDimension
+
+COLUMNS: Final = ("design", "choice", "GB/s", "time", "cost", "speed-up", "per cost", "utilisation", "files")
+"""The columns of the table of designs; `DesignReport.rows` are its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignReport:
+    """The report of one design. What was not reached is empty.
+
+    dimensions: of the network. choices: the optimum first, then the closed forms. gap: how much better, relative to the
+    objective, any design can be. files: what was written.
+    """
+
+    name: str
+    topology: str
+    objective: str
+    dimensions: tuple[NetworkDimension, ...] = ()
+    choices: tuple[Alternative, ...] = ()
+    gap: float = 0.0
+    files: tuple[Path, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    exit: Exit = Exit.DONE
+
+    def solved(
+        self, dimensions: tuple[NetworkDimension, ...], choices: tuple[Alternative, ...], gap: float
+    ) -> DesignReport:
+        """The report with a solution."""
+        return replace(self, dimensions=dimensions, choices=choices, gap=gap)
+
+    def failed(self, error: CollcError) -> DesignReport:
+        """The report with an error."""
+        return replace(self, diagnostics=(*self.diagnostics, *error.diagnostics), exit=error.exit)
+
+    def as_json(self, *, compare: bool = False) -> dict[str, object]:
+        """One element of "designs" in `design --json`. Keys that are here are never removed or renamed."""
+        found: dict[str, object] = {
+            "name": self.name,
+            "topology": self.topology,
+            "objective": self.objective,
+            "dimensions": [
+                {"kind": d.kind, "npus": d.size, "tier": d.tier, "cost_per_GBps": _rounded(float(d.unit_cost))}
+                for d in self.dimensions
+            ],
+        }
+        if self.choices:
+            found |= _choice_json(self.choices[0])
+            found["gap"] = float(f"{self.gap:.1e}")
+        found["files"] = [str(path) for path in self.files]
+        if compare:
+            found["alternatives"] = [{"name": choice.name, **_choice_json(choice)} for choice in self.choices[1:]]
+        return found
+
+    def rows(self, *, compare: bool = False) -> list[tuple[str, ...]]:
+        """The rows of the table under `COLUMNS`: the optimum, and with `compare` the closed forms."""
+        return [
+            (
+                self.name,
+                choice.name if choice.allowed else f"{choice.name} (not allowed)",
+                "  ".join(f"{rate:.1f}" if rate >= 0.05 else f"{rate:.2g}" for rate in choice.bandwidth),
+                format_time(Fraction(round(choice.time * 1000))),
+                f"${choice.cost:,.2f}",
+                f"{choice.speedup:.3f}",
+                f"{choice.performance_per_cost:.3f}",
+                "  ".join(percent(share) for share in choice.utilisation),
+                ", ".join(str(path) for path in self.files) or "-" if choice is self.choices[0] else "-",
+            )
+            for choice in (self.choices if compare else self.choices[:1])
+        ]
+
+
+def _choice_json(choice: Alternative) -> dict[str, object]:
+    return {
+        "bandwidth_GBps": [_rounded(rate) for rate in choice.bandwidth],
+        "time_ns": _rounded(choice.time),
+        "cost": _rounded(choice.cost),
+        "speedup": _rounded(choice.speedup),
+        "performance_per_cost": _rounded(choice.performance_per_cost),
+        "utilisation": [_rounded(share) for share in choice.utilisation],
+        "allowed": choice.allowed,
+    }
+
+
+def _rounded(value: float) -> float:
+    """Nine significant digits: what the solver finds beyond them differs between processors."""
+    return float(f"{value:.9g}")
+
+
+@dataclass(frozen=True, slots=True)
+class DesignsReport:
+    """The report of all designs of a program."""
+
+    designs: tuple[DesignReport, ...]
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of the first design that failed."""
+        return next((d.exit for d in self.designs if d.exit is not Exit.DONE), Exit.DONE)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All messages."""
+        return tuple(message for design in self.designs for message in design.diagnostics)
+
+    def as_json(self, *, compare: bool = False) -> dict[str, object]:
+        """The object that `design --json` prints."""
+        return {"designs": [design.as_json(compare=compare) for design in self.designs]}

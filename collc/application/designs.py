@@ -1,0 +1,149 @@
+"""The designs of a program: solved, compared with closed forms, and written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from collc.application.design_report import DesignReport, DesignsReport
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.units import format_time
+from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.elaborate import load_program
+from collc.source.program import DesignRequest
+
+if TYPE_CHECKING:
+    from collc.design.comparison import Communication
+    from collc.design.problem import DesignProblem, NoDesign
+
+PICOSECONDS: Final = 1000
+"""In a nanosecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSettings:
+    """The settings of `collc design`.
+
+    output: folder that the files are written to. only: name of the one design to solve. definitions: values of the
+    program's params.
+    """
+
+    output: Path = field(default_factory=Path)
+    only: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> DesignsReport:
+    """Solve all designs of a program. Errors that concern one design are in its report.
+
+    Raises SourceError where the program is wrong, UsageError where it has no design (of that name).
+    """
+    program = load_program(source, settings.definitions)
+    names = [design.name for design in program.designs]
+    if settings.only is not None and settings.only not in names:
+        hint = did_you_mean(settings.only, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.only}'", hint=hint))
+    if not names:
+        hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
+        raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
+    chosen = [design for design in program.designs if settings.only in (None, design.name)]
+    return DesignsReport(tuple(_solved(request) for request in chosen))
+
+
+def _solved(request: DesignRequest) -> DesignReport:
+    from collc.design.comparison import compared
+    from collc.design.optimize import optimum
+    from collc.design.problem import NoDesign
+
+    report = DesignReport(request.name, request.network.name, request.objective)
+    try:
+        problem, communication = problem_of(request)
+        try:
+            best = optimum(problem)
+        except NoDesign as error:
+            raise _no_design(error, request) from error
+        choices = compared(problem, communication, best.bandwidth)
+        report = report.solved(problem.dimensions, choices, best.gap)
+    except CollcError as error:
+        return report.failed(error)
+    return report
+
+
+def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
+    """The design problem in numbers, and all communication of its workloads, by their weights."""
+    import numpy as np
+
+    from collc.design.comparison import Communication
+    from collc.design.dimensions import dimensions_of
+    from collc.design.problem import DesignProblem, Objective, rows_of
+    from collc.design.time_expression import weighted_sum
+    from collc.design.training_time import communication_time, group_traffic, training_time
+
+    dimensions = dimensions_of(request.network, request.kind, request.tiers)
+    count = len(dimensions)
+    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
+    weighted = [(t.weight, t.workload) for t in request.train]
+    time = weighted_sum([(weight, training_time(w, dimensions)) for weight, w in weighted], count)
+    deadline = min((d.time / PICOSECONDS for d in request.deadlines), default=None)
+    problem = DesignProblem(
+        dimensions,
+        time,
+        unit_cost,
+        rows_of([required.constraint for required in request.constraints], unit_cost),
+        None if deadline is None else float(deadline),
+        Objective(request.objective),
+    )
+    groups = [(float(weight), group_traffic(w, dimensions)) for weight, w in weighted]
+    tensor, data = (
+        tuple(sum(weight * float(group[side][k]) for weight, group in groups) for k in range(count)) for side in (0, 1)
+    )
+    whole = weighted_sum([(weight, communication_time(w, dimensions)) for weight, w in weighted], count)
+    return problem, Communication(tensor, data, whole)
+
+
+def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
+    """The message about a design without a solution."""
+    from collc.design.problem import NoDesignReason
+
+    deadline = min(request.deadlines, key=lambda d: d.time, default=None)
+    match error.reason:
+        case NoDesignReason.INFEASIBLE:
+            spans = _unique([request.constraints[k].span for k in error.statements])
+            message = f"no bandwidths satisfy all constraints of '{request.name}'"
+            notes = tuple(
+                Note("this contradicts the others" if len(spans) > 1 else "no bandwidths satisfy this", span)
+                for span in spans[1:]
+            )
+            return NoSchedule(
+                Diagnostic("E0917", message, spans[0], notes, "relax one of them; bandwidths are 0 or more")
+            )
+        case NoDesignReason.DEADLINE:
+            assert deadline is not None
+            least = format_time(Fraction(round(error.time * PICOSECONDS)))
+            message = (
+                f"'{request.name}' cannot meet its deadline: within the other constraints the least time is {least}"
+            )
+            return NoSchedule(Diagnostic("E0918", message, deadline.span, _notes(request, "this limits the network")))
+        case NoDesignReason.UNBOUNDED:
+            names = listed([f"bandwidth[{k}]" for k in error.dimensions], "and")
+            message = f"nothing limits {names}, and the time falls with them without end"
+            hint = "add: require sum(bandwidth) == 1000GB/s"
+        case NoDesignReason.NO_FLOOR:
+            message = f"{request.objective} falls all the way down to a network without bandwidth"
+            hint = "fix the sum (require sum(bandwidth) == 1000GB/s), or give a lower limit or a deadline"
+        case NoDesignReason.NO_COMPUTE:
+            message = "the workloads have no compute time, so that time * cost does not grow with the bandwidths"
+            hint = "fix the sum: require sum(bandwidth) == 1000GB/s"
+    notes = _notes(request, "this does not limit it")
+    return SourceError(Diagnostic("E0919", message, request.objective_span, notes, hint))
+
+
+def _notes(request: DesignRequest, text: str) -> tuple[Note, ...]:
+    return tuple(Note(text, span) for span in _unique([required.span for required in request.constraints]))
+
+
+def _unique(spans: Sequence[Span]) -> list[Span]:
+    return list(dict.fromkeys(spans))
