@@ -24,11 +24,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "synthesis": {"synthesis", "smt", "graph", "kernels", "ten"} | BELOW,
     "verification": {"verification", "smt", "graph", "kernels", "ten"} | BELOW,
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
+    "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
-    "emit": {"emit", "design", "msccl", "simulation", "ten"} | BELOW,
+    "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""
 

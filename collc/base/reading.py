@@ -32,7 +32,8 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
             what = f"{shown} is no file" if path.exists() else f"there is no file {shown}"
             raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))
         if len(data) > limit:
-            message = f"{shown} has more than {limit >> 20} MiB"
+            most = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+            message = f"{shown} has more than {most}"
             raise SourceError(Diagnostic("E0801", message, at, hint="split it into several files"))
         return SourceFile(shown, data.decode("utf-8"))
     except UnicodeDecodeError as error:

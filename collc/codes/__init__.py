@@ -1,7 +1,8 @@
-"""The catalogue of messages, as data: one TOML file for each letter of codes and, for E, for each hundred.
+"""The catalogue of messages, as data: one TOML file for each letter of codes; E and parts of X by hundreds.
 
 E: the program. U: the command line and its files. C: requested checks. S: synthesis and simulation. V: checks of
-schedules. M: writing MSCCL files. X: checking and running MSCCL files and MSCCL++ plans. T: reading .ten files.
+schedules. M: writing MSCCL files. X: checking and running MSCCL files and MSCCL++ plans, and
+Chakra traces (X05). T: reading .ten files.
 
 A table `[E0203]` has a `title` and an `explanation` and, where a program can show the error, a `wrong` program that
 yields the code and a `right` one that compiles.

@@ -202,6 +202,19 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a program (.coll), a schedule (.ten), or DIR/PREFIX of Chakra traces")
+    add("--network", type=Path, metavar="FILE.yml", help="the network of traces: a network file of ASTRA-sim")
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network of traces: a topology of a program")
+    add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
+    congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"
+    add("--model", choices=("aware", "unaware"), default="aware", help=congestion)
+    add("--schedule", metavar="NAME", help="the schedule of the program")
+    _add_definitions(parser)
+    add("--json", action="store_true", help=_JSON)
+
+
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
@@ -225,6 +238,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
     "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
+    "simulate": ("simulate a schedule, or Chakra traces as ASTRA-sim does", _simulate_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),

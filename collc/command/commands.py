@@ -226,11 +226,35 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def simulate_command(chosen: argparse.Namespace) -> Exit:
+    """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
+    from collc.application.simulating import SimulationSettings, simulate_file
+    from collc.application.simulation_report import COLUMNS, LINK_COLUMNS
+
+    settings = SimulationSettings(
+        network=chosen.network,
+        on=chosen.on,
+        astra=chosen.astra,
+        model=chosen.model,
+        schedule=chosen.schedule,
+        definitions=dict(chosen.definitions),
+    )
+    found = simulate_file(chosen.file, settings)
+    if chosen.json:
+        _print_json(found.as_json())
+        return Exit.DONE
+    print_table(COLUMNS, list(found.rows()))
+    if rows := found.link_rows():
+        print_table(LINK_COLUMNS, rows)
+    return Exit.DONE
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
     "verify": verify_command,
     "run": run_command,
+    "simulate": simulate_command,
     "inspect": inspect_command,
     "design": design_command,
     "fmt": fmt_command,

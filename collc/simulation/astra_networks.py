@@ -21,8 +21,7 @@ def link_count(shape: str, npus: int) -> int:
 def astra_network(shape: str, npus: int, kind: LinkKind) -> Network:
     """A network whose shortest routes (`routing.shortest_routes`) are those of ASTRA-sim.
 
-    shape: of `SHAPES`. npus: at least 2. A message to the opposite NPU of a ring goes towards higher numbers, because
-    those links come first. A switch is the device after the NPUs.
+    shape: of `SHAPES`. npus: at least 2. A switch is the device after the NPUs.
     """
     ids = np.arange(npus)
     if shape == "Ring":

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.kernels.compiled import compiled, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
@@ -82,6 +83,17 @@ class Simulation:
         np.maximum.at(last, self.graph.source, self.end)
         np.maximum.at(last, self.graph.target, self.end)
         return last[self.network.npus]
+
+    def utilisation(self, spans: int) -> NDArray[np.float64]:
+        """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time.
+
+        Empty under a timing that is not aware of congestion, and where nothing takes time.
+        """
+        if not len(self.hops.begin) or not self.time:
+            return np.zeros(0)
+        ends = self.time * np.arange(spans + 1) / spans
+        occupied = [np.clip(end - self.hops.begin, 0, self.hops.busy).sum() for end in ends]
+        return np.diff(occupied) * spans / (self.time * self.network.link_count)
 
 
 def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:

@@ -23,8 +23,9 @@ class NoRoute(Exception):
 def shortest_routes(network: Network, source: Int32Array, target: Int32Array) -> tuple[Routes, Int32Array]:
     """(routes, int32[messages]): the routes with the fewest hops, and the row of each message.
 
-    source, target: int32[messages], different devices. Of several shortest routes it is the one that takes the link
-    with the lowest number at each device. Raises NoRoute.
+    source, target: int32[messages], different devices. Of several shortest routes it is the one that at each device
+    takes the neighbour with the next number (after the last comes 0), so that on a ring half of the way round goes
+    towards higher numbers, as in ASTRA-sim. Raises NoRoute.
     """
     pairs, route_of = np.unique(source.astype(np.int64) * network.device_count + target, return_inverse=True)
     begin, end = np.divmod(pairs, network.device_count)
@@ -54,9 +55,11 @@ def _first_links(network: Network) -> dict[tuple[int, int], int]:
 
 
 def _links_towards(network: Network, distance: Int64Array) -> list[int]:
-    """By device, the first link that leads one hop nearer; -1 where there is none."""
+    """By device, the link that leads one hop nearer, to the neighbour with the next number; -1 where there is none."""
     nearer = np.flatnonzero(distance[network.source] == distance[network.target] + 1)
-    nearer = nearer[distance[network.source[nearer]] < UNREACHABLE][::-1]
+    nearer = nearer[distance[network.source[nearer]] < UNREACHABLE]
+    ahead_by = (network.target[nearer] - network.source[nearer]) % network.device_count
+    nearer = nearer[np.argsort(ahead_by, kind="stable")][::-1]
     ahead = np.full(network.device_count, -1, np.int64)
     ahead[network.source[nearer]] = nearer
     return ahead.tolist()

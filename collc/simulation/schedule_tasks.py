@@ -12,14 +12,17 @@ from collc.ten.network import Network
 from collc.ten.schedule import Transfers
 
 
-def schedule_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:
+def schedule_tasks(
+    network: Network, demand: Demand, rows: Transfers, ends: Int64Array, in_turn: bool = True
+) -> TaskGraph:
     """One task for each transfer. ends: int64[transfers], when each arrives in the schedule.
 
-    A transfer waits for its chunk (`chunk_edges`), and until the transfer before it has left its link.
+    A transfer waits for its chunk (`chunk_edges`) and, `in_turn`, until the transfer before it has left its link.
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     count = len(rows)
-    edges = Edges.joined([chunk_edges(network, demand, rows, ends), link_edges(rows)])
+    edges = chunk_edges(network, demand, rows, ends)
+    edges = Edges.joined([edges, link_edges(rows)]) if in_turn else edges
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
         route=rows.link,

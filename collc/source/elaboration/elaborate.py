@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
-from collc.base.wording import did_you_mean
+from collc.base.wording import did_you_mean, listed
 from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
@@ -36,6 +36,7 @@ from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import STRING
 from collc.ten import training
+from collc.ten.network import Network
 
 
 def load_program(
@@ -67,6 +68,19 @@ def load_program(
     workloads, designs = _training(context, problems, catalogue)
     problems.stop()
     return Program(tuple(schedules), tuple(workloads.values()), tuple(designs))
+
+
+def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None = None) -> Network:
+    """The network of a topology of a program. Raises SourceError, U0121 where the program has no such topology."""
+    problems = Problems()
+    context = _load_files(source, definitions or {}, problems, OptionTables())
+    topology = context.topology_named(name)
+    problems.stop()
+    if topology is None:
+        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
+        hint = did_you_mean(name, known, f"it has {listed(known)}")
+        raise SourceError(Diagnostic("U0121", f"{source} has no topology '{name}' without parameters", hint=hint))
+    return topology.network
 
 
 def _training(

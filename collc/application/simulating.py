@@ -1,0 +1,187 @@
+"""`collc simulate`: the time of traces or of a schedule on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from collc.application.simulation_report import CongestionModel, SimulationReport, Workload
+from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
+from collc.msccl.file_kinds import kind_of
+from collc.simulation.engine import Deadlock, Simulation, simulate
+from collc.simulation.timing import AstraTiming, ExactTiming, Timing
+from collc.ten.demand import Demand
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel
+
+_NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:TOPOLOGY"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
+    """How to simulate.
+
+    network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces need one of them; a schedule has a network.
+    astra: ASTRA-sim's truncated nanoseconds in place of exact picoseconds. model: whether messages queue at links.
+    schedule, definitions: of a program, which schedule, and values of its params.
+    """
+
+    network: Path | None = None
+    on: str | None = None
+    astra: bool = False
+    model: CongestionModel = "aware"
+    schedule: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def timing(self, link_model: LinkModel) -> Timing:
+        """The durations of messages. link_model: of exact times; ASTRA-sim's is always pipelined."""
+        aware = self.model == "aware"
+        return AstraTiming(aware) if self.astra else ExactTiming(link_model, aware=aware)
+
+
+def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate the traces PREFIX.<rank>.et, a `.ten` file, or a schedule of a program.
+
+    Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
+    something waits for ever.
+    """
+    from collc.chakra.reader import trace_ranks
+
+    if trace_ranks(path):
+        return _simulated_traces(path, settings)
+    try:
+        kind = kind_of(path)
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        hint = "give a .coll or .ten file, or the common name of traces: DIR/algo for DIR/algo.0.et"
+        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
+    if kind in ("msccl", "mscclpp"):
+        message = f"{path} is a file for a runtime; collc simulates programs, .ten files and Chakra traces"
+        hint = "'collc compile' reports the simulated time of each MSCCL file that it writes"
+        raise UsageError(Diagnostic("U0120", message, hint=hint))
+    if settings.network is not None or settings.on is not None:
+        message = f"{path} has a network of its own: --network and --on are for traces"
+        raise UsageError(Diagnostic("U0119", message))
+    if kind == "coll":
+        return _simulated_schedule(path, _compiled(path, settings), settings)
+    from collc.ten.files import read_module
+
+    return _simulated_schedule(path, read_module(path), settings)
+
+
+# Traces
+
+
+def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
+    from collc.chakra.messages import deadlock, matched_messages, waiting_cycle
+    from collc.chakra.reader import read_traces
+    from collc.chakra.tasks import trace_tasks
+    from collc.chakra.workload import workload_beside
+
+    network = _network_of(path, settings)
+    traces = read_traces(path)
+    timing = settings.timing(LinkModel.PIPELINED)
+    graph = trace_tasks(traces, network, timing.unit)
+    try:
+        found = simulate(network, graph, timing)
+    except Deadlock as error:
+        raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
+    except OverflowError as error:
+        raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
+    except ValueError as error:
+        raise _no_rates(network) from error
+    return SimulationReport(
+        path, "chakra", settings.model, settings.astra, Workload(*workload_beside(path, traces.ranks)), found
+    )
+
+
+def _network_of(path: Path, settings: SimulationSettings) -> Network:
+    """The network for traces. Raises UsageError U0118 where there is none or two, and what its readers raise."""
+    if (settings.network is None) == (settings.on is None):
+        what = (
+            "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"
+        )
+        raise UsageError(Diagnostic("U0118", f"{path}: {what}", hint=_NETWORK_HINT))
+    if settings.network is not None:
+        from collc.chakra.network_file import read_network
+
+        return read_network(settings.network)
+    from collc.source.elaboration.elaborate import load_topology
+
+    file, colon, name = (settings.on or "").rpartition(":")
+    if not colon or not file or not name:
+        message = f"--on takes FILE.coll:TOPOLOGY, not '{settings.on}'"
+        raise UsageError(Diagnostic("U0118", message, hint="as in --on machine.coll:torus"))
+    return load_topology(Path(file), name, settings.definitions)
+
+
+def _no_rates(network: Network) -> SourceError:
+    message = f"links of '{network.name}' have no bandwidth or latency"
+    return SourceError(Diagnostic("S0105", message, hint="only a design chooses bandwidths itself"))
+
+
+# Schedules
+
+
+def _compiled(path: Path, settings: SimulationSettings) -> Module:
+    """The module of one schedule of a program; nothing is written. Raises what the compilation raises."""
+    from collc.application.compile_report import CompileReport
+    from collc.application.schedule_build import ScheduleBuild
+    from collc.application.settings import Settings
+    from collc.source.elaboration.elaborate import load_program
+
+    program = load_program(path, settings.definitions, settings.schedule)
+    if len(program.schedules) != 1:
+        message = f"{path} has {len(program.schedules)} schedules"
+        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+    request = replace(program.schedules[0], emits=())
+    report = ScheduleBuild(
+        request, Settings(keep_modules=True), lambda _share, _phase: None, lambda _text: None
+    ).report()
+    CompileReport((report,)).raise_if_failed()
+    assert report.module is not None
+    return report.module
+
+
+def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:
+    if module.schedule is None:
+        raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
+    timing = settings.timing(module.schedule.model)
+    found = simulated_module(module, timing)
+    return SimulationReport(path, "schedule", settings.model, settings.astra, _workload_of(module.demand), found)
+
+
+def simulated_module(module: Module, timing: Timing) -> Simulation:
+    """The simulation of a module's schedule: each transfer starts as soon as its chunk is there and its link is free.
+
+    Raises CheckFailed S0401 where a transfer never starts, SourceError where links have no bandwidth.
+    """
+    from collc.simulation.schedule_tasks import schedule_tasks
+
+    network, demand, schedule = module.network, module.demand, module.schedule
+    if schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    rows = schedule.transfers
+    try:
+        ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
+        return simulate(network, schedule_tasks(network, demand, rows, ends, timing.aware), timing)
+    except Deadlock as error:
+        raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
+    except ValueError as error:
+        raise _no_rates(network) from error
+    except IndexError as error:
+        hint = "'collc verify' says what is wrong"
+        raise CheckFailed(
+            Diagnostic("S0401", "a transfer names a chunk or a link that is not there", hint=hint)
+        ) from error
+
+
+def _workload_of(demand: Demand) -> Workload:
+    """The collective of a demand of one run of the standard library."""
+    standard = demand.runs[0].standard if len(demand.runs) == 1 else None
+    if standard is None:
+        return Workload()
+    return Workload(standard.kind, standard.size)
