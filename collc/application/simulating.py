@@ -61,10 +61,10 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     if kind in ("msccl", "mscclpp"):
         message = f"{path} is a file for a runtime; collc simulates programs, .ten files and Chakra traces"
         hint = "'collc compile' reports the simulated time of each MSCCL file that it writes"
-        raise UsageError(Diagnostic("U0120", message, hint=hint))
+        raise UsageError(Diagnostic("U0132", message, hint=hint))
     if settings.network is not None or settings.on is not None:
         message = f"{path} has a network of its own: --network and --on are for traces"
-        raise UsageError(Diagnostic("U0119", message))
+        raise UsageError(Diagnostic("U0131", message))
     if kind == "coll":
         return _simulated_schedule(path, _compiled(path, settings), settings)
     from collc.ten.files import read_module
@@ -99,12 +99,12 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
-    """The network for traces. Raises UsageError U0118 where there is none or two, and what its readers raise."""
+    """The network for traces. Raises UsageError U0130 where there is none or two, and what its readers raise."""
     if (settings.network is None) == (settings.on is None):
         what = (
             "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"
         )
-        raise UsageError(Diagnostic("U0118", f"{path}: {what}", hint=_NETWORK_HINT))
+        raise UsageError(Diagnostic("U0130", f"{path}: {what}", hint=_NETWORK_HINT))
     if settings.network is not None:
         from collc.chakra.network_file import read_network
 
@@ -114,7 +114,7 @@ def _network_of(path: Path, settings: SimulationSettings) -> Network:
     file, colon, name = (settings.on or "").rpartition(":")
     if not colon or not file or not name:
         message = f"--on takes FILE.coll:TOPOLOGY, not '{settings.on}'"
-        raise UsageError(Diagnostic("U0118", message, hint="as in --on machine.coll:torus"))
+        raise UsageError(Diagnostic("U0130", message, hint="as in --on machine.coll:torus"))
     return load_topology(Path(file), name, settings.definitions)
 
 

@@ -42,7 +42,7 @@ def test_the_same_on_a_topology_of_a_program(tmp_path, capsys):
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["time_ps"] == 196_312_500
     assert main([*arguments[:3], f"{program}:lop"]) == 1
-    assert "U0121" in (text := capsys.readouterr().err)
+    assert "U0133" in (text := capsys.readouterr().err)
     assert "did you mean 'loop'?" in text
 
 
@@ -173,14 +173,14 @@ def test_settings_that_do_not_fit(tmp_path, network, capsys):
     prefix = str(write(tmp_path / "t", GOOD))
     for more in ([], ["--network", network, "--on", "a.coll:t"], ["--on", "a.coll"]):
         assert main(["simulate", prefix, *more]) == 2
-        assert "U0118" in capsys.readouterr().err
+        assert "U0130" in capsys.readouterr().err
     program = tmp_path / "p.coll"
     program.write_text("import std.topologies\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)\n")
     assert main(["simulate", str(program), "--network", network]) == 2
-    assert "U0119" in capsys.readouterr().err
+    assert "U0131" in capsys.readouterr().err
     (tmp_path / "a.xml").write_text("<algo>")
     assert main(["simulate", str(tmp_path / "a.xml")]) == 2
-    assert "U0120" in capsys.readouterr().err
+    assert "U0132" in capsys.readouterr().err
     program.write_text("topology t {\n npu n[4]\n link n[0] -> n[2] (bandwidth: 1GB/s, latency: 1us)\n}\n")
     assert main(["simulate", prefix, "--on", f"{program}:t"]) == 1
     assert "X0511" in (text := capsys.readouterr().err)

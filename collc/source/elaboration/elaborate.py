@@ -71,7 +71,7 @@ def load_program(
 
 
 def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None = None) -> Network:
-    """The network of a topology of a program. Raises SourceError, U0121 where the program has no such topology."""
+    """The network of a topology of a program. Raises SourceError, U0133 where the program has no such topology."""
     problems = Problems()
     context = _load_files(source, definitions or {}, problems, OptionTables())
     topology = context.topology_named(name)
@@ -79,7 +79,7 @@ def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None
     if topology is None:
         known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
-        raise SourceError(Diagnostic("U0121", f"{source} has no topology '{name}' without parameters", hint=hint))
+        raise SourceError(Diagnostic("U0133", f"{source} has no topology '{name}' without parameters", hint=hint))
     return topology.network
 
 
