@@ -27,10 +27,22 @@ class Coordinates:
     sizes: tuple[int, ...]
     index: Int32Array
 
+    def shift(self, axis: int, index: Int32Array) -> Int32Array:
+        """int32[npus]: the NPU that has another index along an axis, for each NPU. index: int32[npus]."""
+        stride = [prod(self.sizes[other + 1 :]) for other in range(len(self.sizes))]
+        number = (self.index * np.array(stride)[:, None]).sum(axis=0)
+        npu = np.empty(len(number), np.int32)
+        npu[number] = np.arange(len(number))
+        return npu[number + (index - self.index[axis]) * stride[axis]]
+
+    def cyclic_shift(self, axis: int) -> Int32Array:
+        """int32[npus]: the next NPU along an axis, round the end."""
+        return self.shift(axis, (self.index[axis] + 1) % self.sizes[axis])
+
 
 def coordinates_of(network: Network) -> Iterator[Coordinates]:
     """Coordinates that the NPUs of a network may have, likely ones first."""
-    declared = _declared(network)
+    declared = declared_coordinates(network)
     if declared is not None:
         yield declared
     if network.has_switches:
@@ -41,7 +53,7 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
         yield Coordinates((network.npu_count,), np.arange(network.npu_count, dtype=np.int32)[None])
 
 
-def _declared(network: Network) -> Coordinates | None:
+def declared_coordinates(network: Network) -> Coordinates | None:
     """The indices of the NPUs; where they are equal copies of a topology, the number of the copy is one more."""
     if network.axes:
         sizes = tuple(axis.size for axis in network.axes)

@@ -71,16 +71,8 @@ def _shifts(coordinates: Coordinates, axis: int) -> Iterator[tuple[int, list[Int
         shifted.append((2, [index ^ (1 << bit) for bit in range(size.bit_length() - 1)]))
     if size > 2 and size % 2 == 0:
         shifted.append((2, [size - 1 - index]))
-    number = np.zeros(len(index), np.int64)
-    stride = np.ones(len(coordinates.sizes), np.int64)
-    for other in range(len(stride) - 2, -1, -1):
-        stride[other] = stride[other + 1] * coordinates.sizes[other + 1]
-    for other, row in enumerate(coordinates.index):
-        number += row * stride[other]
-    npu = np.empty(len(index), np.int32)
-    npu[number] = np.arange(len(index))
     for order, moved in shifted:
-        yield order, [npu[number + (to - index) * stride[axis]] for to in moved]
+        yield order, [coordinates.shift(axis, to) for to in moved]
 
 
 def _generates(automorphism: tuple[Int32Array, Int32Array], size: int) -> bool:

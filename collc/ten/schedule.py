@@ -20,6 +20,9 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
+LATEST_KEY = 2**62
+"""A start and a link that give less as one number are sorted by it."""
+
 
 class LinkModel(StrEnum):
     """How long a transfer takes (docs/ten.md).
@@ -62,7 +65,7 @@ class Transfers:
         """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
         columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed
-        return Transfers(*columns).taken(np.lexsort((chunk, link, start)))
+        return Transfers(*columns).taken(_order(chunk, link, start))
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
         """Some of the transfers, or all in another order."""
@@ -99,6 +102,17 @@ class Transfers:
             np.concatenate([p.reduce for p in parts]),
             None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
         )
+
+
+def _order(chunk: Int32Array, link: Int32Array, start: Int64Array) -> NDArray[np.intp]:
+    """The order by start, link and chunk. One number to sort by is several times faster than three."""
+    links = int(link.max(initial=0)) + 1
+    if int(link.min(initial=0)) >= 0 <= int(start.min(initial=0)) and int(start.max(initial=0)) < LATEST_KEY // links:
+        key = start.astype(np.int64) * links + link
+        order = np.argsort(key)
+        if bool((np.diff(key[order]) > 0).all()):  # else chunks decide
+            return order
+    return np.lexsort((chunk, link, start))
 
 
 @dataclass(frozen=True, slots=True)

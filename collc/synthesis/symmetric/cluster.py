@@ -13,7 +13,8 @@ import numpy as np
 
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import plan_levels
+from collc.synthesis.symmetric.patched_gather import is_damaged
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -53,8 +54,15 @@ def cluster_schedule(module: Module) -> FactoredSchedule | None:
 
 
 def is_cluster(module: Module) -> bool:
-    """Whether `cluster_schedule` is likely to find a schedule; milliseconds, also for thousands of NPUs."""
-    return _translations(module) is not None
+    """Whether `symmetric_module` is likely to find a schedule; milliseconds, also for thousands of NPUs.
+
+    Clusters that have lost some links or GPUs are served too, but for All-to-All.
+    """
+    if _translations(module) is not None:
+        return True
+    numbers = ChunkNumbers.of(module.demand)
+    serves = numbers is not None and not numbers.pairs and module.schedule is None
+    return serves and len(module.demand.runs[0].group) == len(module.network.npus) and is_damaged(module.network)
 
 
 def _translations(module: Module) -> Translations | None:
@@ -99,27 +107,16 @@ class _Planner:
 
     def _gather(self, network: Network, table: ClassTimetable, release: Int64Array) -> _Plan | None:
         """An All-Gather. release: int64[parts], picoseconds from which the representative holds its chunks."""
-        translations, parts = self._translations, len(release)
-        routes = Routes(network, translations, self._times, int(self._npus[0]), through=False)
-        levels = levels_of(translations, routes.distance[self._npus])
+        levels = plan_levels(network, self._translations, self._times, table, release)
         if levels is None:
             return None
-        holders, ready = np.zeros(1, np.int32), release[:, None]
         plans: list[_Plan] = []
-        for moves in levels:
-            hops = routes.to(self._npus[moves], len(holders) * parts)
-            # Rows by part, move and holder.
-            shape = parts, len(moves), len(holders)
-            each = np.broadcast_to(hops[None, :, None], (*shape, hops.shape[1])).reshape(-1, hops.shape[1])
-            since = np.broadcast_to(ready[:, None], shape).reshape(-1)
-            starts, arrivals = table.append(each, since)
-            part = np.repeat(np.arange(parts, dtype=np.int32), shape[1] * shape[2])
-            sender = np.broadcast_to(holders, shape).reshape(-1)
-            plans.append(self._rows(each, starts, part, np.zeros_like(part), sender))
-            reached = np.broadcast_to(moves[:, None], shape[1:]).reshape(-1)
-            others = translations.sum(np.broadcast_to(holders, shape[1:]).reshape(-1), reached)
-            ready = np.concatenate([ready, arrivals.reshape(parts, -1)], axis=1)
-            holders = np.concatenate([holders, others])
+        for level in levels:
+            shape = level.arrivals.shape
+            hops = np.broadcast_to(level.routes[None, :, None], level.starts.shape).reshape(-1, level.routes.shape[1])
+            part = np.repeat(np.arange(shape[0], dtype=np.int32), shape[1] * shape[2])
+            sender = np.broadcast_to(level.holders, shape).reshape(-1)
+            plans.append(self._rows(hops, level.starts.reshape(hops.shape), part, np.zeros_like(part), sender))
         return _joined(plans)
 
     def _exchange(self, network: Network, table: ClassTimetable) -> _Plan | None:
