@@ -10,8 +10,11 @@ from collc.synthesis.coordinates import declared_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
-FEWEST, SHARE = 64, 8
-"""A network that lacks more than FEWEST links, and more than 1/SHARE of them, is not completed."""
+SHARE = 8
+"""A network that lacks more than 1/SHARE of the links that it has is not completed."""
+
+FEW, SHARE_OF_FEW = 64, 3
+"""The same where it lacks at most FEW links."""
 
 
 def completed(network: Network) -> Network | None:
@@ -36,12 +39,12 @@ def completed(network: Network) -> Network | None:
         source, target = np.divmod(ends, count)
         images = [(device[source] * count + device[target]) * kinds + kind for device in generators]
         wider = np.union1d(keys, np.concatenate(images))
-        if len(wider) - len(own) > max(FEWEST, len(own) // SHARE):
+        if len(wider) - len(own) > max(len(own) // SHARE, min(FEW, len(own) // SHARE_OF_FEW)):
             return None
         if len(wider) == len(keys):
             break
         keys = wider
-    added = np.setdiff1d(keys, own)
+    added = np.setdiff1d(keys, own).astype(np.int64)
     if len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
         return None
     return _with_links(network, added)

@@ -52,9 +52,9 @@ class ChunkNumbers:
 class FactoredSchedule(Schedule):
     """Transfers of the chunks of representative NPUs; each translation of one moves its NPUs, its chunk and its link.
 
-    rows: the transfers of representatives. turn: int64[rows], picoseconds; where several translations of a transfer use
-    the same link, they follow each other on it at this distance, in the order of `Translations.phases`.
-    numbers: of the chunks.
+    rows: the transfers of representatives, none of which relays what its sender keeps apart. turn: int64[rows],
+    picoseconds; where several translations of a transfer use the same link, they follow each other on it at this
+    distance, in the order of `Translations.phases`. numbers: of the chunks.
     """
 
     model: LinkModel

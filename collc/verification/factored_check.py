@@ -65,9 +65,14 @@ class _Hops:
 
 
 def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | None:
-    """The columns; None where a row is on no link, at no time, or would need buffers to be counted."""
+    """The columns; None where a row is on no link, at no time, relays a partial, or needs buffers to be counted."""
     rows = schedule.rows
-    if not len(rows) or int(rows.link.min()) < 0 or int(rows.link.max()) >= network.link_count:
+    if (
+        not len(rows)
+        or rows.relayed is not None
+        or int(rows.link.min()) < 0
+        or int(rows.link.max()) >= network.link_count
+    ):
         return None
     try:
         sent = network.occupancy(np.array([size], np.int64))[:, 0]

@@ -232,6 +232,7 @@ def test_what_the_proof_leaves_to_the_check_of_rows() -> None:
     assert not is_proved(replace(module, demand=same_ranks), schedule)  # an All-Reduce that says it copies
     standard = replace(same_ranks.runs[0].standard, op=Op.SUM)  # type: ignore[type-var]
     assert is_proved(replace(module, demand=Demand((replace(same_ranks.runs[0], standard=standard),))), schedule)
+    assert not is_proved(module, with_rows(schedule, relayed=np.full(len(schedule.rows), -1, np.int32)))
     late = with_rows(schedule, start=schedule.rows.start + 2**51)
     assert not is_proved(module, late)
     assert row_check(module, late)
