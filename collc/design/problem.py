@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -96,15 +97,31 @@ class NoDesign(Exception):
         self.time: float = time
 
 
-def rows_of(constraints: Sequence[Constraint], unit_cost: FloatArray) -> tuple[Row, ...]:
-    """The rows of constraints, each scaled so that its largest coefficient is 1."""
-    found: list[Row] = []
-    for number, constraint in enumerate(constraints):
+@dataclass(frozen=True, slots=True)
+class ExactRow:
+    """coefficients @ bandwidth (GB/s), then `<=`, `==` or `>=`, then limit."""
+
+    coefficients: tuple[Fraction, ...]
+    operator: str
+    limit: Fraction
+
+
+def exact_rows(constraints: Sequence[Constraint], unit_cost: Sequence[Fraction]) -> tuple[ExactRow, ...]:
+    """Constraints on bandwidths and the cost as constraints on the bandwidths alone. unit_cost: dollars per GB/s."""
+    found: list[ExactRow] = []
+    for constraint in constraints:
         linear = constraint.expression
-        direct = np.array([float(b * GIGA) for b in linear.bandwidth])
-        coefficients = direct + float(linear.cost) * unit_cost
-        sign = -1.0 if constraint.operator == ">=" else 1.0
+        row = [b * GIGA + linear.cost * cost for b, cost in zip(linear.bandwidth, unit_cost, strict=True)]
+        found.append(ExactRow(tuple(row), constraint.operator, -linear.constant))
+    return tuple(found)
+
+
+def rows_of(exact: Sequence[ExactRow]) -> tuple[Row, ...]:
+    """The rows in floating point, each scaled so that its largest coefficient is 1."""
+    found: list[Row] = []
+    for number, row in enumerate(exact):
+        sign = -1.0 if row.operator == ">=" else 1.0
+        coefficients = np.array([float(value) for value in row.coefficients])
         scale = sign / (float(np.abs(coefficients).max()) or 1.0)
-        limit = -float(linear.constant) * scale
-        found.append(Row(coefficients * scale, limit, constraint.operator == "==", number))
+        found.append(Row(coefficients * scale, float(row.limit) * scale, row.operator == "==", number))
     return tuple(found)

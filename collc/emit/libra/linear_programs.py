@@ -1,0 +1,140 @@
+"""The files for solvers of linear and quadratic programs: CPLEX LP and MPS.
+
+The time is in ms, the cost in thousands of dollars; a maximum is a time over the largest number in it, so that no
+coefficient is far from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from collc.design.time_expression import Maximum, TimeExpression
+from collc.emit.libra.model import LibraModel
+
+MEGA: Final = 10**6
+KILO: Final = 10**3
+
+
+def lp_text(model: LibraModel) -> str:
+    """NAME.lp: the whole problem in the LP format of CPLEX, with B_i x_i >= 1 as quadratic rows.
+
+    B_i is the bandwidth of dimension i, x_i at least 1 / B_i, m_k a maximum, T the time and C the cost.
+    """
+    terms = _LinearTime(model.time)
+    rows = [f" time: T{terms.minus(model.time, MEGA)} >= {_decimal(model.time.constant / MEGA)}"]
+    for k, maximum in enumerate(terms.maxima):
+        for option in maximum.options:
+            rows.append(f" max{k}: m{k}{terms.minus(option)} >= {_decimal(option.constant)}")
+    cost = "".join(f" - {_decimal(d.unit_cost / KILO)} B{k}" for k, d in enumerate(model.dimensions))
+    rows.append(f" cost: C{cost} = 0")
+    for k, row in enumerate(model.rows):
+        scale = max(abs(value) for value in row.coefficients)
+        left = "".join(_signed(value / scale, f"B{i}") for i, value in enumerate(row.coefficients) if value)
+        rows.append(f" require{k}:{left} {row.operator.replace('==', '=')} {_decimal(row.limit / scale)}")
+    if model.deadline is not None:
+        rows.append(f" deadline: T <= {_decimal(model.deadline / MEGA)}")
+    rows += [f" reciprocal{k}: [ B{k} * x{k} ] >= 1" for k, used in enumerate(model.time.used) if used]
+    objective = {"time": "T", "cost": "C"}.get(model.objective, "[ 2 T * C ] / 2")
+    names = ["T", "C", *(f"B{k}" for k in range(len(model.dimensions)))]
+    return "\n".join(
+        [
+            f"\\ Design {model.name}: bandwidths B in GB/s, time T in ms, cost C in thousands of dollars",
+            "Minimize",
+            f" objective: {objective}",
+            "Subject To",
+            *_numbered(rows),
+            "Bounds",
+            *(f" {name} >= 0" for name in names),
+            "End",
+            "",
+        ]
+    )
+
+
+def _numbered(rows: list[str]) -> list[str]:
+    """The rows with distinct names."""
+    seen: dict[str, int] = {}
+    found: list[str] = []
+    for row in rows:
+        name, _, rest = row.partition(":")
+        seen[name] = seen.get(name, 0) + 1
+        found.append(row if seen[name] == 1 else f"{name}_{seen[name]}:{rest}")
+    return found
+
+
+class _LinearTime:
+    """The names of the maxima of a time, inner ones first."""
+
+    def __init__(self, time: TimeExpression) -> None:
+        self.maxima: dict[Maximum, str] = {}
+        self._name(time)
+
+    def _name(self, time: TimeExpression) -> None:
+        for _, maximum in time.maxima:
+            if maximum not in self.maxima:
+                for option in maximum.options:
+                    self._name(option)
+                self.maxima[maximum] = f"m{len(self.maxima)}"
+
+    def minus(self, time: TimeExpression, unit: int = 1) -> str:
+        """A time without its constant, divided by `unit` and subtracted: " - 3 x0 - 2 m1"."""
+        sizes = [_signed(-size / unit, f"x{k}") for k, size in enumerate(time.bytes) if size]
+        inner = [_signed(-weight / unit, self.maxima[maximum]) for weight, maximum in time.maxima]
+        return "".join([*sizes, *inner])
+
+
+def mps_text(model: LibraModel) -> str:
+    """NAME_deadline.mps: the least cost at which each communication is as fast as in the solution, a pure LP.
+
+    A communication of a bytes in dimension i that ends after t needs B_i >= a / t.
+    """
+    floors = deadline_floors(model)
+    lines = [f"NAME          {model.name[:60]}", "ROWS", " N  cost"]
+    lines += [f" G  floor{k}" for k in range(len(floors))]
+    lines.append("COLUMNS")
+    for k, dimension in enumerate(model.dimensions):
+        lines.append(f"    B{k}  cost  {_decimal(dimension.unit_cost / KILO)}")
+        lines.append(f"    B{k}  floor{k}  1")
+    lines.append("RHS")
+    lines += [f"    RHS  floor{k}  {_decimal(Fraction(floor))}" for k, floor in enumerate(floors)]
+    return "\n".join([*lines, "ENDATA", ""])
+
+
+def deadline_floors(model: LibraModel) -> tuple[float, ...]:
+    """The least bandwidth of each dimension in GB/s at which no communication is slower than in the solution."""
+    floors = [0.0] * len(model.dimensions)
+
+    def visit(time: TimeExpression, limit: float | None) -> None:
+        """limit: the time in ns that a lone communication may take; None: as long as in the solution."""
+        sent = [k for k, size in enumerate(time.bytes) if size]
+        for k in sent:
+            if limit is not None and len(sent) == 1 and not time.maxima:
+                floors[k] = max(floors[k], float(time.bytes[k]) / (limit - float(time.constant)))
+            else:
+                floors[k] = max(floors[k], model.bandwidth[k])
+        for _, maximum in time.maxima:
+            for option in maximum.options:
+                visit(option, maximum.value(model.bandwidth))
+
+    visit(model.time, None)
+    return tuple(floors)
+
+
+def _signed(value: Fraction, name: str) -> str:
+    return f" {'-' if value < 0 else '+'} {_decimal(abs(value))} {name}"
+
+
+def _decimal(value: Fraction) -> str:
+    """A number with 17 significant digits, exact where it has fewer."""
+    return f"{float(value):.17g}"
+
+
+def rows_in_words(model: LibraModel) -> Sequence[str]:
+    """The constraints as text for people."""
+    found: list[str] = []
+    for row in model.rows:
+        left = "".join(_signed(value, f"bw[{k}]") for k, value in enumerate(row.coefficients) if value)
+        found.append(f"{left.strip().removeprefix('+ ')} {row.operator} {_decimal(row.limit)}")
+    return found
