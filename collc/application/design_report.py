@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, Exit
-from collc.base.units import format_time, percent
+from collc.base.units import format_time
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative
@@ -76,7 +76,7 @@ class DesignReport:
                 f"${choice.cost:,.2f}",
                 f"{choice.speedup:.3f}",
                 f"{choice.performance_per_cost:.3f}",
-                "  ".join(percent(share) for share in choice.utilisation),
+                "  ".join(f"{share:.1%}" for share in choice.utilisation),
                 ", ".join(str(path) for path in self.files) or "-" if choice is self.choices[0] else "-",
             )
             for choice in (self.choices if compare else self.choices[:1])

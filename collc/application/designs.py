@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.application.design_report import DesignReport, DesignsReport
+from collc.application.libra_files import libra_folder, write_libra
+from collc.application.settings import OUTPUT_HINT
+from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
@@ -17,7 +20,8 @@ from collc.source.program import DesignRequest
 
 if TYPE_CHECKING:
     from collc.design.comparison import Communication
-    from collc.design.problem import DesignProblem, NoDesign
+    from collc.design.dimensions import NetworkDimension
+    from collc.design.problem import DesignProblem, ExactRow, NoDesign
 
 PICOSECONDS: Final = 1000
 """In a nanosecond."""
@@ -50,10 +54,25 @@ def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> Design
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
     chosen = [design for design in program.designs if settings.only in (None, design.name)]
-    return DesignsReport(tuple(_solved(request) for request in chosen))
+    _check_folders(chosen)
+    return DesignsReport(tuple(_solved(request, settings.output) for request in chosen))
 
 
-def _solved(request: DesignRequest) -> DesignReport:
+def _check_folders(designs: Sequence[DesignRequest]) -> None:
+    """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
+    taken: dict[str, Span] = {}
+    for design, emit in [(one, emit) for one in designs for emit in one.emits]:
+        if emit.kind != "libra":
+            hint = 'write: emit libra("pod/")'
+            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
+        main_file = str(Path(libra_folder(emit, design.name)) / design.name)
+        if main_file in taken:
+            notes = (Note("the other is written here", taken[main_file]),)
+            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
+        taken[main_file] = emit.span
+
+
+def _solved(request: DesignRequest, output: Path) -> DesignReport:
     from collc.design.comparison import compared
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
@@ -67,9 +86,51 @@ def _solved(request: DesignRequest) -> DesignReport:
             raise _no_design(error, request) from error
         choices = compared(problem, communication, best.bandwidth)
         report = report.solved(problem.dimensions, choices, best.gap)
+        return _written(report, request, problem, output)
     except CollcError as error:
         return report.failed(error)
-    return report
+
+
+def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
+    """The report with the files that were written."""
+    from collc.design.dimensions import COSTS
+    from collc.design.training_time import training_time
+    from collc.emit.libra.inputs import obstacle
+    from collc.emit.libra.model import LibraModel, TrainedTime
+
+    if not request.emits:
+        return report
+    best = report.choices[0]
+    deadline = min((d.time / PICOSECONDS for d in request.deadlines), default=None)
+    model = LibraModel(
+        request.name,
+        problem.dimensions,
+        problem.time,
+        _exact_rows(request, problem.dimensions),
+        deadline,
+        request.objective,
+        best.bandwidth,
+        best.time,
+        best.cost,
+        dict(COSTS),
+        tuple(TrainedTime(t.workload, t.weight, training_time(t.workload, problem.dimensions)) for t in request.train),
+    )
+    with drafting(OUTPUT_HINT) as draft:
+        for emit in request.emits:
+            write_libra(model, emit, output, draft)
+        files = tuple(draft.publish())
+    reason = obstacle(model)
+    if reason is None:
+        return replace(report, files=files)
+    message = f"there are no files for LIBRA itself: {reason}"
+    warning = Diagnostic("E0920", message, request.emits[0].span, hint="the other files are complete", warning=True)
+    return replace(report, files=files, diagnostics=(warning,))
+
+
+def _exact_rows(request: DesignRequest, dimensions: Sequence[NetworkDimension]) -> tuple[ExactRow, ...]:
+    from collc.design.problem import exact_rows
+
+    return exact_rows([r.constraint for r in request.constraints], [d.unit_cost for d in dimensions])
 
 
 def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
@@ -92,7 +153,7 @@ def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
         dimensions,
         time,
         unit_cost,
-        rows_of([required.constraint for required in request.constraints], unit_cost),
+        rows_of(_exact_rows(request, dimensions)),
         None if deadline is None else float(deadline),
         Objective(request.objective),
     )

@@ -111,8 +111,9 @@ def exact_rows(constraints: Sequence[Constraint], unit_cost: Sequence[Fraction])
     found: list[ExactRow] = []
     for constraint in constraints:
         linear = constraint.expression
-        row = [b * GIGA + linear.cost * cost for b, cost in zip(linear.bandwidth, unit_cost, strict=True)]
-        found.append(ExactRow(tuple(row), constraint.operator, -linear.constant))
+        unit = 1 if linear.cost else GIGA
+        row = [(b * GIGA + linear.cost * cost) / unit for b, cost in zip(linear.bandwidth, unit_cost, strict=True)]
+        found.append(ExactRow(tuple(row), constraint.operator, -linear.constant / unit))
     return tuple(found)
 
 

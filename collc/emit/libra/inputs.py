@@ -1,12 +1,12 @@
-"""The files that LIBRA itself reads (github.com/astra-sim/libra, folder `inputs`): YAML, text, and two Python modules."""
+"""The files that LIBRA itself reads (github.com/astra-sim/libra, folder `inputs`): YAML, text and Python modules."""
 
 from __future__ import annotations
 
 import keyword
+from fractions import Fraction
 from typing import Final
 
-from collc.emit.libra.linear_programs import rows_in_words
-from collc.emit.libra.model import LibraModel
+from collc.emit.libra.model import LibraModel, TrainedTime
 from collc.ten.training import GROUPS, PHASES, LayerTraffic, LoopNode, TrainingLayer, Workload, group_parts
 
 KINDS: Final = {"ring": "Ring", "fully_connected": "FullyConnected", "switched": "Switch"}
@@ -29,37 +29,43 @@ ATTRIBUTES: Final = {"forward": "forward", "input_gradient": "input_grad", "weig
 
 def obstacle(model: LibraModel) -> str | None:
     """Why LIBRA cannot read the design; None where it can."""
-    if len(model.workloads) != 1:
-        return "it takes one workload"
+    if not model.trained:
+        return "it takes workloads, not the traffic of a schedule"
     for dimension in model.dimensions:
         if dimension.kind not in KINDS:
-            return f"it has no '{dimension.kind}' dimensions"
+            return f"it has no dimensions of kind '{dimension.kind}'"
         if dimension.reduces:
             return "its switches do not reduce"
-    workload = model.workloads[0]
-    for layer in workload.layers:
-        for item in layer.traffic:
-            if item.kind not in COLLECTIVES:
-                return f"it has no {item.kind}"
-    for phase in PHASES:
-        if len(_groups_of(workload, phase)) > 1:
-            return f"all collectives of the phase {phase} must have one group"
-    if not workload.name.isidentifier() or keyword.iskeyword(model.name):
-        return f"'{model.name}' is no name in Python"
+    if keyword.iskeyword(model.name):
+        return f"'{model.name}' is a keyword of Python"
+    for one in model.trained:
+        reason = _obstacle_of(one.workload)
+        if reason is not None:
+            return f"{reason} in '{one.workload.name}'"
     return None
 
 
+def _obstacle_of(workload: Workload) -> str | None:
+    kinds = {item.kind for layer in workload.layers for item in layer.traffic} - COLLECTIVES.keys()
+    if kinds:
+        return f"it has no {min(kinds)}, as"
+    mixed = [phase for phase in PHASES if len(_groups_of(workload, phase)) > 1]
+    return f"a phase has collectives of one group only, unlike {mixed[0]}" if mixed else None
+
+
 def input_files(model: LibraModel) -> dict[str, str]:
-    """The files by name. The model has no `obstacle`."""
-    workload = model.workloads[0]
-    return {
+    """The files by name; where there are several workloads, some for each. The model has no `obstacle`."""
+    found = {
         "network.yml": network_text(model),
-        "communicator.yml": communicator_text(model, workload),
         "cost_model.yml": cost_text(model),
-        "workload.txt": workload_text(workload),
         "constraints.py": constraints_text(model),
-        "training_loop.py": loop_text(model, workload.loop),
     }
+    for one in model.trained:
+        suffix = f"_{one.workload.name}" if len(model.trained) > 1 else ""
+        found[f"communicator{suffix}.yml"] = communicator_text(model, one.workload)
+        found[f"workload{suffix}.txt"] = workload_text(one.workload)
+        found[f"training_loop{suffix}.py"] = loop_text(model, one)
+    return found
 
 
 def network_text(model: LibraModel) -> str:
@@ -80,7 +86,7 @@ def cost_text(model: LibraModel) -> str:
         lines.append(f"{TIERS[tier]}:")
         for name, price in (("Link", parts.link), ("Switch", parts.switch), ("Nic", parts.nic)):
             if price:
-                lines.append(f"  {name}: {float(price):.12g}")
+                lines.append(f"  {name}: {_float(price)}")
     return "\n".join([*lines, ""])
 
 
@@ -113,7 +119,7 @@ def workload_text(workload: Workload) -> str:
                 own = _collectives(layer, phase)
                 kind, size = (COLLECTIVES[own[row].kind], own[row].size) if row < len(own) else ("NONE", 0)
                 time = layer.times[k] / 1000 if row == 0 else 0
-                columns += [f"{float(time):.15g}", kind, str(size)]
+                columns += [_float(Fraction(time)), kind, str(size)]
             lines.append(" ".join([*columns, "0"]))
     return "\n".join([*lines, ""])
 
@@ -124,17 +130,26 @@ def _collectives(layer: TrainingLayer, phase: str) -> list[LayerTraffic]:
 
 def constraints_text(model: LibraModel) -> str:
     """constraints.py: the linear constraints, for `inputs/constraints` of LIBRA."""
-    lines = [f'"""Constraints of the design {model.name}; bandwidths in GB/s."""', "", "from src.model import Model", "", ""]
+    lines = [
+        f'"""Constraints of the design {model.name}; bandwidths in GB/s."""',
+        "",
+        "from src.model import Model",
+        "",
+        "",
+    ]
     lines += [f"def {model.name}() -> None:", f'    """Add the constraints of {model.name} to the model."""']
     lines += ["    model, bw = Model._gp_model, Model._bw"] if model.rows else []
-    lines += [f"    model.addLConstr({words})" for words in rows_in_words(model)]
+    for row in model.rows:
+        left = " + ".join(f"{_float(value)} * bw[{k}]" for k, value in enumerate(row.coefficients) if value)
+        lines.append(f"    model.addLConstr({left} {row.operator} {_float(row.limit)})")
     return "\n".join([*lines, ""])
 
 
-def loop_text(model: LibraModel, loop: LoopNode) -> str:
-    """training_loop.py: the time of an iteration, for `inputs/training_loop` of LIBRA."""
-    writer = _LoopWriter()
-    total = writer.total(loop)
+def loop_text(model: LibraModel, trained: TrainedTime) -> str:
+    """training_loop.py: the weighted time of an iteration, for `inputs/training_loop` of LIBRA."""
+    total = _LoopWriter().total(trained.workload.loop)
+    if trained.weight != 1:
+        total = f"{_float(trained.weight)} * ({total})"
     lines = [
         f'"""Training loop of the design {model.name}; times in ns."""',
         "",
@@ -158,8 +173,8 @@ def loop_text(model: LibraModel, loop: LoopNode) -> str:
         "    layers = list(enumerate(model.workload.layers))",
         f"    total = {total}",
     ]
-    if model.deadline is not None:
-        lines.append(f"    model._gp_model.addConstr(total <= {float(model.deadline):.15g})")
+    if model.deadline is not None and len(model.trained) == 1:
+        lines.append(f"    model._gp_model.addConstr(total <= {_float(model.deadline)})")
     return "\n".join([*lines, "    return total", ""])
 
 
@@ -188,10 +203,13 @@ class _LoopWriter:
         if node.operation == "max":
             return f"largest([{', '.join(parts)}])"
         if node.operation == "scale":
-            return f"{float(node.factor):.15g} * ({parts[0]})"
+            return f"{_float(node.factor)} * ({parts[0]})"
         return f"({' + '.join(parts)})"
+
+
+def _float(value: Fraction) -> str:
+    return repr(float(value)).removesuffix(".0")
 
 
 def _has_sum(node: LoopNode) -> bool:
     return node.operation == "sum" or any(_has_sum(part) for part in node.parts)
-

@@ -6,7 +6,6 @@ coefficient is far from 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -24,9 +23,8 @@ def lp_text(model: LibraModel) -> str:
     """
     terms = _LinearTime(model.time)
     rows = [f" time: T{terms.minus(model.time, MEGA)} >= {_decimal(model.time.constant / MEGA)}"]
-    for k, maximum in enumerate(terms.maxima):
-        for option in maximum.options:
-            rows.append(f" max{k}: m{k}{terms.minus(option)} >= {_decimal(option.constant)}")
+    for name, option in [(name, option) for maximum, name in terms.maxima.items() for option in maximum.options]:
+        rows.append(f" {name}_option: {name}{terms.minus(option)} >= {_decimal(option.constant)}")
     cost = "".join(f" - {_decimal(d.unit_cost / KILO)} B{k}" for k, d in enumerate(model.dimensions))
     rows.append(f" cost: C{cost} = 0")
     for k, row in enumerate(model.rows):
@@ -127,14 +125,5 @@ def _signed(value: Fraction, name: str) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    """A number with 17 significant digits, exact where it has fewer."""
-    return f"{float(value):.17g}"
-
-
-def rows_in_words(model: LibraModel) -> Sequence[str]:
-    """The constraints as text for people."""
-    found: list[str] = []
-    for row in model.rows:
-        left = "".join(_signed(value, f"bw[{k}]") for k, value in enumerate(row.coefficients) if value)
-        found.append(f"{left.strip().removeprefix('+ ')} {row.operator} {_decimal(row.limit)}")
-    return found
+    """A number in floating point, with as few digits as give it back."""
+    return repr(float(value)).removesuffix(".0")

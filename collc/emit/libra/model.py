@@ -14,12 +14,21 @@ from collc.ten.training import PartCosts, Workload
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedTime:
+    """A workload, its weight in the time of the design, and its own time in ns."""
+
+    workload: Workload
+    weight: Fraction
+    time: TimeExpression
+
+
+@dataclass(frozen=True, slots=True)
 class LibraModel:
     """A design problem with its solution.
 
     time: in ns. rows: constraints on the bandwidths in GB/s. deadline: ns, or None. objective: "time", "cost" or
-    "time * cost". bandwidth, best_time, best_cost: the solution in GB/s, ns and dollars. workloads: those that are
-    trained; () for a schedule, whose measured traffic is `time`. prices: of the parts of each tier.
+    "time * cost". bandwidth, best_time, best_cost: the solution in GB/s, ns and dollars. prices: of the parts of each
+    tier. trained: the workloads, each with its weight and its own time; () for a schedule, whose traffic was measured.
     """
 
     name: str
@@ -32,7 +41,7 @@ class LibraModel:
     best_time: float
     best_cost: float
     prices: dict[str, PartCosts]
-    workloads: tuple[Workload, ...] = ()
+    trained: tuple[TrainedTime, ...] = ()
 
     @property
     def best_value(self) -> float:
@@ -48,18 +57,32 @@ def number(value: Fraction | float) -> int | str | float:
     return float(f"{value:.9g}")
 
 
-def time_tree(time: TimeExpression) -> dict[str, object]:
-    """A time as a tree of {"sum": [..]}, {"max": [..]}, {"weight": w, "of": ..}, {"const": ns} and {"bytes", "dimension"}."""
+def time_tree(time: TimeExpression, factor: Fraction = Fraction(1)) -> dict[str, object]:
+    """A multiple of a time as a tree of {"sum": [..]}, {"max": [..]}, {"const": ns} and {"bytes", "dimension"}."""
     parts: list[dict[str, object]] = []
     if time.constant:
-        parts.append({"const": number(time.constant)})
-    parts += [{"bytes": number(size), "dimension": k} for k, size in enumerate(time.bytes) if size]
+        parts.append({"const": number(factor * time.constant)})
+    for k, size in enumerate(time.bytes):
+        if size:
+            parts.append({"bytes": number(factor * size), "dimension": k})
     for weight, maximum in time.maxima:
-        inner: dict[str, object] = {"max": [time_tree(option) for option in maximum.options]}
-        parts.append({"weight": number(weight), "of": inner})
+        inner: dict[str, object] = {"max": [time_tree(option, factor * weight) for option in maximum.options]}
+        parts.append(inner)
     if not parts:
         return {"const": 0}
     return parts[0] if len(parts) == 1 else {"sum": parts}
+
+
+def _whole_tree(model: LibraModel) -> dict[str, object]:
+    """The time of all workloads, each with its weight."""
+    if len(model.trained) < 2:
+        return time_tree(model.time)
+    return {
+        "sum": [
+            {"workload": one.workload.name, "weight": number(one.weight), "of": time_tree(one.time)}
+            for one in model.trained
+        ]
+    }
 
 
 def json_text(model: LibraModel) -> str:
@@ -72,7 +95,7 @@ def json_text(model: LibraModel) -> str:
             {"kind": d.kind, "npus": d.size, "tier": d.tier, "cost_per_GBps": number(d.unit_cost)}
             for d in model.dimensions
         ],
-        "time": time_tree(model.time),
+        "time": _whole_tree(model),
         "objective": model.objective,
         "constraints": [
             {"coefficients": _numbers(row.coefficients), "operator": row.operator, "limit": number(row.limit)}
