@@ -131,6 +131,24 @@ class Fluid:
         together = ~network.reduces & (~network.multicast | backward)
         return self.time_over(crossing, volume, together)
 
+    def time_of_work(self, price: Int64Array, work: int) -> int:
+        """Picoseconds until all links can have carried so many bytes x price of the links that these cross.
+
+        price: int64[links].
+        """
+        if not work:
+            return 0
+        network = self.network
+        lag = self.delays.head[network.source] + self.delays.tail[network.target]
+        lag = np.minimum(lag, UNREACHABLE) + self.waits[network.kind]
+        used = lag < UNREACHABLE
+        keys, number = np.unique(np.stack([lag, network.kind], axis=1)[used], axis=0, return_inverse=True)
+        total = np.zeros(len(keys), np.int64)
+        np.add.at(total, number.reshape(-1), price[used])
+        pairs: list[tuple[int, int]] = keys.tolist()
+        groups = [(wait, int(prices) * self.rates[kind]) for (wait, kind), prices in zip(pairs, total, strict=True)]
+        return _filled(work, sorted(groups))
+
     def time_over(self, links: BoolArray, volume: int, together: BoolArray | None = None) -> int:
         """Picoseconds until some links, bool[links], can have delivered so many bytes; 0 if they never can.
 

@@ -19,6 +19,7 @@ from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.partitions import partition_bounds
+from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.arrays import BoolArray
@@ -85,6 +86,9 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     yield from _shared_slots(fluid)
     for run in demand.runs:
         yield from partition_bounds(fluid, run)
+    loads = PathLoads.of(fluid, demand)
+    if loads is not None:
+        yield from loads.bounds()
 
 
 def _shared_slots(fluid: Fluid) -> Iterator[Bound]:

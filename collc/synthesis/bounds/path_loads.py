@@ -1,0 +1,197 @@
+"""What all chunks together load the links with, along shortest paths under prices of the links.
+
+For any prices w of the links, a chunk that crosses from a holder to an NPU that wants it loads links of at least the
+price of the cheapest path, and in a time T the links carry at most T x the sum of capacity x w: the dual of the
+multicommodity flow. Every choice of prices gives a valid bound; good ones raise the prices of the links that cheapest
+paths load most (multiplicative weights: Plotkin, Shmoys and Tardos 1995; Arora, Hazan and Kale 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.bounds.fluid import Fluid
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import ChunkTable, Demand, Op
+from collc.ten.module import Bound
+
+FloatArray = NDArray[np.float64]
+
+MOST_WORK: Final = 300_000
+"""Targets x links up to which prices are sought; up to 8 times that, paths of equal prices and of bandwidths count."""
+
+ROUNDS: Final = 80
+"""Changes of the prices."""
+
+STEP: Final = 10.0
+"""How strongly the first round changes the prices: by a factor of at most exp(STEP)."""
+
+DECAY: Final = 0.9
+"""The power of the number of the round by which the changes become smaller."""
+
+ENOUGH: Final = 0.999
+"""Prices are good enough that show so much of what the mean of all rounds' paths needs."""
+
+LARGEST_PRICE: Final = 1 << 20
+"""Prices are whole numbers up to this one, so that distances are exact."""
+
+OTHER_CHUNKS: Final = 2_000
+"""Kinds of chunks with several holders or NPUs that want them, of which so many count, those with the most bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class PathLoads:
+    """The chunks that cross a network.
+
+    volume: int64[targets, devices], bytes from each device to each target that nobody else holds or wants. others:
+    (bytes, holders, NPUs that want them, whether all holders contribute) of other chunks, of which the longest path
+    counts: that to one of the NPUs, from the nearest holder or, where they contribute, from the farthest.
+    """
+
+    fluid: Fluid
+    targets: Int32Array
+    volume: Int64Array
+    others: list[tuple[int, Int32Array, Int32Array, bool]]
+
+    @staticmethod
+    def of(fluid: Fluid, demand: Demand) -> PathLoads | None:
+        """None where no chunk has one holder and one NPU that wants it, since cuts are better for all others."""
+        count = fluid.network.device_count
+        pairs = np.zeros((count, count), np.int64) if _has_pairs(demand) else None
+        if pairs is None:
+            return None
+        others: list[tuple[int, Int32Array, Int32Array, bool]] = []
+        for run in demand.runs:
+            if run.standard is not None and run.standard.kind == "all_to_all":
+                pairs[np.ix_(run.group, run.group)] += run.standard.size // len(run.group)
+            else:
+                others += _of_table(run.pattern.expand(), pairs)
+        np.fill_diagonal(pairs, 0)
+        others = sorted(others, key=lambda row: -row[0])[:OTHER_CHUNKS]
+        wanted = {int(target) for _, _, wanting, _ in others for target in wanting.tolist()}
+        targets = np.array(sorted({*np.flatnonzero(pairs.any(axis=1)).tolist(), *wanted}), np.int32)
+        return PathLoads(fluid, targets, pairs[targets], others)
+
+    def bounds(self) -> Iterator[Bound]:
+        """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there."""
+        network = self.fluid.network
+        work = len(self.targets) * network.link_count
+        if not 0 < work <= 8 * MOST_WORK:
+            return
+        share = 1 / self.fluid.capacity
+        for price in (np.ones(network.link_count), share / share.max()):
+            yield self._bound(price)
+        if work <= MOST_WORK:
+            yield self._bound(self._best_price(share))
+
+    def _best_price(self, share: FloatArray) -> FloatArray:
+        """float64[links], at most 1: the best prices of some rounds, or their mean. share: 1 / capacity."""
+        total, mean, loads = (np.zeros(len(share)) for _ in range(3))
+        best, best_value = share, 0.0
+        weight = np.full(len(share), 1 / len(share))
+        for round_ in range(ROUNDS):
+            price = weight * share / (weight * share).max()
+            distance = self._distances(price)
+            value = self._value(price, distance)
+            if value > best_value:
+                best, best_value = price, value
+            load = self._loads(price, distance) * share
+            loads += load
+            if not load.any() or best_value * (1 + round_) >= ENOUGH * loads.max():
+                return best
+            mean += weight
+            total += STEP / (1 + round_) ** DECAY * load / load.max()
+            weight = np.exp(total - total.max())
+            weight /= weight.sum()
+        price = mean * share / (mean * share).max()
+        return price if self._value(price, self._distances(price)) > best_value else best
+
+    def _whole(self, price: FloatArray) -> Int64Array:
+        return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)
+
+    def _distances(self, price: FloatArray) -> Int64Array:
+        return distances_to(self.fluid.graph, self._whole(price), self.targets)
+
+    def _value(self, price: FloatArray, distance: Int64Array) -> float:
+        """Work of all chunks / what the links do of it in a unit of time, without latencies."""
+        reached = np.where(distance < UNREACHABLE, distance, 0)
+        work = float((self.volume * reached.astype(np.float64)).sum())
+        work += sum(float(bytes_ * int(reached[row, source])) for bytes_, row, source in self._ends(reached))
+        return work / float(self._whole(price) @ self.fluid.capacity.astype(np.float64))
+
+    def _bound(self, price: FloatArray) -> Bound:
+        network, whole, distance = self.fluid.network, self._whole(price), self._distances(price)
+        reached = np.where(distance < UNREACHABLE, distance, 0)
+        pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
+        work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
+        work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
+        busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
+        name = f"all paths together, as over {network.link_name(busiest)}"
+        return Bound(self.fluid.time_of_work(whole, work), name)
+
+    def _ends(self, distance: Int64Array) -> Iterator[tuple[int, int, int]]:
+        """(bytes, row of the target, source) of the path that counts of each of the other chunks."""
+        row_of = {int(target): row for row, target in enumerate(self.targets.tolist())}
+        for bytes_, holders, wanting, contribute in self.others:
+            rows = np.array([row_of[target] for target in wanting.tolist()])
+            table = distance[rows][:, holders]
+            column = table.argmax(axis=1) if contribute else table.argmin(axis=1)
+            row = int(table[np.arange(len(rows)), column].argmax())
+            yield bytes_, int(rows[row]), int(holders[column[row]])
+
+    def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
+        """float64[links]: bytes on each link where all take cheapest paths, divided evenly at each device."""
+        network = self.fluid.network
+        waiting = self.volume.astype(np.float64)
+        for bytes_, row, source in self._ends(distance):
+            waiting[row, source] += bytes_
+        tight = distance[:, network.source] == distance[:, network.target] + self._whole(price)
+        share = (tight & (distance[:, network.source] < UNREACHABLE)).astype(np.float64)
+        paths = _summed(share, network.source, network.device_count)
+        share /= np.maximum(paths[:, network.source], 1)
+        load = np.zeros(network.link_count)
+        while True:
+            waiting[np.arange(len(self.targets)), self.targets] = 0
+            moved = waiting[:, network.source] * share
+            if not moved.any():
+                return load
+            load += moved.sum(axis=0)
+            waiting = _summed(moved, network.target, network.device_count)
+
+
+def _summed(values: FloatArray, ends: Int32Array, count: int) -> FloatArray:
+    """float64[rows, count]: the sums of the columns of each end."""
+    order = np.argsort(ends, kind="stable")
+    used, first = np.unique(ends[order], return_index=True)
+    found = np.zeros((len(values), count))
+    found[:, used] = np.add.reduceat(values[:, order], first, axis=1)
+    return found
+
+
+def _has_pairs(demand: Demand) -> bool:
+    """Whether some chunk has one holder and one other NPU that wants it, or may have."""
+    never = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
+    return any(run.standard is None or run.standard.kind not in never for run in demand.runs)
+
+
+def _of_table(table: ChunkTable, pairs: Int64Array) -> list[tuple[int, Int32Array, Int32Array, bool]]:
+    """Adds the chunks with two ends to int64[targets, sources] and returns the others, equal ones together."""
+    contribute = (table.op != Op.COPY) & (table.sets.sizes[table.pre] > 1)
+    keys = np.stack([table.pre, table.post, contribute], axis=1).astype(np.int64)
+    unique, kind = np.unique(keys, axis=0, return_inverse=True)
+    volume = np.zeros(len(unique), np.int64)
+    np.add.at(volume, kind.reshape(-1), table.size)
+    others: list[tuple[int, Int32Array, Int32Array, bool]] = []
+    for (pre, post, sums), bytes_ in zip(unique.tolist(), volume.tolist(), strict=True):
+        holders, wanting = table.sets[pre], table.sets[post]
+        if len(holders) == len(wanting) == 1:
+            pairs[wanting[0], holders[0]] += bytes_
+        elif len(holders) and len(wanting):
+            others.append((bytes_, holders, wanting, bool(sums)))
+    return others

@@ -1,0 +1,125 @@
+"""Bounds by the load of all paths against linear programs of multicommodity flows, and by hand."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.synthesis.bounds import ideal_bound
+from collc.synthesis.bounds.fluid import Fluid
+from collc.synthesis.bounds.path_loads import PathLoads
+from collc.synthesis.bounds.traffic import traffic_of
+from collc.ten.demand import Demand, Op
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from tests.support import all_gather, all_to_all, demand_of, dragonfly, grid, network, ring
+
+GB = 10**9
+SECOND = 10**12
+
+
+def kind(gb: int) -> LinkKind:
+    return LinkKind(0, Fraction(gb * GB))
+
+
+def best(net: Network, demand: Demand) -> int:
+    sizes, traffic = traffic_of(demand, None)
+    loads = PathLoads.of(Fluid.of(net, sizes, traffic), demand)
+    assert loads is not None
+    return max(bound.time for bound in loads.bounds())
+
+
+def flow_time(net: Network, pairs: dict[tuple[int, int], int]) -> float:
+    """Seconds that the best multicommodity flow takes, by a linear program; pairs: GB from and to each NPU."""
+    scipy = pytest.importorskip("scipy.optimize")
+    sources = sorted({source for source, _ in pairs})
+    devices, links = net.device_count, net.link_count
+    balance = np.zeros((len(sources) * devices, len(sources) * links + 1))
+    needs = np.zeros(len(balance))
+    load = np.zeros((links, balance.shape[1]))
+    for row, source in enumerate(sources):
+        for link in range(links):
+            balance[row * devices + net.source[link], row * links + link] += 1
+            balance[row * devices + net.target[link], row * links + link] -= 1
+            load[link, row * links + link] = 1
+        for (start, end), amount in pairs.items():
+            if start == source:
+                needs[row * devices + start] += amount
+                needs[row * devices + end] -= amount
+    load[:, -1] = [-float(net.kinds[number].bandwidth) / GB for number in net.kind.tolist()]
+    cost = np.eye(1, balance.shape[1], balance.shape[1] - 1)[0]
+    found = scipy.linprog(cost, load, np.zeros(links), balance, needs, method="highs")
+    return float(found.fun)
+
+
+def random_case(seed: int) -> tuple[Network, dict[tuple[int, int], int]]:
+    chance = random.Random(seed)
+    count = chance.randrange(6, 12)
+    links = []
+    for _ in range(3):
+        order = chance.sample(range(count), count)
+        for a, b in zip(order, order[1:] + order[:1], strict=True):
+            one = kind(chance.choice([1, 1, 2, 5]))
+            links += [(a, b, one), (b, a, one)]
+    pairs = {(a, b): 1 for a in range(count) for b in range(count) if a != b}
+    if seed % 2:
+        pairs = {pair: chance.choice([1, 1, 5]) for pair in chance.sample(sorted(pairs), 3 * count)}
+    return network(count, links), pairs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_they_are_near_the_linear_program_and_never_above(seed: int) -> None:
+    net, pairs = random_case(seed)
+    demand = demand_of([(amount * GB, [a], [b], Op.COPY) for (a, b), amount in pairs.items()])
+    optimum = flow_time(net, pairs) * SECOND
+    assert best(net, demand) <= optimum * (1 + 1e-6)
+    assert 0.92 * optimum <= ideal_bound(net, demand).time <= optimum * (1 + 1e-6)
+
+
+def test_cheapest_paths_of_symmetric_networks_are_exact() -> None:
+    """A ring of nine: the mean distance is 20 / 8 hops, and 18 links carry them."""
+    assert best(ring(9, kind(1)), all_to_all(list(range(9)), GB)) == 9 * 20 * SECOND // 18
+    assert best(grid(4, 4, kind=kind(1), wrap=True), all_to_all(list(range(16)), GB)) == 16 * 32 * SECOND // 64
+
+
+def test_slow_links_between_fast_groups_decide() -> None:
+    """Between two groups go 16 blocks, over one link; a detour would load two."""
+    net = dragonfly(5, 4, kind(100), kind(1))
+    assert best(net, all_to_all(list(range(20)), GB)) == pytest.approx(16 * SECOND, rel=0.01)
+
+
+def test_of_several_ends_the_farthest_counts_from_the_nearest_holder() -> None:
+    """Eight links. A copy for NPU 4 is sent from NPU 1, 3 hops; a sum needs what NPU 0 has, 4 hops."""
+    line = network(5, [(a, a + 1, kind(1)) for a in range(4)] + [(a + 1, a, kind(1)) for a in range(4)])
+    sizes = (8 * GB, [0, 1], [2, 4])
+    for op, hops in ((Op.COPY, 3), (Op.SUM, 4)):
+        sizes_and_prices = PathLoads.of(fluid_of(line, demand_of([(*sizes, op)])), demand_of([(*sizes, op)]))
+        assert sizes_and_prices is not None
+        assert next(sizes_and_prices.bounds()).time >= hops * SECOND
+
+
+def fluid_of(net: Network, demand: Demand) -> Fluid:
+    return Fluid.of(net, *traffic_of(demand, None))
+
+
+def test_links_carry_only_after_data_can_be_there() -> None:
+    """Two hops of a second each: the first link is of use until a second before the end, the second from then on."""
+    hop = LinkKind(SECOND, Fraction(GB))
+    net = network(3, [(0, 1, hop), (1, 2, hop)])
+    assert best(net, demand_of([(4 * GB, [0], [2], Op.COPY)])) == 6 * SECOND
+    assert ideal_bound(net, demand_of([(4 * GB, [0], [2], Op.COPY)]), LinkModel.STORE).time >= 6 * SECOND
+
+
+def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = ring(3)
+    assert PathLoads.of(fluid_of(net, all_gather([0, 1, 2])), all_gather([0, 1, 2])) is None
+    loads = PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2]))
+    assert loads is not None
+    assert len(list(loads.bounds())) == 3
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 3)
+    assert len(list(loads.bounds())) == 2
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 1)
+    assert not list(loads.bounds())
