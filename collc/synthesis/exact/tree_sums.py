@@ -1,10 +1,10 @@
-"""Schedules of both phases of an All-Reduce at once, with few steps, along trees, by Z3.
+"""Schedules of both phases of an All-Reduce at once, with few steps, by Z3: along trees, then with swapped partials.
 
 Each chunk is reduced along a tree to an NPU of Z3's choice, the root, and copied from there. An NPU sends its partial
 once, after all partials that it receives have arrived. The root has the result when all others have sent. Two phases
 with the fewest steps each (`exact`) can have more steps together than necessary, since links that are idle in one phase
-can be used by the other. docs/architecture.md (Decisions) says why the formulas of `collc.smt.reductions`, which allow
-sums without trees, are not used.
+can be used by the other. Where trees do not suffice, NPUs may swap partials (`swapped_sums`). docs/architecture.md
+(Decisions) says why the formulas of `collc.smt.reductions` are not used.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collc.smt.problem import edges_of
 from collc.smt.script import Script, Stopped, Undecided, all_of, any_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact.search import allowed, answer
+from collc.synthesis.exact.swapped_sums import SwappedSumEncoding
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
@@ -33,7 +34,7 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
 
     The module must have direct links, transfers that all take equal time, and the link model `store`. work: Z3's
     resource limit for each number of steps (see SolverLimits). Raises NoSchedule if Z3 finds none, or shows that none
-    along trees exists.
+    exists.
     """
     end = monotonic() + allowed(effort)
     clock = Clock.of(module.network, module.demand, LinkModel.STORE)
@@ -41,20 +42,22 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
     best: Transfers | None = None
     least = max(1, -(-lower_bound(module.network, module.demand, module.model).time // step))
     refuted = most < least
-    while most >= least:
-        effort.progress(0.0, f"exact: looking for {most} steps, both phases at once")
-        try:
-            question = TreeSumEncoding(module, most, effort.stop)
-            true = answer(question.text(), effort, end, work)
-        except Undecided:
-            break
-        if true is None:
-            refuted = True
-            break
-        best = question.transfers(true)
-        most = int(best.start.max(initial=0))
+    for encoding in (TreeSumEncoding, SwappedSumEncoding):
+        refuted = most < least
+        while most >= least:
+            effort.progress(0.0, f"exact: looking for {most} steps, both phases at once")
+            try:
+                question = encoding(module, most, effort.stop)
+                true = answer(question.text(), effort, end, work)
+            except Undecided:
+                break
+            if true is None:
+                refuted = True
+                break
+            best = question.transfers(true)
+            most = int(best.start.max(initial=0))
     if best is None:
-        none = "there is none along trees" if refuted else "it is not known whether there is one"
+        none = "there is none, also where NPUs swap partials" if refuted else "it is not known whether there is one"
         raise NoSchedule(Diagnostic("S0201", f"no schedule of {most} steps was found: {none}"))
     return RowSchedule(LinkModel.STORE, replace(best, start=best.start * step))
 
