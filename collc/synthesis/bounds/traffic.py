@@ -324,12 +324,22 @@ class _TableTraffic:
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found
 
+    def _in_both(self) -> Int64Array:
+        """int64[rows]: the members of both sets of each row; only the smaller one is listed."""
+        pre, post = self._sets.sizes[self._pre], self._sets.sizes[self._post]
+        found = np.where(self._pre == self._post, pre, 0)
+        for rows, smaller, larger in (
+            (np.flatnonzero((self._pre != self._post) & (pre <= post)), self._pre, self._post),
+            (np.flatnonzero((self._pre != self._post) & (pre > post)), self._post, self._pre),
+        ):
+            row, device = self._members(rows, smaller)
+            found += np.bincount(row, self._contains(larger[row], device), len(found)).astype(np.int64)
+        return found
+
     def transfers(self, hops: Int32Array | None) -> Int64Array:
         """See Traffic."""
-        rows = np.arange(len(self._counts))
-        row, device = self._members(rows, self._pre)
-        both = np.bincount(row, self._contains(self._post[row], device), len(rows)).astype(np.int64)
         pre, post = self._sets.sizes[self._pre], self._sets.sizes[self._post]
+        both = self._in_both()
         reduces = np.where(post > 0, pre - (both > 0) + post - 1, 0)
         least = np.where(self._reduced, reduces, post - both)
         if hops is not None:
