@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from collc.base.atomic_files import Draft, path_inside
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.source.program import EmitRequest
+from collc.ten.module import Module
 
 if TYPE_CHECKING:
     from collc.emit.libra.model import LibraModel
@@ -17,10 +22,46 @@ def libra_folder(emit: EmitRequest, name: str) -> str:
     return (emit.path or f"{name}.libra").rstrip("/")
 
 
+def libra_main_file(emit: EmitRequest, name: str) -> str:
+    """The JSON file of a request, relative to the output folder; all others are beside it or in folders there."""
+    return f"{libra_folder(emit, name)}/{name}.libra.json"
+
+
 def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft) -> None:
     """Write all files of a design. Raises SourceError where one would be outside of the output folder."""
+    write_beside(model, path_inside(output, libra_main_file(emit, model.name), emit.span), draft)
+
+
+def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
+    """Write all files of a design into the folder of its JSON file."""
     from collc.emit.libra.files import libra_files
 
     for file, text in libra_files(model).items():
-        path = path_inside(output, f"{libra_folder(emit, model.name)}/{file}", emit.span)
-        draft.new(path).write_text(text, encoding="utf-8", newline="\n")
+        draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
+
+
+def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
+    """The design that asks for the fastest network for a schedule, with the bandwidth per NPU that its own has.
+
+    Raises SourceError E0921 where the network is no product.
+    """
+    from collc.design.dimensions import COSTS, dimensions_of
+    from collc.design.optimize import optimum
+    from collc.design.problem import GIGA, DesignProblem, ExactRow, rows_of
+    from collc.design.schedule_traffic import bandwidths, schedule_traffic
+    from collc.design.time_expression import collective_time
+    from collc.emit.libra.model import LibraModel
+
+    network, schedule = module.network, module.schedule
+    assert schedule is not None
+    if not network.axes:
+        hint = "a product such as ring(4, ...) * switched(8, ...) has dimensions"
+        raise SourceError(Diagnostic("E0921", f"'{network.name}' has no dimensions", emit.span, hint=hint))
+    dimensions = dimensions_of(network, "", ())
+    time = collective_time(schedule_traffic(network, module.demand, schedule))
+    row = ExactRow((Fraction(1),) * len(dimensions), "==", sum(bandwidths(network), Fraction(0)) / GIGA)
+    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
+    best = optimum(DesignProblem(dimensions, time, unit_cost, rows_of([row])))
+    return LibraModel(
+        module.name, dimensions, time, (row,), None, "time", best.bandwidth, best.time, best.cost, dict(COSTS)
+    )

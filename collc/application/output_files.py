@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from collc.application.libra_files import libra_main_file, model_of_schedule, write_beside
 from collc.application.settings import Progress
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
@@ -181,11 +182,17 @@ def _emit_mscclpp(module: Module, emit: EmitRequest, destination: Destination, p
     return write_mscclpp(module, plan_options_of(emit.options), destination, progress)
 
 
+def _emit_libra(module: Module, emit: EmitRequest, destination: Destination, _progress: Progress) -> WrittenFile:
+    write_beside(model_of_schedule(module, emit), destination.path, destination.draft)
+    return WrittenFile()
+
+
 WRITERS: Final[dict[str, Writer]] = {
     "ten": _emit_ten,
     "msccl": _emit_msccl,
     "msccl_stages": _emit_stages,
     "mscclpp": _emit_mscclpp,
+    "libra": _emit_libra,
 }
 """The function that writes each kind, by its name in `emit`."""
 
@@ -205,11 +212,16 @@ def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> No
             raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
 
 
+def _main_file(emit: EmitRequest, schedule: str) -> str:
+    """The name of the file, or of the first one where there are several."""
+    return libra_main_file(emit, schedule) if emit.kind == "libra" else emit.path or f"{schedule}.{emit.kind}"
+
+
 def file_names(emit: EmitRequest, schedule: str) -> list[str]:
     """The names of all files that a request may write, relative to the output folder."""
     from collc.msccl.lowering.files import VARIANTS, may_be_two_files
 
-    name = emit.path or f"{schedule}.{emit.kind}"
+    name = _main_file(emit, schedule)
     if emit.kind != "msccl":
         return [name]
     try:
@@ -232,7 +244,7 @@ def write_outputs(
     """
     written: list[WrittenFile] = []
     for emit in emits:
-        path = path_inside(folder, emit.path or f"{module.name}.{emit.kind}", emit.span)
+        path = path_inside(folder, _main_file(emit, module.name), emit.span)
         destination = Destination(path, draft)
         try:
             found = WRITERS[emit.kind](module, emit, destination, progress)
