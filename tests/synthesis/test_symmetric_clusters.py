@@ -20,9 +20,10 @@ from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
+from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
-from tests.synthesis.clusters import NIC, both, fat_tree, pods, rails, shuffled, unlisted
+from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted
 
 KINDS = {
     "all_gather": all_gather,
@@ -120,6 +121,40 @@ def test_levels_are_gpus_then_nodes_then_pods() -> None:
     assert levels is not None
     assert [moves.tolist() for moves in levels] == [[8, 16], [2, 4, 6], [1]]
     assert levels_of(group, np.where(np.arange(24) < 8, distance, 2**62)) is None  # pods that nothing joins
+
+
+def test_8192_gpus_are_planned_and_proved_without_listing_chunks() -> None:
+    net = rails(1024, 8, spine=True)
+    for kind in ("all_gather", "all_to_all"):
+        module, schedule = planned(Module("m", net, unlisted(kind, 8192, 1, 2**30), LinkModel.PIPELINED))
+        assert verify_schedule(module).ok
+        assert len(schedule) == 8192 * len(schedule.rows)
+        bound = {"all_gather": 2**30 / 400e9, "all_to_all": 2**30 / 50e9}[kind] * 1023 / 1024 * 1e12
+        assert schedule.collective_time(net, module.demand) <= 1.01 * bound
+
+
+def test_nodes_of_directly_linked_gpus() -> None:
+    """Eight nodes of four GPUs that are all linked to each other, and rails; rings in the nodes are left to others."""
+    for inner in (range(1, 4), (1, 3)):
+        links = [(4 * n + i, 4 * n + (i + by) % 4, NVLINK) for n in range(8) for i in range(4) for by in inner]
+        links += [link for npu in range(32) for link in both(npu, 32 + npu % 4, NIC)]
+        net = network(32, links, switches=4, shape=(8, 4))
+        module = module_of(net, "all_reduce", 1, LinkModel.PIPELINED)
+        if len(inner) == 3:
+            assert verify_schedule(planned(module)[0]).ok
+        else:
+            with pytest.raises(SourceError):
+                symmetric_module(module, Effort())
+
+
+def test_factored_schedules_are_written_as_rows() -> None:
+    module, schedule = planned(module_of(rails(2, 2), "all_reduce", 1, LinkModel.STORE))
+    rows = module.with_schedule(RowSchedule(schedule.model, schedule.transfers), "")
+    assert format_module(module) == format_module(replace(rows, algorithm=module.algorithm))
+    assert schedule.transfers.ordered
+    blocks = list(schedule.blocks(10))
+    assert len(blocks) > 2
+    assert np.array_equal(np.concatenate([block.link for block in blocks]), schedule.transfers.link)
 
 
 def test_what_is_no_cluster_is_left_to_others() -> None:

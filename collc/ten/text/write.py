@@ -12,7 +12,7 @@ import numpy as np
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
-from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.schedule import Schedule, StepSchedule, Transfers
 from collc.ten.text.names import (
     chunk_labels,
     device_labels,
@@ -172,7 +172,6 @@ def _schedule(schedule: Schedule, module: Module, pad: str) -> Iterator[str]:
         yield f"\n{pad}schedule {schedule.model.value} {layout} {{\n"
         yield from _transfers(schedule, module, pad + "    ", schedule.step)
     else:
-        assert isinstance(schedule, RowSchedule)
         yield f"\n{pad}schedule {schedule.model.value} rows {{\n"
         yield from _transfers(schedule, module, pad + "    ", None)
     yield f"{pad}}}\n"
