@@ -52,7 +52,7 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
         Candidate(
             algorithm.name,
             module.network,
-            Estimate(LAYOUT_WORK + MESSAGE_WORK * algorithm.messages, 0.0),
+            Estimate(LAYOUT_WORK + MESSAGE_WORK * algorithm.messages, 0.0, failing=LAYOUT_WORK),
             lambda _, algorithm=algorithm: algorithm.build(),
         )
         for algorithm in textbook_algorithms(module, library)
@@ -60,7 +60,7 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
     return sorted(found, key=lambda one: one.estimate.work)
 
 
-LAYOUT_WORK, MESSAGE_WORK = 50_000, 20
+LAYOUT_WORK, MESSAGE_WORK = 70_000, 20
 """The work of reading an algorithm of a library, and of each of its messages."""
 
 

@@ -24,12 +24,13 @@ LOAD: Final = 400_000
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """work: of the first schedule. promise: about how often such a schedule is the best; a weight, not a share.
-    searches: whether more work can give a shorter schedule.
+    searches: whether more work can give a shorter schedule. failing: the work after which it is known to fail.
     """
 
     work: int
     promise: float
     searches: bool = False
+    failing: int = 1_000
 
 
 Estimator = Callable[[ProblemShape], Estimate | None]
@@ -39,7 +40,7 @@ Estimator = Callable[[ProblemShape], Estimate | None]
 def _symmetric(shape: ProblemShape) -> Estimate | None:
     if not shape.is_symmetric:
         return None
-    return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 100.0)
+    return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 1000.0)
 
 
 def _in_network(shape: ProblemShape) -> Estimate | None:
@@ -53,12 +54,12 @@ def _tacos(shape: ProblemShape) -> Estimate | None:
     if shape.has_switches:
         return None
     large = shape.module.network.device_count > 128
-    work = LOAD + shape.transfers if large else 12 * shape.transfers
+    work = LOAD + shape.transfers if large else 8 * shape.transfers
     return Estimate(work, 4.0 if shape.is_shared else 1.0, searches=True)
 
 
 def _pccl(shape: ProblemShape) -> Estimate:
-    plain = int(22 * shape.transfers + shape.tree_growth / 6)
+    plain = int(12 * shape.transfers + shape.tree_growth / 12)
     compiled = LOAD + int(3 * shape.transfers + shape.tree_growth / 100)
     work = plain if shape.transfers <= COMPILED_TRANSFERS else compiled
     return Estimate(work, 1.5 if shape.is_shared else 6.0, searches=True)
@@ -66,13 +67,13 @@ def _pccl(shape: ProblemShape) -> Estimate:
 
 def _swarm(shape: ProblemShape) -> Estimate:
     promise = 6.0 if shape.few_hold else 3.0 if shape.has_switches and shape.is_shared else 1.0
-    return Estimate(40 * shape.transfers + 3 * shape.npus**2, promise, searches=True)
+    return Estimate(30 * shape.transfers + 3 * shape.npus**2, promise, searches=True)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:
     if not shape.has_dimensions:
         return None
-    return Estimate(15 * shape.transfers, 2.0)
+    return Estimate(10 * shape.transfers, 2.0)
 
 
 def _forest(shape: ProblemShape) -> Estimate | None:
@@ -86,12 +87,12 @@ def _forest(shape: ProblemShape) -> Estimate | None:
 def _overlapped(shape: ProblemShape) -> Estimate | None:
     if shape.has_switches or not shape.reduces:
         return None
-    work = 8 * shape.transfers if shape.transfers <= COMPILED_TRANSFERS else LOAD + shape.transfers
+    work = 5 * shape.transfers if shape.transfers <= COMPILED_TRANSFERS else LOAD + shape.transfers
     return Estimate(work, 4.0, searches=True)
 
 
 def _exchange(shape: ProblemShape) -> Estimate | None:
-    return None if obstacle(shape.module) else Estimate(30_000 + 50 * shape.transfers, 2.0, searches=True)
+    return None if obstacle(shape.module) else Estimate(100_000 + 40 * shape.transfers, 8.0, searches=True)
 
 
 ESTIMATORS: Final[dict[str, Estimator]] = {

@@ -26,7 +26,6 @@ from collc.synthesis.auto.candidates import Candidate, candidates, textbook_cand
 from collc.synthesis.auto.estimates import Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import TriedCandidates, time_of
-from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
@@ -34,8 +33,11 @@ from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE = 400_000
-"""Work beside that of the best candidate: less than half a second."""
+SPARE = 500_000
+"""Work beside that of the best candidate: about half a second."""
+
+SPARE_FOR_FIRST = 100_000
+"""The same where only first schedules are made."""
 
 FIRST_WORK = 30_000
 """Work in which a candidate may make further attempts at once."""
@@ -48,6 +50,9 @@ CHEAP = 20_000
 
 LONGER = 8
 """A search goes on with so many times the work that it has had."""
+
+TEXTBOOK_NPUS = 16
+"""NPUs up to which the textbook algorithms are tried: on larger networks they were never the best."""
 
 TINY_NPUS, TINY = 9, 6_000
 """NPUs, and chunks x links x steps, up to which Z3 is asked for something shorter."""
@@ -67,7 +72,9 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     library: textbook algorithms to try, None for none.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
-    tried = _tried(module, effort, library)
+    search = _Search(module, effort, library)
+    search.run()
+    tried = search.tried
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise tried.failure or stopped
@@ -88,24 +95,8 @@ UNWOUND = (
 )
 
 
-def _tried(module: Module, effort: Effort, library: AlgorithmLibrary | None, longer: bool = True) -> TriedCandidates:
-    """What all candidates find, as long as something shorter is possible. longer: not only their first schedules."""
-    search = _Search(module, effort, library)
-    stores_too = module.model is LinkModel.PIPELINED and module.schedule is None
-    if stores_too and effort.time_limit is not None:
-        search.store()  # it takes less time than what comes next
-    search.first_schedules()
-    if longer:
-        search.longer_searches()
-        search.textbook()
-        search.shorter()
-    if stores_too and effort.time_limit is None:
-        search.store()
-    return search.tried
-
-
 class _Search:
-    """The search of one module. tried: what it has found."""
+    """The search of one module. tried: what it has found. spare: work beside that of the best candidate."""
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
         self._module, self._effort, self._library = module, effort, library
@@ -113,9 +104,21 @@ class _Search:
         self.tried = TriedCandidates(module.network)
         small = len(module.network.npus) <= SMALL_NPUS
         self._most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
-        self._spare = effort.trials * SPARE
+        self.spare = effort.trials * SPARE
         if effort.time_limit is not None:
-            self._most = self._spare = max(self._most, int(effort.time_limit * 1_000_000))
+            self._most = self.spare = max(self._most, int(effort.time_limit * 1_000_000))
+
+    def run(self) -> None:
+        """Tries all candidates, as long as something shorter is possible."""
+        stores_too = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
+        if stores_too and self._effort.time_limit is not None:
+            self.store()  # it takes less time than what comes next
+        self.first_schedules()
+        self.longer_searches()
+        self.textbook()
+        self.shorter()
+        if stores_too and self._effort.time_limit is None:
+            self.store()
 
     def first_schedules(self) -> None:
         """One schedule of each candidate; if all would take too much work, of the one that takes least."""
@@ -132,22 +135,30 @@ class _Search:
                     self._take(candidate, FIRST_WORK)
 
     def longer_searches(self) -> None:
-        """More work for the searches that came near the best, in turns, as long as there is some left."""
+        """More work for the searches that came near the best, in turns, as long as there is some left.
+
+        The search that found the best then goes on to its own end.
+        """
         while True:
-            near = [one for one in self._candidates if self.tried.is_near(one) and self._is_wanted(one)]
-            if not near:
+            left = self._left()
+            near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
+            work = {one.name: self.tried.attempts[one.name].work for one in near}
+            affordable = [one for one in near if 2 * work[one.name] <= left]
+            leading = [one for one in near if self.tried.best is not None and self.tried.best[0] == one.name]
+            if affordable:
+                candidate = min(affordable, key=lambda one: work[one.name])
+                limit = min(LONGER * work[candidate.name], left)
+            elif leading and 2 * work[leading[0].name] <= self._most - self.tried.spent:
+                candidate, limit = leading[0], self._most - self.tried.spent
+            else:
                 break
-            candidate = min(near, key=lambda one: self.tried.attempts[one.name].work)
-            attempt = self.tried.attempts[candidate.name]
-            limit = min(LONGER * attempt.work, self._left())
-            if limit < 2 * attempt.work:
-                attempt.unfinished = False
-                continue
             self._take(candidate, limit)
 
     def textbook(self) -> None:
-        """The algorithms of the library, as long as there is some work left."""
-        for candidate in textbook_candidates(self._module, self._library) if self._library is not None else ():
+        """The algorithms of the library, on small networks, as long as there is some work left."""
+        if self._library is None or len(self._module.network.npus) > TEXTBOOK_NPUS:
+            return
+        for candidate in textbook_candidates(self._module, self._library):
             if self._is_wanted(candidate) and candidate.estimate.work <= self._left():
                 self._take(candidate)
 
@@ -160,9 +171,13 @@ class _Search:
         if tried.is_met(self._module.network) or self._effort.stop():
             return
         module = replace(self._module, model=LinkModel.STORE)
-        best = None if tried.best is None else time_of(tried.best[1])
-        longer = best is None or lower_bound(module.network, module.demand, module.model, best).time < best
-        stored = _tried(module, self._effort, self._library, longer)
+        nested = _Search(module, self._effort, None)
+        if tried.best is None or nested.tried.bound(module.network, module) < time_of(tried.best[1]):
+            nested.run()
+        else:
+            nested.spare = SPARE_FOR_FIRST
+            nested.first_schedules()
+        stored = nested.tried
         if stored.best is not None:
             name, built = stored.best
             estimate = Estimate(stored.spent, 1.0)
@@ -177,7 +192,7 @@ class _Search:
     def _left(self) -> int:
         """The work that may still be spent."""
         tried = self.tried
-        most = self._most if tried.best is None else min(self._most, self._spare + 2 * tried.work_of_best)
+        most = self._most if tried.best is None else min(self._most, self.spare + 2 * tried.work_of_best)
         return most - tried.spent
 
     def _is_wanted(self, candidate: Candidate) -> bool:

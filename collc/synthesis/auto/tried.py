@@ -17,6 +17,9 @@ from collc.ten.network import Network
 NEAR = 8
 """A search goes on if its schedule is longer than the best by at most 1/NEAR of its time."""
 
+SMALL_PART, NEAR_IF_SMALL = 4, 1
+"""The same for a search that has had less than 1/SMALL_PART of the work that is left."""
+
 NEAR_ENOUGH = Fraction(101, 100)
 """No long search begins where the best schedule takes at most so many times the lower bound."""
 
@@ -39,7 +42,7 @@ class TriedCandidates:
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
-    spent: all work so far.
+    spent: all work so far. bounds: by id of the network, its lower bound.
     """
 
     own: Network
@@ -48,8 +51,8 @@ class TriedCandidates:
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
+    bounds: dict[int, int] = field(default_factory=dict[int, int])
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
-    _bounds: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
     @property
     def best(self) -> tuple[str, Module] | None:
@@ -74,7 +77,7 @@ class TriedCandidates:
         try:
             built = candidate.build(meter)
         except CollcError as error:
-            self.spent += max(meter.spent, 1)
+            self.spent += max(meter.spent, candidate.estimate.failing)
             self.failure = self.failure or error
             self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
             self.proved |= isinstance(error, NoShorter)
@@ -119,20 +122,25 @@ class TriedCandidates:
         return any(self._is_within(factor, network, module) for _, module in self._best.values())
 
     def _is_within(self, factor: Fraction, network: Network, module: Module) -> bool:
-        """Whether nothing on a network is shorter than the schedule of a module by such a factor; keeps the bound."""
-        time = time_of(module)
-        bound, asked = self._bounds.get(id(network), (0, 1 << 62))
-        if bound * factor < time < asked:
-            bound = lower_bound(network, module.demand, module.model, time).time
-            self._bounds[id(network)] = bound, time
-        return time <= bound * factor
+        """Whether nothing on a network is shorter than the schedule of a module by such a factor."""
+        return time_of(module) <= self.bound(network, module) * factor
 
-    def is_near(self, candidate: Candidate) -> bool:
-        """Whether the search of a candidate could go on, and came near the best on the same network."""
+    def bound(self, network: Network, module: Module) -> int:
+        """The lower bound of a module on a network; computed once."""
+        if id(network) not in self.bounds:
+            self.bounds[id(network)] = lower_bound(network, module.demand, module.model).time
+        return self.bounds[id(network)]
+
+    def is_near(self, candidate: Candidate, left: int) -> bool:
+        """Whether the search of a candidate could go on, and came near the best on the same network.
+
+        left: the work that may still be spent; a search that has had a small part of it need not be so near.
+        """
         attempt, found = self.attempts.get(candidate.name), self._best.get(id(candidate.network))
         if attempt is None or found is None or not attempt.unfinished:
             return False
-        return attempt.time <= time_of(found[1]) * (NEAR + 1) // NEAR
+        near = NEAR if attempt.work * SMALL_PART > left else NEAR_IF_SMALL
+        return attempt.time <= time_of(found[1]) * (near + 1) // near
 
 
 def time_of(module: Module) -> int:

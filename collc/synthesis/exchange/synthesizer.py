@@ -44,6 +44,9 @@ SHIFTED = 40_000
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
 
+MESSAGE_WORK = 20
+"""Work for each message of a placement, as WorkMeter counts it, beside that of planning copies."""
+
 NEAR = 8
 """Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
 
@@ -123,6 +126,7 @@ class _ExchangePlanner:
                 if self._effort.stop() or (best is not None and used_up):
                     break
                 left -= plan.messages
+                self._effort.work.add(MESSAGE_WORK * plan.messages)
                 found = self._planned(plan, trial)
                 if best is None or found[0] < best[0]:
                     best = found

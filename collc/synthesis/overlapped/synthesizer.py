@@ -26,7 +26,7 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 ATTEMPTS = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
 """(weight, rounds) of each attempt: how much the load of a link counts against its cost, how often trees are grown."""
 
-TASK_WORK = 20
+TASK_WORK = 10
 """Work for each transfer of an attempt, as WorkMeter counts it."""
 
 LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)

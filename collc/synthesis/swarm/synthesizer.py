@@ -24,7 +24,7 @@ ROUNDS = 16
 """Rounds of attempts with random ties, at most, unless `Effort.trials` asks for more."""
 
 WORK = 2_000_000
-"""Work for each trial after which no further attempt begins, unless `Effort.work` has a limit of its own."""
+"""Work for each trial after which no further attempt begins."""
 
 PATH_WORK = 10
 """Work for each path over switches, once."""
@@ -50,10 +50,11 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     goal = task_bound(task).time if bound is None else bound
     wide = with_all_relays(problem)
     best: PathTransfers | None = None
-    before, limit = effort.work.spent, WORK * effort.trials if effort.work.limit is None else None
+    most = effort.work.spent + WORK * effort.trials
     for rule, stores in _rules(problem, effort):
         for each in (problem, wide) if wide is not None else (problem,):
-            if effort.stop() or (best is not None and (best.end <= goal or _used_up(effort, before, limit))):
+            used_up = effort.work.is_used_up or effort.work.spent >= most
+            if effort.stop() or (best is not None and (best.end <= goal or used_up)):
                 break
             planned = _attempt(each, rule, stores, best, effort)
             if planned is not None and (best is None or planned.end < best.end):
@@ -62,11 +63,6 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if best is None:
         raise _no_schedule(task, effort.stop())
     return RowSchedule(task.model, _transfers(problem, best))
-
-
-def _used_up(effort: Effort, before: int, limit: int | None) -> bool:
-    """Whether no further attempt may begin. before: the work before the first one; limit: for all, None for none."""
-    return effort.work.is_used_up or (limit is not None and effort.work.spent - before >= limit)
 
 
 def _attempt(
