@@ -225,11 +225,15 @@ def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _design_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    add("file", type=Path, nargs="?", metavar="FILE.coll", help="the program; - for standard input")
     add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for all files (default: this one)")
     add("--design", metavar="NAME", help="solve only this design of the program")
     _add_definitions(parser)
     add("--compare", action="store_true", help="show the closed forms equal, message and smart too")
+    add("--network", choices=("clos", "rail_only"), help="instead of FILE: count and price the parts of this network")
+    add("--gpus", type=_positive, metavar="N", help="GPUs of that network")
+    add("--radix", type=_positive, metavar="K", help="ports of its switches (default: 64)")
+    add("--domain", type=_positive, metavar="X", help="GPUs in a high-bandwidth domain of rail_only (default: 256)")
     add("--json", action="store_true", help=_JSON)
 
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError
+from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
 from collc.command.terminal import print_messages, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -122,10 +122,16 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 
 
 def design_command(chosen: argparse.Namespace) -> Exit:
-    """`collc design`: the best bandwidths for the designs of a program."""
+    """`collc design`: the best bandwidths for the designs of a program, or the parts of a network."""
     from collc.application.design_report import COLUMNS
     from collc.application.designs import DesignSettings, solve_designs
 
+    parts = [chosen.gpus, chosen.radix, chosen.domain]
+    if chosen.network is not None and chosen.file is None:
+        return _network_command(chosen)
+    if chosen.file is None or chosen.network is not None or any(parts):
+        message = "'collc design' takes a program, or --network with --gpus"
+        raise UsageError(Diagnostic("U0119", message, hint="as in: collc design --network rail_only --gpus 32768"))
     report = solve_designs(chosen.file, DesignSettings(chosen.output, chosen.design, dict(chosen.definitions)))
     if chosen.json:
         _print_json(report.as_json(compare=chosen.compare), report.diagnostics)
@@ -135,6 +141,18 @@ def design_command(chosen: argparse.Namespace) -> Exit:
             print_table(COLUMNS, rows)
     print_messages(report.diagnostics)
     return report.exit
+
+
+def _network_command(chosen: argparse.Namespace) -> Exit:
+    """`collc design --network`: the parts, cost and power of a network."""
+    from collc.application.network_parts import COLUMNS, priced_networks
+
+    found = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
+    if chosen.json:
+        _print_json({"networks": [network.as_json() for network in found]})
+    else:
+        print_table(COLUMNS, [network.cells() for network in found])
+    return Exit.DONE
 
 
 def fmt_command(chosen: argparse.Namespace) -> Exit:
