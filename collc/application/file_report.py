@@ -22,7 +22,7 @@ class FileReport:
     Attributes
     ----------
     file: None where a module was checked that is in no file.
-    kind: "ten", "msccl" or "mscclpp".
+    kind: "ten", "msccl", "mscclpp" or "chakra".
     checks: the outcome of each check.
     skipped: why each skipped check was not made.
     summary: sizes, names and times, as `verify --json` prints them; empty where the file could not be read.
@@ -51,7 +51,7 @@ class FileReport:
 
     def description(self) -> str:
         """The summary in words; "" where there is none, or where it says no more than the checks."""
-        if not self.summary or self.kind == "mscclpp":
+        if not self.summary or self.kind in ("mscclpp", "chakra"):
             return ""
         return _describe_msccl(self.summary) if self.kind == "msccl" else _describe_schedule(self.summary)
 

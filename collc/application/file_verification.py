@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 from collc.application.file_report import FileReport
 from collc.application.named_collectives import check_demand, collective_named
 from collc.application.step_count import step_count
+from collc.application.trace_verification import verify_traces
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.base.wording import listed
+from collc.chakra.reader import trace_ranks
 from collc.msccl.file_kinds import FileKind, kind_of, source_error
 from collc.ten.module import Module
 
@@ -45,13 +47,19 @@ class Expectation:
 
 
 def verify_file(path: Path, expected: Expectation) -> FileReport:
-    """Check a `.ten` file (as text or binary), an MSCCL file or an MSCCL++ plan.
+    """Check a `.ten` file (as text or binary), an MSCCL file, an MSCCL++ plan, or Chakra traces PREFIX.<rank>.et.
 
     Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file
     is not what the expectation says.
     """
     if expected.collective is not None:
         collective_named(expected.collective, _UNCHECKED_NAMES)
+    if trace_ranks(path):
+        demand = None
+        if expected.program is not None:
+            request = _request(expected.program, expected.schedule)
+            demand = (request.demand, request.network)
+        return verify_traces(path, expected.collective, expected.root, demand)
     kind = _kind(path)
     if kind == "coll":
         raise source_error(path)

@@ -77,6 +77,23 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
     return kind
 
 
+def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str, tuple[list[int], list[int], bool]]:
+    """The chunks of a collective by name ("0:x[2, 0]"): ranks that hold each at first and at the end, and whether it
+    is a reduction. chunks: of each block. Raises UsageError where the root is no rank.
+    """
+    wanted = _DEFINITIONS[name]
+    if not 0 <= root < ranks:
+        raise UsageError(Diagnostic("U0112", f"rank {root} is none of the {ranks} ranks"))
+    blocks = wanted.blocks(ranks)
+    found: dict[str, tuple[list[int], list[int], bool]] = {}
+    for block in range(blocks):
+        index = [] if blocks == 1 and ranks > 1 else [block] if blocks == ranks else [*divmod(block, ranks)]
+        ends = wanted.start(block, ranks, root), wanted.end(block, ranks, root)
+        for chunk in range(chunks):
+            found[f"0:x[{', '.join(map(str, [*index, chunk]))}]"] = (*ends, wanted.reduces)
+    return found
+
+
 def check_demand(module: Module, name: str, root: int) -> None:
     """Check that a module's demand is that of a collective over all its NPUs in rank order.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +44,12 @@ class Destination:
         final = self.path.with_name(variant_name(self.path.name, variant))
         temporary = self.draft.new(final)
         self.finals[temporary] = final
+        return temporary
+
+    def new_folder(self, replaced: str) -> Path:
+        """The temporary name of a folder with several files. replaced: see `Draft.new_folder`."""
+        temporary = self.draft.new_folder(self.path, replaced)
+        self.finals[temporary] = self.path
         return temporary
 
 
@@ -145,11 +152,28 @@ def _collective_of(module: Module) -> tuple[str | None, int | None]:
     return standard.kind, standard.root if standard.root >= 0 else None
 
 
+def _emit_chakra(module: Module, _emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
+    """Write Chakra traces, read them back and check them."""
+    from collc.application.trace_verification import verify_traces
+    from collc.emit.chakra import write_chakra
+
+    progress(None, "writing Chakra traces")
+    name = module.name
+    folder = destination.new_folder(rf"(?:{re.escape(name)}|workload)\.\d+\.et|network\.yml|system\.json")
+    notes = write_chakra(module, name, folder)
+    progress(None, "reading the traces back and checking them")
+    report = verify_traces(folder / name, demand=(module.demand, module.network))
+    return WrittenFile(dict(report.checks), tuple(notes), report.diagnostics)
+
+
 CHECKED: Final = ("msccl", "mscclpp")
 """Kinds whose files are read back and checked."""
 
-FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages")
+FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages", "chakra")
 """Kinds for runtimes that send from NPU to NPU. In a schedule for them, a switch passes each chunk on once."""
+
+FOLDERS: Final = ("chakra",)
+"""Kinds that are written to several files in a folder."""
 
 Writer = Callable[[Module, EmitRequest, Destination, Progress], WrittenFile]
 
@@ -193,6 +217,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "msccl_stages": _emit_stages,
     "mscclpp": _emit_mscclpp,
     "libra": _emit_libra,
+    "chakra": _emit_chakra,
 }
 """The function that writes each kind, by its name in `emit`."""
 
@@ -244,7 +269,8 @@ def write_outputs(
     """
     written: list[WrittenFile] = []
     for emit in emits:
-        path = path_inside(folder, _main_file(emit, module.name), emit.span)
+        name = _main_file(emit, module.name)
+        path = path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS)
         destination = Destination(path, draft)
         try:
             found = WRITERS[emit.kind](module, emit, destination, progress)

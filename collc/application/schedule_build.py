@@ -16,6 +16,7 @@ from collc.application.proofs import prove
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
+from collc.application.trace_verification import TRACE_CHECKS
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.interrupts import cleanup_on_termination, stopping_at_interrupt
@@ -85,7 +86,8 @@ class ScheduleBuild:
         """The checks that will be made. A report names all of them, also where compilation ends before one."""
         kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
         asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
-        return [*SCHEDULE_CHECKS, *(FILE_CHECKS if kinds & set(CHECKED) else ()), *asked]
+        traces = TRACE_CHECKS if "chakra" in kinds else ()
+        return list(dict.fromkeys([*SCHEDULE_CHECKS, *(FILE_CHECKS if kinds & set(CHECKED) else ()), *traces, *asked]))
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)

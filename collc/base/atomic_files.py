@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Generator
@@ -24,8 +25,8 @@ _MOST_LETTERS: Final = 100
 """The most letters of a file name that its temporary name repeats; the system limits the length of names."""
 
 
-def path_inside(folder: Path, name: str, span: Span | None = None) -> Path:
-    """The path of the file `name` in `folder`. span: where the program gives the name.
+def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder: bool = False) -> Path:
+    """The path of the file `name` in `folder`, or of a folder with files. span: where the program gives the name.
 
     Raises SourceError if the name is absolute or empty, if it denotes a folder, or if it leads out of the folder, also
     through a symbolic link.
@@ -38,22 +39,26 @@ def path_inside(folder: Path, name: str, span: Span | None = None) -> Path:
         hint = "give a relative name without '..', and the folder with -o DIR"
         raise SourceError(Diagnostic("U0201", message, span, hint=hint))
     try:
-        is_folder = path.is_dir()
+        wrong = path.is_dir() and not is_folder
     except OSError as error:
         message = f"'{name}' cannot be the name of a file: {error.strerror}"
         raise SourceError(Diagnostic("U0201", message, span, hint="choose another name")) from error
-    if is_folder:
+    if wrong:
         raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A file that is not published yet. handle: the open, locked file; None if the system has no locks."""
+    """A file or folder that is not published yet.
+
+    handle: the open, locked file; None if the system has no locks. replaced: of a folder, see `Draft.new_folder`.
+    """
 
     temporary: Path
     final: Path
     handle: int | None
+    replaced: str = ""
 
     def release(self) -> None:
         """Release the lock."""
@@ -91,11 +96,33 @@ class Draft:
             raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
         return pending.temporary
 
+    def new_folder(self, path: Path, replaced: str) -> Path:
+        """Create a temporary folder beside `path`, whose files `publish` moves into the folder `path`.
+
+        replaced: a regular expression; of the files that are in `path` by then, those whose whole name matches are
+        removed first. Raises UsageError if the folder cannot be written.
+        """
+        try:
+            if path.exists() and not path.is_dir():
+                raise NotADirectoryError
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned_folders(path)
+            temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".draft", dir=path.parent))
+            temporary.chmod(0o777 & ~_umask())
+        except OSError as error:
+            message = f"cannot write {path}: {_obstacle(path / 'x') or error.strerror or error}"
+            raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
+        self._pending.append(_Pending(temporary, path, _locked_folder(temporary), replaced))
+        return temporary
+
     def publish(self) -> list[Path]:
         """Rename all files to their final names and return these."""
         done = [pending.final for pending in self._pending]
         for pending in self._pending:
-            pending.temporary.replace(pending.final)
+            if pending.replaced:
+                _move_files(pending.temporary, pending.final, pending.replaced)
+            else:
+                pending.temporary.replace(pending.final)
             pending.release()
         self._pending.clear()
         return done
@@ -103,10 +130,25 @@ class Draft:
     def discard(self) -> None:
         """Remove the files that were not published."""
         for pending in self._pending:
+            if pending.replaced:
+                shutil.rmtree(pending.temporary, ignore_errors=True)
             with contextlib.suppress(OSError):
                 pending.temporary.unlink()
             pending.release()
         self._pending.clear()
+
+
+def _move_files(temporary: Path, folder: Path, replaced: str) -> None:
+    """Move all files into a folder, from which those with names that match `replaced` are removed."""
+    folder.mkdir(exist_ok=True)
+    new = sorted(temporary.iterdir())
+    names = {path.name for path in new}
+    for old in list(folder.iterdir()):
+        if old.name not in names and re.fullmatch(replaced, old.name) and old.is_file():
+            old.unlink()
+    for path in new:
+        path.replace(folder / path.name)
+    temporary.rmdir()
 
 
 def _obstacle(path: Path) -> str:
@@ -162,6 +204,28 @@ def _remove_abandoned(path: Path) -> None:
         with contextlib.suppress(OSError), temporary.open("rb+") as file:
             if _locked(file.fileno()):
                 temporary.unlink()
+
+
+def _locked_folder(folder: Path) -> int | None:
+    """The open folder, locked unless another process has it locked; None if the system has no locks."""
+    if sys.platform == "win32":
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):
+        if _locked(handle):
+            return handle
+    os.close(handle)
+    return None
+
+
+def _remove_abandoned_folders(path: Path) -> None:
+    """Remove the temporary folders for `path` that no process has locked."""
+    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft")
+    for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_dir()]:
+        handle = _locked_folder(temporary)
+        if handle is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+            os.close(handle)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ file is read.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Callable, MutableSequence
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -124,8 +124,8 @@ class Metadata(Message, Protocol):
 class Schema(NamedTuple):
     """The classes of messages, and the error of their readers."""
 
-    node: type[Node]
-    metadata: type[Metadata]
+    node: Callable[..., Node]
+    metadata: Callable[..., Metadata]
     decode_error: type[Exception]
 
 

@@ -24,6 +24,8 @@ EXIT_CODES: Final = (
 
 _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
 _ROOT: Final = "rank of the root of a rooted collective"
+_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra"
+_ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
@@ -142,7 +144,13 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for all files (default: this one)")
     add("--schedule", metavar="NAME", help="compile only this schedule of the program")
     _add_definitions(parser)
-    add("--emit", action="append", default=[], metavar="KIND", help="write this kind of file too: ten, msccl, mscclpp")
+    add(
+        "--emit",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="write this kind of file too: ten, msccl, mscclpp, chakra",
+    )
     names = [name for name in SYNTHESIZERS if name != "fixed"]
     synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)
     add("--synthesizer", "--algorithm", metavar="NAME", help=synthesizers)
@@ -165,7 +173,12 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces",
+    )
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
     add("--root", type=int, metavar="R", help=_ROOT)
     add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
@@ -10,6 +12,25 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkMoves:
+    """Chunks that go from device to device, over one link or several.
+
+    chunk, source, target: int32[moves]. start, end: int64[moves], when each leaves and arrives in the schedule.
+    """
+
+    chunk: Int32Array
+    source: Int32Array
+    target: Int32Array
+    start: Int64Array
+    end: Int64Array
+
+    @staticmethod
+    def of(network: Network, rows: Transfers, ends: Int64Array) -> ChunkMoves:
+        """One for each transfer."""
+        return ChunkMoves(rows.chunk, network.source[rows.link], network.target[rows.link], rows.start, ends)
 
 
 def schedule_tasks(
@@ -21,8 +42,8 @@ def schedule_tasks(
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     count = len(rows)
-    edges = chunk_edges(network, demand, rows, ends)
-    edges = Edges.joined([edges, link_edges(rows)]) if in_turn else edges
+    edges = chunk_edges(network, demand, ChunkMoves.of(network, rows, ends))
+    edges = Edges.joined([edges, link_edges(rows.link)]) if in_turn else edges
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
         route=rows.link,
@@ -34,50 +55,48 @@ def schedule_tasks(
     )
 
 
-def link_edges(rows: Transfers) -> Edges:
-    """Each transfer waits until the one before it has left its link, in the order of the schedule."""
-    order = np.argsort(rows.link, kind="stable").astype(np.int32)
-    same = rows.link[order[1:]] == rows.link[order[:-1]]
+def link_edges(link: Int32Array) -> Edges:
+    """Each transfer waits until the one before it has left its link. link: int32[transfers], in order of start."""
+    order = np.argsort(link, kind="stable").astype(np.int32)
+    same = link[order[1:]] == link[order[:-1]]
     return Edges.all_of(order[:-1][same], order[1:][same], SENT)
 
 
-def chunk_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
-    """The arrivals of its chunk for which each transfer waits.
+def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
+    """The arrivals of its chunk for which each move waits.
 
     One of a copied chunk waits for the first arrival of the chunk at its source, one of a reduced chunk for all
     arrivals that precede it in the schedule, one out of a switch for the last of them; none where the source holds
     a copied chunk from the beginning. Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
-    before, first, last = _arrivals(network, rows, ends)
-    source = network.source[rows.link]
-    switch = source >= network.npu_count
+    before, first, last = _arrivals(network, rows)
+    switch = rows.source >= network.npu_count
     reduced = demand.chunks.op[rows.chunk] != Op.COPY
-    held = _held(network, demand, rows.chunk, source) & ~switch
+    held = held_at_first(network, demand, rows.chunk, rows.source) & ~switch
     none = (first == last) & ~held
     if none.any():
         k = int(np.flatnonzero(none)[0])
-        chunk, link = demand.chunk_name(int(rows.chunk[k])), network.link_name(int(rows.link[k]))
-        message = f"chunk {chunk} is never at the source of {link}"
+        source, target = (network.device_name(int(end[k])) for end in (rows.source, rows.target))
+        message = f"chunk {demand.chunk_name(int(rows.chunk[k]))} is never at the source of {source} -> {target}"
         raise CheckFailed(Diagnostic("S0401", message, hint="verify the schedule first"))
     first = np.where(switch, np.maximum(first, last - 1), first)
     last = np.where(switch | reduced, last, np.minimum(last, first + 1))
     last = np.where(held & ~reduced, first, last)
     waits = last - first
-    after = np.repeat(np.arange(len(rows), dtype=np.int32), waits)
-    offsets = np.zeros(len(rows), np.int64)
+    after = np.repeat(np.arange(len(waits), dtype=np.int32), waits)
+    offsets = np.zeros(len(waits), np.int64)
     np.cumsum(waits[:-1], out=offsets[1:])
     return Edges.all_of(before[np.arange(len(after)) + np.repeat(first - offsets, waits)], after, DONE)
 
 
-def _arrivals(network: Network, rows: Transfers, ends: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
-    """(order, first, last): the arrivals of its chunk at the source of transfer k, up to its start, are
+def _arrivals(network: Network, rows: ChunkMoves) -> tuple[Int32Array, Int64Array, Int64Array]:
+    """(order, first, last): the arrivals of its chunk at the source of move k, up to its start, are
     order[first[k]:last[k]], in order of time.
     """
-    count = len(rows)
-    devices = network.device_count
-    chunk = rows.chunk.astype(np.int64)
-    key = np.concatenate([chunk * devices + network.target[rows.link], chunk * devices + network.source[rows.link]])
-    time = np.concatenate([ends, rows.start])
+    count = len(rows.chunk)
+    chunk = rows.chunk.astype(np.int64) * network.device_count
+    key = np.concatenate([chunk + rows.target, chunk + rows.source])
+    time = np.concatenate([rows.end, rows.start])
     leaves = np.repeat(np.array([False, True]), count)
     order = np.lexsort((leaves, time, key))
     arrives = ~leaves[order]
@@ -92,8 +111,8 @@ def _arrivals(network: Network, rows: Transfers, ends: Int64Array) -> tuple[Int3
     return order[arrives].astype(np.int32), first, last
 
 
-def _held(network: Network, demand: Demand, chunk: Int32Array, device: Int32Array) -> BoolArray:
-    """bool[transfers]: whether the device holds the chunk from the beginning."""
+def held_at_first(network: Network, demand: Demand, chunk: Int32Array, device: Int32Array) -> BoolArray:
+    """bool[moves]: whether the device holds the chunk from the beginning."""
     sets = demand.chunks.sets
     members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * network.device_count + sets.members
     return np.isin(demand.chunks.pre[chunk].astype(np.int64) * network.device_count + device, members)

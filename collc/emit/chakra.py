@@ -1,0 +1,223 @@
+"""Chakra traces of a schedule for ASTRA-sim 2.0: a custom collective, its workload, the system and the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from collc.chakra.algorithm import Algorithm, algorithm_of
+from collc.chakra.names import node_name
+from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
+from collc.chakra.workload import WORKLOAD
+from collc.msccl.lowering.messages import messages_of
+from collc.simulation.schedule_tasks import ChunkMoves
+from collc.simulation.tasks import Routes
+from collc.ten.arrays import Int32Array
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock
+
+_RECEIVES, _REDUCES, _SENDS = 0, 1, 2
+"""Order of the nodes of one rank and time."""
+
+
+def algorithm_of_module(module: Module) -> Algorithm:
+    """The messages of a module's schedule. A chunk that passes a switch is one message over several links.
+
+    Raises SourceError where a link has no bandwidth or a switch multicasts or reduces, CheckFailed where the schedule
+    is wrong.
+    """
+    network, demand, schedule = module.network, module.demand, module.schedule
+    if schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    if not network.has_switches:
+        rows = schedule.transfers
+        ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
+        moves = ChunkMoves.of(network, rows, ends)
+        return algorithm_of(network, demand, moves, Routes.single_links(network), rows.link, rows.reduce)
+    messages, _ = messages_of(module)
+    paths = list(dict.fromkeys(message.path for message in messages))
+    number = {path: row for row, path in enumerate(paths)}
+    moves = ChunkMoves(
+        np.array([m.chunk for m in messages], np.int32),
+        network.npus[[m.source for m in messages]],
+        network.npus[[m.target for m in messages]],
+        np.array([m.start for m in messages], np.int64),
+        np.array([m.arrival for m in messages], np.int64),
+    )
+    route = np.array([number[m.path] for m in messages], np.int32)
+    return algorithm_of(
+        network, demand, moves, Routes.of(paths), route, np.array([m.reduce for m in messages], np.bool_)
+    )
+
+
+def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
+    """Write NAME.<rank>.et and, as far as ASTRA-sim has words for them, the workload, system and network files.
+
+    name: of the traces. Returns remarks for the report. Raises what `algorithm_of_module` raises.
+    """
+    algorithm = algorithm_of_module(module)
+    for rank, nodes in enumerate(_nodes_by_rank(module, algorithm)):
+        _write(folder / f"{name}.{rank}.et", nodes)
+    notes = _write_workload(module, name, folder)
+    text, note = network_text(module.network, algorithm)
+    if text:
+        (folder / "network.yml").write_text(text, encoding="utf-8")
+    return [*notes, *([note] if note else [])]
+
+
+def _write(path: Path, nodes: Iterator[Node]) -> None:
+    """Write a trace: the metadata and nodes, each after its length."""
+    metadata = schema().metadata()
+    metadata.version = VERSION
+    with path.open("wb") as file:
+        for message in (metadata, *nodes):
+            file.write(_delimited(message))
+
+
+def _delimited(message: Message) -> bytes:
+    data = message.SerializeToString()
+    length, found = len(data), bytearray()
+    while length > 127:
+        found.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*found, length]) + data
+
+
+# The algorithm
+
+
+def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[Node]]:
+    """The nodes of each rank, in the order in which they happen; so parents come before children."""
+    network = module.network
+    rank_of = np.full(network.device_count, -1, np.int64)
+    rank_of[network.npus] = np.arange(len(network.npus))
+    source: list[int] = rank_of[algorithm.moves.source].tolist()
+    target: list[int] = rank_of[algorithm.moves.target].tolist()
+    events: list[list[tuple[int, int, int]]] = [[] for _ in network.npus]
+    start: list[int] = algorithm.start.tolist()
+    arrival: list[int] = algorithm.arrival.tolist()
+    for message in range(len(source)):
+        events[source[message]].append((start[message], _SENDS, message))
+        events[target[message]].append((arrival[message], _RECEIVES, message))
+        if algorithm.reduced[message]:
+            events[target[message]].append((arrival[message], _REDUCES, message))
+    waits: dict[int, list[int]] = {}
+    for before, after in zip(algorithm.before.tolist(), algorithm.after.tolist(), strict=True):
+        waits.setdefault(after, []).append(before)
+    for rank_events in events:
+        yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target))
+
+
+def _nodes(
+    module: Module,
+    algorithm: Algorithm,
+    events: list[tuple[int, int, int]],
+    waits: dict[int, list[int]],
+    ends: tuple[list[int], list[int]],
+) -> Iterator[Node]:
+    """The nodes of one rank. waits: for each message those that it waits for. ends: ranks of senders and receivers."""
+    make = schema().node
+    if not events:
+        yield make(id=0, name="nothing to do", type=int(NodeType.COMP))
+    chunk = algorithm.moves.chunk
+    arrived: dict[int, int] = {}
+    for number, (_, phase, message) in enumerate(events):
+        name, size = module.demand.chunk_name(int(chunk[message])), int(module.demand.chunks.size[chunk[message]])
+        if phase == _REDUCES:
+            kind, peer = NodeType.COMP, ends[0][message]
+            node = make(data_deps=[arrived[message]])
+        else:
+            kind, side = (NodeType.SEND, 1) if phase == _SENDS else (NodeType.RECV, 0)
+            peer = ends[side][message]
+            node = make(data_deps=sorted(arrived[before] for before in waits.get(message, ())) if side else [])
+            node.attr.add(name="comm_size", int64_val=size)
+            node.attr.add(name="comm_dst" if side else "comm_src", int32_val=peer)
+            node.attr.add(name="comm_tag", int32_val=message)
+        if phase != _SENDS:
+            arrived[message] = number
+        node.id, node.type, node.name = number, int(kind), node_name(kind, name, peer)
+        yield node
+
+
+# What ASTRA-sim needs beside it
+
+
+_KEYS: Final = {
+    "all_reduce": (CollectiveType.ALL_REDUCE, "all-reduce"),
+    "all_gather": (CollectiveType.ALL_GATHER, "all-gather"),
+    "reduce_scatter": (CollectiveType.REDUCE_SCATTER, "reduce-scatter"),
+    "all_to_all": (CollectiveType.ALL_TO_ALL, "all-to-all"),
+}
+
+
+def _write_workload(module: Module, name: str, folder: Path) -> list[str]:
+    """Write the workload of every rank, and system.json, which names the algorithm. Returns remarks."""
+    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    if standard is None or standard.kind not in _KEYS:
+        known = ", ".join(sorted(_KEYS))
+        return [
+            f"Chakra: no workload and system file, which ASTRA-sim has for {known} only; collc simulates the traces"
+        ]
+    kind, key = _KEYS[standard.kind]
+    ranks = len(module.network.npus)
+    size = standard.size // ranks if standard.kind == "all_gather" else standard.size
+    node = schema().node(id=0, name=standard.kind, type=int(NodeType.COLL))
+    node.attr.add(name="is_cpu_op", bool_val=False)
+    node.attr.add(name="comm_type", int64_val=int(kind))
+    node.attr.add(name="comm_size", int64_val=size)
+    for rank in range(ranks):
+        _write(folder / f"{WORKLOAD}.{rank}.et", iter([node]))
+    system = {
+        "scheduling-policy": "FIFO",
+        "preferred-dataset-splits": 1,
+        "local-mem-bw": 50,
+        f"{key}-implementation-custom": [name],
+    }
+    (folder / "system.json").write_text(json.dumps(system, indent=2) + "\n", encoding="utf-8")
+    return []
+
+
+def network_text(network: Network, algorithm: Algorithm) -> tuple[str, str]:
+    """(network file, ""), or ("", why ASTRA-sim's congestion-aware backend cannot express the network).
+
+    That backend knows networks of one dimension with equal links. Where messages go between neighbours only, a
+    FullyConnected network of such links is exact; through one switch to which all NPUs are joined, a Switch.
+    """
+    used = np.unique(algorithm.routes.of_tasks(algorithm.route)[1])
+    problem = _inexpressible(network, used, algorithm)
+    if problem:
+        return "", f"Chakra: no network file, since ASTRA-sim cannot express this network: {problem}"
+    kind = network.kinds[int(network.kind[used[0]])]
+    assert kind.bandwidth is not None
+    assert kind.latency is not None
+    lines = {
+        "topology": "Switch" if network.has_switches else "FullyConnected",
+        "npus_count": str(len(network.npus)),
+        "bandwidth": repr(float(kind.bandwidth / 2**30)),
+        "latency": repr(kind.latency / 1000),
+    }
+    remarks = {"bandwidth": "  # GiB/s", "latency": "  # ns"}
+    return "".join(f"{key}: [ {value} ]{remarks.get(key, '')}\n" for key, value in lines.items()), ""
+
+
+def _inexpressible(network: Network, used: Int32Array, algorithm: Algorithm) -> str:
+    """Why the file cannot express the network, "" if it can. used: int32, the links that carry messages."""
+    if not len(used):
+        return "no message is sent"
+    if len(set(network.kind[used].tolist())) > 1:
+        return "its links differ in latency or bandwidth"
+    pairs = network.source[used].astype(np.int64) * network.device_count + network.target[used]
+    if len(np.unique(pairs)) < len(pairs):
+        return "there are parallel links between two devices"
+    if not network.has_switches:
+        return ""
+    lengths = np.diff(algorithm.routes.offsets)[algorithm.route]
+    switches = np.unique(network.target[used][network.target[used] >= network.npu_count])
+    if len(switches) > 1:
+        return "messages pass several switches"
+    return "" if bool((lengths == 2).all()) else "some messages pass a switch and others do not"

@@ -1,0 +1,266 @@
+"""`emit chakra`: the traces of schedules, read back, simulated, and broken in every way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collc.application.file_verification import Expectation, verify_file
+from collc.application.simulating import SimulationSettings, simulate_file, simulated_module
+from collc.application.trace_verification import verify_traces
+from collc.chakra import reader
+from collc.chakra.schema import NodeType, schema
+from collc.command.cli import main
+from collc.emit.chakra import algorithm_of_module, write_chakra
+from collc.simulation.timing import AstraTiming
+from collc.synthesis.pccl import pccl
+from collc.synthesis.task import Effort, Task
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+from tests.chakra.support import varint
+from tests.support import DEFAULT, LinkKind, all_to_all, broadcast, grid, network, switched
+
+HEAD = """
+import std.topologies
+import std.collectives
+import std.algorithms
+"""
+LINKS = "bandwidth: 50GiB/s, latency: 0.5us"
+PROGRAMS = {
+    "ring All-Reduce": (f"ring(8, {LINKS})", "all_reduce(t.npus, size: 1MiB) using ring synthesize fixed", 7),
+    "All-Gather": (f"mesh2d(3, 3, {LINKS})", "all_gather(t.npus, size: 27MiB, chunks: 3) synthesize tacos", 0),
+    "All-to-All": (f"torus2d(3, 3, {LINKS})", "all_to_all(t.npus, size: 9MiB) synthesize pccl", 0),
+    "Reduce-Scatter": (f"mesh2d(2, 3, {LINKS})", "reduce_scatter(t.npus, size: 6MiB) synthesize tacos", None),
+    "exchange": (f"hypercube(3, {LINKS})", "all_reduce(t.npus, size: 8MiB) synthesize exchange", None),
+    "All-Reduce": (f"mesh2d(3, 3, {LINKS})", "all_reduce(t.npus, size: 9MiB, chunks: 2) synthesize tacos", None),
+    "switch": (f"switched(4, {LINKS})", "all_gather(t.npus, size: 4MiB) synthesize pccl", 0),
+}
+
+
+def compiled(folder: Path, network: str, run: str) -> Path:
+    """The folder with the traces of a schedule, compiled with link model pipelined."""
+    text = f'{HEAD}topology t = {network}\nschedule s on t {{ run {run} emit chakra("c/") emit ten }}\n'
+    (folder / "p.coll").write_text(text)
+    arguments = ["compile", str(folder / "p.coll"), "-o", str(folder), "--link-model", "pipelined", "--quiet"]
+    assert main(arguments) == 0
+    return folder / "c"
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_traces_take_the_time_of_the_schedule(case, tmp_path):
+    """And 1 ns for each reduction on the longest chain, which is at most one for each NPU."""
+    network, run, reductions = PROGRAMS[case]
+    folder = compiled(tmp_path, network, run)
+    traced = simulate_file(folder / "s", SimulationSettings(network=folder / "network.yml", astra=True))
+    schedule = simulate_file(tmp_path / "s.ten", SimulationSettings(astra=True))
+    more = (traced.time_ps - schedule.time_ps) // 1000
+    assert more == reductions if reductions is not None else 1 <= more <= traced.simulation.network.npu_count
+    assert traced.workload == schedule.workload
+    assert traced.simulation.sent.sum() == schedule.simulation.sent.sum()
+    report = verify_file(folder / "s", Expectation())
+    assert dict(report.checks) == {"contract": "ok", "deadlock": "ok", "result": "ok"}
+    against = Expectation(program=tmp_path / "p.coll", schedule="s")
+    assert verify_file(folder / "s", against).ok
+
+
+def test_the_files_beside_the_traces(tmp_path):
+    folder = compiled(tmp_path, *PROGRAMS["ring All-Reduce"][:2])
+    assert (folder / "network.yml").read_text() == (
+        "topology: [ FullyConnected ]\nnpus_count: [ 8 ]\nbandwidth: [ 50.0 ]  # GiB/s\nlatency: [ 500.0 ]  # ns\n"
+    )
+    assert json.loads((folder / "system.json").read_text()) == {
+        "scheduling-policy": "FIFO",
+        "preferred-dataset-splits": 1,
+        "local-mem-bw": 50,
+        "all-reduce-implementation-custom": ["s"],
+    }
+    assert main(["simulate", str(folder / "workload"), "--network", str(folder / "network.yml")]) == 1
+
+
+def test_the_public_schema_reads_them(tmp_path):
+    public = pytest.importorskip("chakra.schema.protobuf.et_def_pb2", reason="mlc-chakra is not installed")
+    folder = compiled(tmp_path, *PROGRAMS["ring All-Reduce"][:2])
+    tags: set[int] = set()
+    for rank in range(8):
+        (_, head), *rest = reader.messages_of(folder / f"s.{rank}.et")
+        metadata = public.GlobalMetadata()
+        metadata.ParseFromString(head)
+        assert metadata.version == "0.0.4"
+        seen: set[int] = set()
+        kinds: list[int] = []
+        for _, data in rest:
+            node = public.Node()
+            node.ParseFromString(data)
+            assert set(node.data_deps) <= seen, "parents come before children"
+            assert node.SerializeToString() == data
+            seen.add(node.id)
+            kinds.append(node.type)
+            values = {a.name: a.int64_val if a.name == "comm_size" else a.int32_val for a in node.attr}
+            if node.type == public.COMM_SEND_NODE:
+                assert values["comm_size"] == 2**17
+                assert values["comm_tag"] not in tags
+                tags.add(values["comm_tag"])
+        assert [kinds.count(kind) for kind in (public.COMM_SEND_NODE, public.COMM_RECV_NODE, public.COMP_NODE)] == [
+            14,
+            14,
+            7,
+        ]
+        (_, (_, data)) = reader.messages_of(folder / f"workload.{rank}.et")
+        node.ParseFromString(data)
+        assert node.type == public.COMM_COLL_NODE
+        assert {a.name: (a.int64_val, a.WhichOneof("value")) for a in node.attr} == {
+            "is_cpu_op": (0, "bool_val"),
+            "comm_type": (public.ALL_REDUCE, "int64_val"),
+            "comm_size": (2**20, "int64_val"),
+        }
+
+
+def rewritten(path: Path, change) -> None:
+    """Change the nodes of a trace: `change` gets a list of them and returns another one."""
+    (_, head), *rest = reader.messages_of(path)
+    nodes = []
+    for _, data in rest:
+        node = schema().node()
+        node.ParseFromString(data)
+        nodes.append(node)
+    parts = [head, *(node.SerializeToString() for node in change(nodes))]
+    path.write_bytes(b"".join(varint(len(part)) + part for part in parts))
+
+
+def attribute(node, name):
+    return next(a for a in node.attr if a.name == name)
+
+
+def breaks(nodes):
+    """Ways to break the traces of one rank: the name, and the changed list."""
+    for position, node in enumerate(nodes):
+        yield f"without node {position}", lambda n, k=position: n[:k] + n[k + 1 :]
+        if node.data_deps:
+            yield f"no dependencies of {position}", lambda n, k=position: (n[k].ClearField("data_deps"), n)[1]
+        if node.type != NodeType.COMP:
+            for name, field, value in (("comm_size", "int64_val", 7), ("comm_tag", "int32_val", 99_999)):
+                yield (
+                    f"{name} of {position}",
+                    lambda n, k=position, a=name, f=field, v=value: (setattr(attribute(n[k], a), f, v), n)[1],
+                )
+        else:
+            yield f"type of {position}", lambda n, k=position: (setattr(n[k], "type", 2), n)[1]
+    for node in [node for node in nodes if node.data_deps][:1]:
+        yield "a cycle", lambda n, k=node.id, d=node.data_deps[0]: (n[d].data_deps.append(k), n)[1]
+
+
+@pytest.mark.parametrize("case", ["ring All-Reduce", "Reduce-Scatter", "switch"])
+def test_every_change_of_a_trace_is_found(case, tmp_path):
+    """A node less, a dependency less, another size or tag; of a send, the dependency on what it sends."""
+    folder = compiled(tmp_path, *PROGRAMS[case][:2])
+    path = folder / "s.0.et"
+    whole = path.read_bytes()
+    nodes: list[object] = []
+    rewritten(path, lambda found: nodes.extend(found) or found)
+    assert path.read_bytes() == whole
+    assert verify_file(folder / "s", Expectation()).ok
+    for name, change in breaks(nodes):
+        rewritten(path, change)
+        report = verify_file(folder / "s", Expectation())
+        assert not report.ok, name
+        assert report.diagnostics, name
+        path.write_bytes(whole)
+
+
+def test_data_that_is_wrong_on_some_rank(tmp_path, capsys):
+    """Messages that are matched, and bring another chunk than the receiver takes them for; the wrong collective."""
+    folder = compiled(tmp_path, *PROGRAMS["All-Gather"][:2])
+
+    def other_chunk(nodes):
+        first = next(node for node in nodes if node.type == NodeType.RECV)
+        first.name = first.name.replace(", 0]", ", 9]").replace(", 1]", ", 0]").replace(", 9]", ", 1]")
+        return nodes
+
+    path = folder / "s.4.et"
+    whole = path.read_bytes()
+    rewritten(path, other_chunk)
+    assert main(["verify", str(folder / "s")]) == 4
+    assert "X0512" in capsys.readouterr().err
+    path.write_bytes(whole)
+    assert main(["verify", str(folder / "s"), "--collective", "all_reduce"]) == 4
+    assert "X0512" in capsys.readouterr().err
+    assert main(["verify", str(folder / "s"), "--collective", "all_to_all"]) == 4
+    assert "the collective has no chunk" in capsys.readouterr().err
+    assert main(["verify", str(folder / "s"), "--collective", "allgather", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "chakra"
+    assert main(["verify", str(folder / "s"), "--collective", "broadcast", "--root", "9"]) == 2
+    assert "U0112" in capsys.readouterr().err
+
+
+def test_traces_of_others_are_checked_as_far_as_they_say_what_they_do(capsys):
+    prefix = Path(__file__).parent / "astra_sim" / "ar_ring_ring8_1M_comp" / "algo" / "a"
+    assert main(["verify", str(prefix)]) == 0
+    assert "C0208" in capsys.readouterr().err
+    report = verify_file(prefix, Expectation())
+    assert dict(report.checks) == {"contract": "ok", "deadlock": "ok", "result": "skipped"}
+    assert report.summary["messages"] == 112
+
+
+def test_a_folder_that_is_there_already(tmp_path):
+    """Traces of more ranks are replaced; other files stay; the same program gives the same bytes."""
+    folder = compiled(tmp_path, *PROGRAMS["ring All-Reduce"][:2])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("s.8.et", "workload.77.et", "notes.txt"):
+        (folder / name).write_text("x")
+    compiled(tmp_path, *PROGRAMS["ring All-Reduce"][:2])
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after == {**before, "notes.txt": b"x"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "p.coll", "s.ten"]
+
+
+def test_a_file_where_the_folder_should_be(tmp_path, capsys):
+    (tmp_path / "c").write_text("x")
+    run = 'run all_gather(t.npus, size: 4MiB) emit chakra("c")'
+    (tmp_path / "p.coll").write_text(f"{HEAD}topology t = ring(4, {LINKS})\nschedule s on t {{ {run} }}")
+    assert main(["compile", str(tmp_path / "p.coll"), "-o", str(tmp_path), "--quiet"]) == 2
+    assert "U0203" in capsys.readouterr().err
+    assert (tmp_path / "c").read_text() == "x"
+
+
+def planned(net, demand) -> Module:
+    model = LinkModel.PIPELINED
+    task = Task(net, demand, model, np.arange(len(demand.chunks), dtype=np.int32), relays=True)
+    return Module("m", net, demand, model, relays=True).with_schedule(pccl(task, Effort()), "")
+
+
+def test_networks_that_the_file_cannot_express(tmp_path):
+    slow = LinkKind(2_000_000, DEFAULT.bandwidth)
+    net = grid(2, 2)
+    links = zip(net.source.tolist(), net.target.tolist(), [DEFAULT, slow] * 4, strict=True)
+    mixed = network(4, links)
+    module = planned(mixed, all_to_all([0, 1, 2, 3]))
+    notes = write_chakra(module, "m", tmp_path)
+    assert "its links differ in latency or bandwidth" in notes[0]
+    assert not (tmp_path / "network.yml").exists()
+    assert (tmp_path / "system.json").exists()
+    report = verify_traces(tmp_path / "m", demand=(module.demand, module.network))
+    assert report.ok
+    (tmp_path / "b").mkdir()
+    notes = write_chakra(planned(net, broadcast([0, 1, 2, 3])), "m", tmp_path / "b")
+    assert "no workload and system file" in notes[0]
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == [
+        "m.0.et",
+        "m.1.et",
+        "m.2.et",
+        "m.3.et",
+        "network.yml",
+    ]
+
+
+def test_messages_over_a_switch_and_ranks_with_nothing_to_do(tmp_path):
+    module = planned(switched(5), broadcast([0, 1, 2]))
+    write_chakra(module, "m", tmp_path)
+    assert "topology: [ Switch ]" in (tmp_path / "network.yml").read_text()
+    algorithm = algorithm_of_module(module)
+    assert set(np.diff(algorithm.routes.offsets).tolist()) == {2}
+    found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True))
+    assert found.time_ps == simulated_module(module, AstraTiming()).time_ps
+    assert found.simulation.rank_times.tolist()[3:] == [1, 1]
