@@ -17,6 +17,9 @@ from collc.synthesis.in_network.synthesizer import has_reducing_switch
 COMPILED_TRANSFERS: Final = 50_000
 """Transfers above which kernels are compiled, about."""
 
+COMPILED_FOREST: Final = 20_000
+"""The same of forest."""
+
 LOAD: Final = 400_000
 """Work of loading Numba and a compiled kernel."""
 
@@ -25,12 +28,14 @@ LOAD: Final = 400_000
 class Estimate:
     """work: of the first schedule. promise: about how often such a schedule is the best; a weight, not a share.
     searches: whether more work can give a shorter schedule. failing: the work after which it is known to fail.
+    near_ideal: whether the schedule is likely to be near the best possible one, so that it is worth much work.
     """
 
     work: int
     promise: float
     searches: bool = False
     failing: int = 1_000
+    near_ideal: bool = False
 
 
 Estimator = Callable[[ProblemShape], Estimate | None]
@@ -81,7 +86,10 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     if module.schedule is not None or not shape.is_one_collective or bool((module.network.buffers >= 0).any()):
         return None
     links = module.network.link_count
-    return Estimate(30 * shape.transfers + 10 * links * shape.npus, 2.0, searches=True)
+    near = shape.is_shared and shape.is_bandwidth_bound and not shape.is_symmetric
+    compiled = shape.transfers > COMPILED_FOREST
+    work = LOAD + 5 * shape.transfers if compiled else 30 * shape.transfers + 10 * links * shape.npus
+    return Estimate(work, 8.0 if near else 2.0, searches=True, near_ideal=near)
 
 
 def _overlapped(shape: ProblemShape) -> Estimate | None:

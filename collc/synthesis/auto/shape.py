@@ -14,12 +14,16 @@ from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.symmetric import find_group, is_cluster
 from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel
 
 FEW: Final = 2.0
 """Average number of NPUs that want a chunk up to which chunks are taken as going from one NPU to another."""
 
 SAMPLE: Final = 16
 """NPUs from which distances are averaged."""
+
+BANDWIDTH_BOUND: Final = 8
+"""Latencies for which the links of an NPU must be busy in all for bandwidth to decide."""
 
 SYMMETRIC_KINDS: Final = frozenset({"all_gather", "all_to_all", "reduce_scatter", "all_reduce"})
 
@@ -108,6 +112,20 @@ class ProblemShape:
             sizes = np.maximum(table.sets.sizes[table.post], table.sets.sizes[table.pre]).astype(np.float64)
             total += float(np.minimum(sizes * sizes / 2 * degree, sizes * network.link_count).sum())
         return total * self.phases
+
+    @cached_property
+    def is_bandwidth_bound(self) -> bool:
+        """Whether what an NPU gets keeps its links busy for much longer than latencies last."""
+        network, sizes = self.module.network, self.module.demand.chunks.size
+        if not len(sizes) or not network.link_count:
+            return False
+        try:
+            clock = Clock.of(network, self.module.demand, LinkModel.PIPELINED)
+        except ValueError:
+            return False
+        busy, total = clock.busy[network.kind], clock.total[network.kind]
+        each = float(busy.mean()) * self.pairs / max(1, network.link_count)
+        return each > BANDWIDTH_BOUND * float((total - busy).mean())
 
     @cached_property
     def has_dimensions(self) -> bool:

@@ -45,9 +45,6 @@ FIRST_WORK = 30_000
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
 
-CHEAP = 20_000
-"""A first schedule of so much work is tried even where the best one is near its bound."""
-
 LONGER = 8
 """A search goes on with so many times the work that it has had."""
 
@@ -125,8 +122,10 @@ class _Search:
         for candidate in self._candidates:
             if not self._is_wanted(candidate):
                 continue
-            if candidate.estimate.work <= self._left():
+            if candidate.estimate.work <= (self._all_left() if candidate.estimate.near_ideal else self._left()):
                 self._take(candidate, FIRST_WORK)
+                if candidate.estimate.near_ideal and self._leads(candidate) and self._is_wanted(candidate):
+                    self._take(candidate, self._all_left())
             else:
                 self.tried.leave_out(candidate)
         if self.tried.best is None and not self._effort.stop():
@@ -144,12 +143,12 @@ class _Search:
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
             work = {one.name: self.tried.attempts[one.name].work for one in near}
             affordable = [one for one in near if 2 * work[one.name] <= left]
-            leading = [one for one in near if self.tried.best is not None and self.tried.best[0] == one.name]
+            leading = [one for one in near if self._leads(one)]
             if affordable:
                 candidate = min(affordable, key=lambda one: work[one.name])
                 limit = min(LONGER * work[candidate.name], left)
-            elif leading and 2 * work[leading[0].name] <= self._most - self.tried.spent:
-                candidate, limit = leading[0], self._most - self.tried.spent
+            elif leading and 2 * work[leading[0].name] <= self._all_left():
+                candidate, limit = leading[0], self._all_left()
             else:
                 break
             self._take(candidate, limit)
@@ -186,22 +185,32 @@ class _Search:
     def shorter(self) -> None:
         """Asks Z3 where that is a small question."""
         for candidate in _exact_candidates(self._module, self._effort, self.tried):
-            if self._is_wanted(candidate):
+            if not self._effort.stop() and not self.tried.is_done(candidate.network):
                 self._take(candidate)
 
     def _left(self) -> int:
         """The work that may still be spent."""
         tried = self.tried
-        most = self._most if tried.best is None else min(self._most, self.spare + 2 * tried.work_of_best)
-        return most - tried.spent
+        left = self._all_left()
+        return left if tried.best is None else min(left, self.spare + 2 * tried.work_of_best - tried.spent)
+
+    def _all_left(self) -> int:
+        """The work that may be spent on what is likely to be near the best possible schedule."""
+        return self._most - self.tried.spent
+
+    def _leads(self, candidate: Candidate) -> bool:
+        """Whether a candidate found the best schedule and could search on."""
+        best = self.tried.best
+        return best is not None and best[0] == candidate.name and self.tried.attempts[best[0]].unfinished
 
     def _is_wanted(self, candidate: Candidate) -> bool:
         """Whether the candidate could still be chosen, and is worth its work."""
         tried = self.tried
         if self._effort.stop() or tried.is_done(candidate.network):
             return False
-        first = candidate.name not in tried.attempts
-        return (first and candidate.estimate.work <= CHEAP) or not tried.is_nearly_done(candidate.network)
+        attempt = tried.attempts.get(candidate.name)
+        work = candidate.estimate.work if attempt is None else LONGER * attempt.work
+        return not tried.is_nearly_done(candidate.network, work)
 
     def _take(self, candidate: Candidate, limit: int | None = None) -> None:
         began = monotonic()

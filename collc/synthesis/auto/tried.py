@@ -20,8 +20,8 @@ NEAR = 8
 SMALL_PART, NEAR_IF_SMALL = 4, 1
 """The same for a search that has had less than 1/SMALL_PART of the work that is left."""
 
-NEAR_ENOUGH = Fraction(101, 100)
-"""No long search begins where the best schedule takes at most so many times the lower bound."""
+NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
+"""Where the best schedule takes at most so many times the lower bound, only so much work is done for a shorter one."""
 
 
 @dataclass(slots=True)
@@ -109,9 +109,9 @@ class TriedCandidates:
         """Whether nothing on a network can be chosen before the best."""
         return self._is_done(network, Fraction(1))
 
-    def is_nearly_done(self, network: Network) -> bool:
-        """Whether nothing on a network can be much shorter than the best."""
-        return self._is_done(network, NEAR_ENOUGH)
+    def is_nearly_done(self, network: Network, work: int) -> bool:
+        """Whether nothing on a network can be so much shorter than the best that some work is worth while."""
+        return any(work > most and self._is_done(network, factor) for factor, most in NEARLY_DONE)
 
     def _is_done(self, network: Network, factor: Fraction) -> bool:
         found = self._best.get(id(self.own))
