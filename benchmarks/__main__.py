@@ -26,6 +26,7 @@ SUITES: tuple[str, ...] = (
     "msccl",
     "models",
     "exact",
+    "reduce",
     "clusters",
     "simulate",
 )

@@ -51,8 +51,8 @@ def cases() -> list[Case]:
     reduced = [
         ("chord 4", CHORD, 2, 10),
         ("DGX-1", dgx1(), 1, 4),
-        ("ring 8", ring(8), 1, 8),
-        ("mesh 3x2", grid(3, 2), 1, 6),
+        ("ring 8", ring(8), 1, 7),
+        ("mesh 3x2", grid(3, 2), 1, 5),
     ]
     found = [
         Case(

@@ -66,7 +66,7 @@ def _exchange(module: Module, effort: Effort, _options: IntOptions) -> Module:
     from collc.synthesis.exchange import exchange
     from collc.synthesis.tacos import tacos
 
-    return exchange(module, effort, lambda task: tacos(task, effort))
+    return exchange(module, effort, tacos)
 
 
 def _exact(module: Module, effort: Effort, options: IntOptions) -> Module:

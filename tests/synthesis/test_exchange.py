@@ -46,7 +46,7 @@ from tests.synthesis.checker import check
 def planned(net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, effort: Effort | None = None) -> Schedule:
     """A schedule, which is right and no better than the bound."""
     effort = effort or Effort()
-    built = exchange(Module("m", net, demand, model), effort, lambda task: tacos(task, effort))
+    built = exchange(Module("m", net, demand, model), effort, tacos)
     assert built.schedule is not None
     time = check(net, demand, built.schedule)
     assert verify_schedule(built).ok
@@ -190,7 +190,7 @@ def test_what_is_planned_already_is_refused() -> None:
     net, demand = ring(4), all_reduce([0, 1, 2, 3])
     module = Module("m", net, demand, schedule=planned(net, demand))
     with pytest.raises(SourceError, match="some are planned already"):
-        exchange(module, Effort(), lambda task: tacos(task, Effort()))
+        exchange(module, Effort(), tacos)
 
 
 def test_stopped_at_once_there_is_no_schedule() -> None:
@@ -202,7 +202,7 @@ def test_files_for_runtimes_have_no_partials_that_are_kept_apart() -> None:
     npus = list(range(6))
     module = Module("m", ring(6), all_reduce(npus, 128), LinkModel.PIPELINED)
     for relays in (False, True):
-        built = exchange(replace(module, relays=relays), Effort(), lambda task: tacos(task, Effort()))
+        built = exchange(replace(module, relays=relays), Effort(), tacos)
         assert built.schedule is not None
         assert verify_schedule(built).ok
         assert (built.schedule.transfers.relayed is None) == relays

@@ -100,7 +100,7 @@ class _Builders:
             "in-network": in_network,
             "forest": lambda module, effort: join(plan_forest(module, effort)),
             "overlapped": overlap,
-            "exchange": lambda module, effort: exchange(module, effort, lambda task: tacos(task, effort)),
+            "exchange": lambda module, effort: exchange(module, effort, tacos),
         }
         if name in whole:
             return lambda meter: whole[name](self._module, replace(self._effort, work=meter))

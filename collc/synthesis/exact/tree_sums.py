@@ -1,10 +1,10 @@
-"""Schedules of both phases of an All-Reduce at once, with few steps, by Z3: along trees, then with swapped partials.
+"""Schedules of both phases of an All-Reduce at once, with few steps, by Z3: with swapped partials, or along trees.
 
 Each chunk is reduced along a tree to an NPU of Z3's choice, the root, and copied from there. An NPU sends its partial
 once, after all partials that it receives have arrived. The root has the result when all others have sent. Two phases
 with the fewest steps each (`exact`) can have more steps together than necessary, since links that are idle in one phase
-can be used by the other. Where trees do not suffice, NPUs may swap partials (`swapped_sums`). docs/architecture.md
-(Decisions) says why the formulas of `collc.smt.reductions` are not used.
+can be used by the other. NPUs may also swap partials (`swapped_sums`), which takes fewer steps but more search.
+docs/architecture.md (Decisions) says why the formulas of `collc.smt.reductions` are not used.
 """
 
 from __future__ import annotations
@@ -36,30 +36,53 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
     resource limit for each number of steps (see SolverLimits). Raises NoSchedule if Z3 finds none, or shows that none
     exists.
     """
-    end = monotonic() + allowed(effort)
-    clock = Clock.of(module.network, module.demand, LinkModel.STORE)
+    began, clock = monotonic(), Clock.of(module.network, module.demand, LinkModel.STORE)
     step = int(clock.total[int(module.network.kind[0]), 0])
-    best: Transfers | None = None
     least = max(1, -(-lower_bound(module.network, module.demand, module.model).time // step))
-    refuted = most < least
-    for encoding in (TreeSumEncoding, SwappedSumEncoding):
-        refuted = most < least
-        while most >= least:
-            effort.progress(0.0, f"exact: looking for {most} steps, both phases at once")
-            try:
-                question = encoding(module, most, effort.stop)
-                true = answer(question.text(), effort, end, work)
-            except Undecided:
-                break
-            if true is None:
-                refuted = True
-                break
-            best = question.transfers(true)
-            most = int(best.start.max(initial=0))
+    swapped, least = _fewest_swapped(module, effort, (least, most), began + allowed(effort) / 2, work)
+    best = swapped or _fewest_along_trees(module, effort, (least, most), began + allowed(effort), work)
     if best is None:
-        none = "there is none, also where NPUs swap partials" if refuted else "it is not known whether there is one"
+        none = "there is none" if least > most else "it is not known whether there is one"
         raise NoSchedule(Diagnostic("S0201", f"no schedule of {most} steps was found: {none}"))
     return RowSchedule(LinkModel.STORE, replace(best, start=best.start * step))
+
+
+def _fewest_swapped(
+    module: Module, effort: Effort, steps: tuple[int, int], end: float, work: int | None
+) -> tuple[Transfers | None, int]:
+    """(a schedule with the fewest steps from `steps[0]` to `steps[1]`, None if not found; the steps not refuted)."""
+    least, most = steps
+    while least <= most:
+        effort.progress(0.0, f"exact: looking for {least} steps, both phases at once")
+        try:
+            question = SwappedSumEncoding(module, least, effort.stop)
+            true = answer(question.text(), effort, end, work)
+        except Undecided:
+            break
+        if true is not None:
+            return question.transfers(true), least
+        least += 1
+    return None, least
+
+
+def _fewest_along_trees(
+    module: Module, effort: Effort, steps: tuple[int, int], end: float, work: int | None
+) -> Transfers | None:
+    """A schedule along trees of few steps, from `steps[1]` down to `steps[0]`."""
+    best: Transfers | None = None
+    least, most = steps
+    while most >= least:
+        effort.progress(0.0, f"exact: looking for {most} steps along trees, both phases at once")
+        try:
+            question = TreeSumEncoding(module, most, effort.stop)
+            true = answer(question.text(), effort, end, work)
+        except Undecided:
+            break
+        if true is None:
+            break
+        best = question.transfers(true)
+        most = int(best.start.max(initial=0))
+    return best
 
 
 def shortened(module: Module, effort: Effort) -> Module:

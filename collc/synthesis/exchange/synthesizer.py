@@ -23,13 +23,13 @@ from collc.synthesis.exchange.placement import placed
 from collc.synthesis.exchange.rounds import ExchangeRounds
 from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.retiming import shifted_left
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Op, Run
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
-Spread = Callable[[Task], Schedule]
+Spread = Callable[[Task, Effort], Schedule]
 """A synthesizer of copies over direct links."""
 
 PLACEMENTS = 8
@@ -40,6 +40,9 @@ WORK = 300_000
 
 SHIFTED = 40_000
 """Transfers up to which the schedule is shifted to the left where not all take equal time."""
+
+MESSAGE_WORK = 30
+"""Work for each message besides that of the spread."""
 
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
@@ -119,11 +122,10 @@ class _ExchangePlanner:
         best: tuple[int, Transfers] | None = None
         left = WORK * max(1, self._effort.trials)
         for plan in sorted(self._plans(), key=lambda plan: plan.least):
-            if best is not None and best[0] <= plan.least:
+            if best is not None and (best[0] <= plan.least or self._effort.work.is_used_up):
                 break
             for trial in range(PLACEMENTS * max(1, self._effort.trials)):
-                used_up = left < plan.messages or self._effort.work.is_used_up
-                if self._effort.stop() or (best is not None and used_up):
+                if self._effort.stop() or (best is not None and left < plan.messages):
                     break
                 left -= plan.messages
                 self._effort.work.add(MESSAGE_WORK * plan.messages)
@@ -185,18 +187,25 @@ class _ExchangePlanner:
         end = 0
         if len(moving):
             backward = module.network.reversed()
-            schedule = self._spread(Task(backward, demand, module.model, moving, inverted=True))
+            schedule = self._copies(Task(backward, demand, module.model, moving, inverted=True))
             parts.append(invert_schedule(schedule, backward, demand).transfers)
             end = int((parts[0].start + self._clock.total_of(parts[0])).max(initial=0))
         rounds, end = self._rounds.transfers(cores, end)
         parts.append(rounds)
         if len(moving):
-            down = self._spread(Task(module.network, demand, module.model, moving)).transfers
+            down = self._copies(Task(module.network, demand, module.model, moving)).transfers
             parts.append(replace(down, start=down.start + end))
         rows = Transfers.joined(parts)
         if not self._step and len(rows) <= SHIFTED:
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
+
+    def _copies(self, task: Task) -> Schedule:
+        """The spread of all sums, or its inverse, by a search that ends where it meets its bound; counts its work."""
+        meter = WorkMeter()
+        schedule = self._spread(task, replace(self._effort, work=meter))
+        self._effort.work.add(meter.spent)
+        return schedule
 
     def _moves(self, chunk: int, core: Core) -> bool:
         table = self._module.demand.chunks
