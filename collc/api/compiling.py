@@ -35,7 +35,8 @@ class CompileOptions(TypedDict, total=False):
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
-    emit: kinds of files to write besides those that the program names: "ten", "msccl", "mscclpp", "chakra".
+    emit: kinds of files to write besides those that the program names: "ten", "msccl", "mscclpp", "chakra",
+        "trace".
     output: folder for all files; the current folder where it is missing.
     progress: receives the share of the current phase that is done (None where it is not known) and the phase's name.
     errors: "raise" (the default): raise an exception where a schedule fails, after all were compiled. "report": only

@@ -166,6 +166,13 @@ def _emit_chakra(module: Module, _emit: EmitRequest, destination: Destination, p
     return WrittenFile(dict(report.checks), tuple(notes), report.diagnostics)
 
 
+def _emit_trace(module: Module, _emit: EmitRequest, destination: Destination, _progress: Progress) -> WrittenFile:
+    from collc.emit.trace import write_trace
+
+    with destination.new().open("w", encoding="utf-8", newline="\n") as file:
+        return WrittenFile(notes=tuple(write_trace(module, file)))
+
+
 CHECKED: Final = ("msccl", "mscclpp")
 """Kinds whose files are read back and checked."""
 
@@ -218,6 +225,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "mscclpp": _emit_mscclpp,
     "libra": _emit_libra,
     "chakra": _emit_chakra,
+    "trace": _emit_trace,
 }
 """The function that writes each kind, by its name in `emit`."""
 

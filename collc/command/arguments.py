@@ -24,7 +24,7 @@ EXIT_CODES: Final = (
 
 _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
 _ROOT: Final = "rank of the root of a rooted collective"
-_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra"
+_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace"
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
@@ -149,7 +149,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help="write this kind of file too: ten, msccl, mscclpp, chakra",
+        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace",
     )
     names = [name for name in SYNTHESIZERS if name != "fixed"]
     synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)

@@ -1,0 +1,135 @@
+"""The timeline of a schedule as Chrome trace events (JSON), which Perfetto (ui.perfetto.dev) and Chrome show.
+
+The form is that of "Trace Event Format" (Google). Times are microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+import numpy as np
+
+from collc.base.units import format_time
+from collc.simulation.schedule_tasks import ChunkMoves, chunk_edges
+from collc.ten.arrays import Int64Array
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, Transfers
+
+MOST_TRANSFERS: Final = 100_000
+"""Transfers in one file: about 60 MB, which browsers still open."""
+
+MOST_ARROWS: Final = 100_000
+
+_LINKS, _NPUS = 1, 2
+"""Numbers of the groups of tracks (processes, in the words of the format)."""
+
+Event = dict[str, object]
+
+
+def write_trace(module: Module, out: TextIO) -> list[str]:
+    """Write a track for each link and each NPU. Returns remarks for the report.
+
+    On the track of a link, a slice is a chunk that occupies the link; an arrow leads from there to the next hop of the
+    chunk. On that of an NPU, slices say on how many links it sends and receives, and arrivals are marked.
+    Of a schedule with more than `MOST_TRANSFERS` transfers, the first ones are written.
+    Raises ValueError where the module has no schedule or links have no bandwidth, CheckFailed S0401 where a chunk is
+    never at the source of a transfer.
+    """
+    if module.schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    rows, notes = _first_rows(module.schedule.transfers)
+    clock = Clock.of(module.network, module.demand, module.schedule.model)
+    leaves, arrives = rows.start + clock.busy_of(rows), rows.start + clock.total_of(rows)
+    out.write('{"displayTimeUnit": "ns", "traceEvents": [')
+    first = True
+    for events in (
+        _names(module.network),
+        _link_slices(module, rows, leaves, arrives),
+        _npu_slices(module.network, rows, leaves, arrives),
+        _arrows(module, rows, arrives),
+    ):
+        for event in events:
+            out.write(("\n" if first else ",\n") + json.dumps(event))
+            first = False
+    out.write("\n]}\n")
+    return notes
+
+
+def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
+    """The first transfers, as many as a file may have, and a remark where there are more."""
+    if len(rows) <= MOST_TRANSFERS:
+        return rows, []
+    part = slice(0, MOST_TRANSFERS)
+    end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
+    note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
+    return Transfers(rows.chunk[part], rows.link[part], rows.start[part], rows.reduce[part]), [note]
+
+
+def _us(picoseconds: int) -> float:
+    return picoseconds / 1e6
+
+
+def _names(network: Network) -> Iterator[Event]:
+    """Names of the tracks, in the order in which they are shown."""
+    for group, name in ((_LINKS, f"links of {network.name}"), (_NPUS, f"NPUs of {network.name}")):
+        yield {"ph": "M", "name": "process_name", "pid": group, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": group, "args": {"sort_index": group}}
+    tracks = [(_LINKS, link, network.link_name(link)) for link in range(network.link_count)]
+    tracks += [(_NPUS, npu, network.device_name(npu)) for npu in network.npus.tolist()]
+    for group, track, name in tracks:
+        yield {"ph": "M", "name": "thread_name", "pid": group, "tid": track, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": group, "tid": track, "args": {"sort_index": track}}
+
+
+def _link_slices(module: Module, rows: Transfers, leaves: Int64Array, arrives: Int64Array) -> Iterator[Event]:
+    """A slice for each transfer, while it occupies its link."""
+    for k in range(len(rows)):
+        chunk, link, start = int(rows.chunk[k]), int(rows.link[k]), int(rows.start[k])
+        yield {
+            "ph": "X",
+            "name": module.demand.chunk_name(chunk),
+            "cat": "reduce" if rows.reduce[k] else "copy",
+            "pid": _LINKS,
+            "tid": link,
+            "ts": _us(start),
+            "dur": _us(int(leaves[k]) - start),
+            "args": {
+                "bytes": int(module.demand.chunks.size[chunk]),
+                "start_ps": start,
+                "arrival_ps": int(arrives[k]),
+                "transfer": k,
+            },
+        }
+
+
+def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: Int64Array) -> Iterator[Event]:
+    """How many links each NPU uses, as slices without gaps while there are any; and the moments of arrivals."""
+    changes: list[list[tuple[int, int, int]]] = [[] for _ in range(network.npu_count)]
+    source, target = network.source[rows.link].tolist(), network.target[rows.link].tolist()
+    for k, (begin, end, arrival) in enumerate(zip(rows.start.tolist(), leaves.tolist(), arrives.tolist(), strict=True)):
+        if source[k] < network.npu_count:
+            changes[source[k]] += [(begin, 1, 0), (end, -1, 0)]
+        if target[k] < network.npu_count:
+            changes[target[k]] += [(begin, 0, 1), (arrival, 0, -1)]
+            yield {"ph": "i", "s": "t", "name": "arrival", "pid": _NPUS, "tid": target[k], "ts": _us(arrival)}
+    for npu, found in enumerate(changes):
+        sending = receiving = since = 0
+        for time, sent, received in sorted(found):
+            if time > since and sending + receiving:
+                name = f"sends on {sending}, receives on {receiving}"
+                span = {"ts": _us(since), "dur": _us(time - since)}
+                yield {"ph": "X", "name": name, "cat": "npu", "pid": _NPUS, "tid": npu, **span}
+            sending, receiving, since = sending + sent, receiving + received, time
+
+
+def _arrows(module: Module, rows: Transfers, arrives: Int64Array) -> Iterator[Event]:
+    """An arrow from each transfer to those that wait for its chunk."""
+    edges = chunk_edges(module.network, module.demand, ChunkMoves.of(module.network, rows, arrives))
+    pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_ARROWS].tolist()
+    for number, (before, after) in enumerate(pairs):
+        common = {"name": "chunk", "cat": "chunk", "id": number, "pid": _LINKS}
+        yield {**common, "ph": "s", "tid": int(rows.link[before]), "ts": _us(int(rows.start[before]))}
+        yield {**common, "ph": "f", "bp": "e", "tid": int(rows.link[after]), "ts": _us(int(rows.start[after]))}
