@@ -19,7 +19,8 @@ from collc.ten.translations import Translations
 class ChunkNumbers:
     """How the chunks of a standard collective over all NPUs are numbered, by the ranks of one or two NPUs and a part.
 
-    rank: int32[npus]. pairs: whether a chunk goes from one NPU to another (All-to-All). parts: chunks of a block.
+    rank: int32[npus], -1 for those that take no part. pairs: whether a chunk goes from one NPU to another
+    (All-to-All). parts: chunks of a block.
     """
 
     rank: Int32Array
@@ -40,11 +41,16 @@ class ChunkNumbers:
         rank[run.group] = np.arange(len(run.group), dtype=np.int32)
         return ChunkNumbers(rank, standard.kind == "all_to_all", standard.chunks)
 
+    @cached_property
+    def members(self) -> int:
+        """NPUs that take part."""
+        return int((self.rank >= 0).sum())
+
     def number(self, block: Int32Array, target: Int32Array | None, part: int | Int32Array) -> Int32Array:
         """int32: the chunk of each NPU's block; with pairs, of the block that it sends to each target."""
         row = self.rank[block].astype(np.int64)
         if target is not None:
-            row = row * len(self.rank) + self.rank[target]
+            row = row * self.members + self.rank[target]
         return (row * self.parts + part).astype(np.int32)
 
 

@@ -27,7 +27,7 @@ from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails
 
-KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce}
+KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
 
 
 def links_between(net: Network, a: int, b: int) -> np.ndarray:
@@ -129,7 +129,7 @@ def test_what_is_left_to_others() -> None:
     hurt = damaged(rails(4, 4), [1], [])
     npus = hurt.npus.tolist()
     assert is_cluster(Module("m", hurt, all_gather(npus)))
-    assert not is_cluster(Module("m", hurt, all_to_all(npus)))
+    assert is_cluster(Module("m", hurt, all_to_all(npus)))
     assert not is_cluster(Module("m", hurt, all_gather(npus[1:])))
     task = Task(hurt, all_gather(npus), LinkModel.STORE, np.arange(15, dtype=np.int32))
     assert patched_gather(task) is not None

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.graph.distances import UNREACHABLE
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
+from collc.synthesis.symmetric.damage import is_damaged
+from collc.synthesis.symmetric.exchange_plan import plan_exchange
 from collc.synthesis.symmetric.level_plan import plan_levels
-from collc.synthesis.symmetric.patched_gather import is_damaged
-from collc.synthesis.symmetric.routes import ClassTimes, Routes
+from collc.synthesis.symmetric.routes import ClassTimes
 from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
@@ -56,12 +56,11 @@ def cluster_schedule(module: Module) -> FactoredSchedule | None:
 def is_cluster(module: Module) -> bool:
     """Whether `symmetric_module` is likely to find a schedule; milliseconds, also for thousands of NPUs.
 
-    Clusters that have lost some links or GPUs are served too, but for All-to-All.
+    Clusters that have lost some links or GPUs are served too.
     """
     if _translations(module) is not None:
         return True
-    numbers = ChunkNumbers.of(module.demand)
-    serves = numbers is not None and not numbers.pairs and module.schedule is None
+    serves = ChunkNumbers.of(module.demand) is not None and module.schedule is None
     return serves and len(module.demand.runs[0].group) == len(module.network.npus) and is_damaged(module.network)
 
 
@@ -89,7 +88,7 @@ class _Planner:
         network, table = self._module.network, ClassTimetable(self._translations, self._times)
         release = np.zeros(self._numbers.parts, np.int64)
         if kind == "all_to_all":
-            exchanged = self._exchange(network, table)
+            exchanged = self._exchange()
             return None if exchanged is None else self._schedule([exchanged], [False])
         if kind == "all_gather":
             gathered = self._gather(network, table, release)
@@ -119,16 +118,16 @@ class _Planner:
             plans.append(self._rows(hops, level.starts.reshape(hops.shape), part, np.zeros_like(part), sender))
         return _joined(plans)
 
-    def _exchange(self, network: Network, table: ClassTimetable) -> _Plan | None:
+    def _exchange(self) -> _Plan | None:
         """An All-to-All."""
-        routes = Routes(network, self._translations, self._times, int(self._npus[0]), through=True)
-        targets, parts = self._npus[1:], self._numbers.parts
-        if bool((routes.distance[targets] >= UNREACHABLE).any()):
+        plan = plan_exchange(self._module.network, self._translations, self._times, self._numbers.parts)
+        if plan is None:
             return None
-        hops = np.tile(routes.to(targets, parts), (parts, 1))
-        starts, _ = table.append(hops, np.zeros(len(hops), np.int64))
-        part = np.repeat(np.arange(parts, dtype=np.int32), len(targets))
-        return self._rows(hops, starts, part, np.tile(targets, parts), np.zeros_like(part))
+        parts, count, width = plan.starts.shape
+        hops = np.tile(plan.routes, (parts, 1))
+        part = np.repeat(np.arange(parts, dtype=np.int32), count)
+        target = np.tile(self._npus[1:], parts)
+        return self._rows(hops, plan.starts.reshape(-1, width), part, target, np.zeros_like(part))
 
     def _rows(
         self, hops: Int32Array, starts: Int64Array, part: Int32Array, target: Int32Array, sender: Int32Array

@@ -1,0 +1,148 @@
+"""All-to-All on a cluster that has lost some links or GPUs: the plan of the whole cluster, patched.
+
+A block whose route is broken goes to another GPU of its node, over that one's rail, and in the other node to its
+target; only these blocks are planned anew, in the gaps of what is left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.synthesis.symmetric.class_timetable import ClassTimetable
+from collc.synthesis.symmetric.damage import LEVELS, Damage, damaged_task
+from collc.synthesis.symmetric.exchange_plan import ExchangePlan, plan_exchange
+from collc.synthesis.symmetric.level_plan import plan_levels, sums
+from collc.synthesis.symmetric.residual import ResidualTimes
+from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.task import Task
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import ChunkNumbers, chunk_size
+from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.translations import Translations
+
+MOST = 30_000_000
+"""Transfers up to which a plan is patched."""
+
+Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array, Int64Array]
+"""Owners, targets, parts, links and starts of transfers. Owners and targets are elements."""
+
+
+def patched_exchange(task: Task) -> RowSchedule | None:
+    """A schedule of one All-to-All over all NPUs that are there; None where this does not apply.
+
+    Raises ValueError where links have no bandwidth or latency.
+    """
+    found = damaged_task(task)
+    if found is None or not found[0].pairs:
+        return None
+    numbers, network, translations = found
+    times = ClassTimes.of(network, translations, task.model, chunk_size(task.demand))
+    levels = plan_levels(network, translations, times, ClassTimetable(translations, times), np.zeros(1, np.int64))
+    plan = plan_exchange(network, translations, times, numbers.parts)
+    if levels is None or len(levels) > LEVELS or plan is None or plan.starts.size * translations.count > MOST:
+        return None
+    damage = Damage(task.network, translations, levels)
+    used = plan.routes[plan.routes >= 0]
+    if not damage.is_outside_of_nodes(times) or bool(times.turn[used].any()):
+        return None
+    rows = _Patch(damage, translations, times, numbers, plan).rows()
+    return None if rows is None else RowSchedule(task.model, rows)
+
+
+class _Patch:
+    """The patch of one plan."""
+
+    def __init__(
+        self,
+        damage: Damage,
+        translations: Translations,
+        times: ClassTimes,
+        numbers: ChunkNumbers,
+        plan: ExchangePlan,
+    ) -> None:
+        self._damage, self._translations, self._numbers, self._plan = damage, translations, numbers, plan
+        used = np.broadcast_to(plan.routes >= 0, plan.starts.shape)
+        link = np.broadcast_to(plan.routes, plan.starts.shape)[used]
+        self._residual = ResidualTimes(translations, times, link, plan.starts[used])
+        self._near = np.append(np.int32(0), damage.inner.moves)
+        self._move_to = {int(element): number - 1 for number, element in enumerate(self._near.tolist())}
+        moves = np.empty(0, np.int32) if damage.outer is None else damage.outer.moves
+        self._split: dict[int, tuple[int, int]] = {}
+        for move, row in enumerate(sums(translations, moves, self._near).tolist()):
+            for near, element in zip(self._near.tolist(), row, strict=True):
+                self._split[element] = move, near
+        self._new: list[tuple[int, int, int, int, int]] = []
+
+    def rows(self) -> Transfers | None:
+        """All transfers: those of the plan that are left, and the new ones; None where a block finds no route."""
+        columns, lost = self._kept()
+        for start, part, owner, target in sorted(lost):
+            if not self._send(part, owner, target, start):
+                return None
+        new = np.array(self._new, np.int64).reshape(-1, 5)
+        owner, target, part, link = (new[:, column].astype(np.int32) for column in range(4))
+        columns.append((owner, target, part, link, new[:, 4]))
+        owner, target, part, link, start = (np.concatenate(column) for column in zip(*columns, strict=True))
+        npus = self._translations.orbits[0]
+        return Transfers.of(self._numbers.number(npus[owner], npus[target], part), link, start)
+
+    def _kept(self) -> tuple[list[Columns], list[tuple[int, int, int, int]]]:
+        """The transfers of the plan that are left, and the blocks that lost theirs: (start, part, owner, target)."""
+        damage, plan = self._damage, self._plan
+        count = self._translations.count
+        elements = np.arange(count, dtype=np.int32)
+        target = sums(self._translations, elements[1:], elements)
+        links = damage.links_of(plan.routes)
+        wanted = damage.alive & damage.alive[target]
+        kept = damage.intact(links) & wanted
+        columns: list[Columns] = []
+        for hop in range(plan.routes.shape[1]):
+            for part in range(self._numbers.parts):
+                start = plan.starts[part, :, hop]
+                row, owner = np.nonzero(kept & (links[:, :, hop] >= 0))
+                each = np.full(len(row), part, np.int32)
+                columns.append((owner.astype(np.int32), target[row, owner], each, links[row, owner, hop], start[row]))
+                row, owner = np.nonzero(~kept & (links[:, :, hop] >= 0))
+                self._residual.drop(links[row, owner, hop], start[row])
+        return columns, self._lost(wanted & ~kept, target)
+
+    def _lost(self, lost: BoolArray, target: Int32Array) -> list[tuple[int, int, int, int]]:
+        row, owner = np.nonzero(lost)
+        pairs = list(zip(row.tolist(), owner.tolist(), target[row, owner].tolist(), strict=True))
+        starts: list[list[int]] = self._plan.starts[:, :, 0].tolist()
+        return [(starts[part][row], part, owner, to) for part in range(len(starts)) for row, owner, to in pairs]
+
+    def _send(self, part: int, owner: int, target: int, since: int) -> bool:
+        """Send a block over the rail on which it arrives first; False where there is none."""
+        best: tuple[int, int, list[int], list[int]] | None = None
+        for number, links in enumerate(self._routes(owner, target)):
+            starts, arrival = self._residual.earliest(links, since)
+            if best is None or arrival < best[0]:
+                best = arrival, number, links, starts
+        if best is None:
+            return False
+        _, _, links, starts = best
+        self._residual.take(links, starts)
+        self._new += [(owner, target, part, link, start) for link, start in zip(links, starts, strict=True)]
+        return True
+
+    def _routes(self, owner: int, target: int) -> list[list[int]]:
+        """The routes between GPUs of two nodes over all rails that are there."""
+        damage, translations = self._damage, self._translations
+        difference = translations.difference(np.array([target], np.int32), owner)
+        if int(difference[0]) not in self._split:
+            return []
+        move, rest = self._split[int(difference[0])]
+        senders = translations.sum(self._near, owner)
+        after = translations.difference(np.full(len(self._near), rest, np.int32), self._near)
+        found: list[list[int]] = []
+        for first, sender, last in zip(self._near.tolist(), senders.tolist(), after.tolist(), strict=True):
+            if damage.enters[move, sender]:
+                entry = int(damage.outer_to[move, sender])
+                route = self._inside(owner, first) + damage.outer_links[move, sender].tolist()
+                found.append(route + self._inside(entry, last))
+        return found
+
+    def _inside(self, sender: int, by: int) -> list[int]:
+        """The links from a GPU to another one of its node; none to itself."""
+        return self._damage.inner_links[self._move_to[by], sender].tolist() if by else []
