@@ -105,6 +105,44 @@ def _begin_again(
             _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
 
 
+def _renew_path(
+    hops: int,
+    path: Sequence[int],
+    count: int,
+    renewed_at: MutableSequence[int],
+    in_offsets: Sequence[int],
+    in_edges: Sequence[int],
+    source: Sequence[int],
+    target: Sequence[int],
+    cost: Sequence[int],
+    kind: Sequence[int],
+    load: Sequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    member: Sequence[int],
+    joined: Sequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+    heap: list[tuple[int, int]],
+) -> bool:
+    """Renew the vertices of a path whose edges other paths of the tree have loaded since it was found.
+
+    Those that were renewed since the last member joined are left out; returns whether there were others. count: members
+    so far.
+    """
+    renewed = False
+    for hop in range(hops - 1, -1, -1):
+        vertex = target[path[hop]]
+        if renewed_at[vertex] < count:
+            renewed = True
+            renewed_at[vertex] = count
+            _renew(
+                vertex, in_offsets, in_edges, source, cost, kind, load, aim, price, member, joined, distance, via
+            )  # fmt: skip
+        heapq.heappush(heap, (distance[vertex], vertex))
+    return renewed
+
+
 def _grow(
     root: int,
     members: int,
@@ -114,6 +152,7 @@ def _grow(
     joined: MutableSequence[int],
     distance: MutableSequence[int],
     via: MutableSequence[int],
+    renewed_at: MutableSequence[int],
     path: MutableSequence[int],
     rows: MutableSequence[int],
     first: int,
@@ -125,6 +164,7 @@ def _grow(
         joined[vertex] = 0
         distance[vertex] = UNREACHED
         via[vertex] = -1
+        renewed_at[vertex] = 0
     joined[root] = 1
     distance[root] = 0
     heap = [(0, root)]
@@ -145,21 +185,18 @@ def _grow(
             path[hops] = via[at]
             hops += 1
             at = source[via[at]]
-        if not joined[at]:  # renewed distances of switches lead round a cycle: begin again from the tree
-            _begin_again(out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
-            continue
+        cycle = not joined[at]  # of renewed distances
         now, delay = distance[at], distance[at]
         for hop in range(hops - 1, -1, -1):
             edge = path[hop]
             now += cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
             delay += cost[2 * edge + 1]
-        if now > key:  # other paths of this tree have loaded its edges since
-            for hop in range(hops - 1, -1, -1):
-                renewed = target[path[hop]]
-                _renew(
-                    renewed, in_offsets, in_edges, source, cost, kind, load, aim, price, member, joined, distance, via
-                )
-                heapq.heappush(heap, (distance[renewed], renewed))
+        if cycle or now > key:
+            if cycle or not _renew_path(
+                hops, path, count, renewed_at, in_offsets, in_edges, source, target, cost, kind, load, aim, price,
+                member, joined, distance, via, heap,
+            ):  # fmt: skip
+                _begin_again(out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
             continue
         if written + hops > most:
             return -1
@@ -204,6 +241,7 @@ def reroute(
     devices = len(member)
     joined, distance = [0 for _ in range(devices)], [0 for _ in range(devices)]
     via, path = [0 for _ in range(devices)], [0 for _ in range(devices + 1)]
+    renewed_at = [0 for _ in range(devices)]
     members = sum(member)
     graph = (out_offsets, out_edges, in_offsets, in_edges, source, target, member, cost, kind, aim)
     for turn in range(rounds):
@@ -212,8 +250,9 @@ def reroute(
             for number in range(count[tree]):
                 load[kind[rows[tree * most + number]]] -= 1
             written = _grow(
-                roots[tree], members, graph, load, price, joined, distance, via, path, rows, tree * most, most
-            )
+                roots[tree], members, graph, load, price, joined, distance, via, renewed_at, path, rows, tree * most,
+                most,
+            )  # fmt: skip
             if written < 0:
                 return written
             count[tree] = written

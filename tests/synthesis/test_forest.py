@@ -158,7 +158,13 @@ def test_translated_trees_are_trees_and_load_links_of_a_class_alike(
     assert translations.count == elements
     problem = problem_of(net, gathered(net, trees_each, 96 * MiB))
     count = tree_counts(problem)[0]
-    batches, time = Rerouting(problem, translations).trees(count, 256)
+    given, time = Rerouting(problem, translations).trees(count, 256)
+    batches: list[TreeBatch] = []
+    for batch in given:
+        for element in range(elements):
+            image = [int(translations.device_images(device)[element]) for device in range(net.device_count)]
+            paths = tuple(tuple(image[device] for device in path) for path in batch.paths)
+            batches.append(TreeBatch(image[batch.root], batch.amount, paths))
     load = loads(problem, batches)
     assert_trees(problem, count.demand, load, batches)
     assert time == pytest.approx(max(np.array(load) / problem.capacity))

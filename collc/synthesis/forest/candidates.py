@@ -16,14 +16,18 @@ from collc.synthesis.forest.problem import ForestProblem
 from collc.synthesis.forest.rerouting import Rerouting
 from collc.synthesis.forest.trees import TreeBatch, forest_trees
 from collc.synthesis.translations import find_translations
+from collc.ten.translations import Translations
 
 SHALLOW = (1024, 256, 4096)
 """How much latency counts when trees are grown; see Rerouting.trees."""
 
-GROWN = 20
+GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
 
-MOST_GROWN = 20_000_000
+EVEN = 1.005
+"""Translated trees have little load if it is at most so many times the least one."""
+
+MOST_GROWN = 200_000_000
 """Edges that one rerouting may look at where there are fewer trees to choose."""
 
 
@@ -31,22 +35,30 @@ MOST_GROWN = 20_000_000
 class Candidate:
     """Trees that may be built.
 
-    time: at least, until the busiest pair has carried all chunks. work: to build them. build: the trees, and the time
-    until the busiest pair has carried all chunks.
+    time: at least, until the busiest pair has carried all chunks. work: to build them. translations: those that take
+    the trees built to all others. build: the trees, and the time until the busiest pair has carried all chunks.
     """
 
     time: Fraction
     work: int
-    translated: bool
+    translations: Translations | None
     build: Callable[[], tuple[list[TreeBatch], float]]
 
 
 def gather_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
-    """Translated trees, rerouted ones, packed ones; of each kind those with the least load first."""
+    """Translated trees, rerouted ones, packed ones; of each kind those with the least load first.
+
+    Where translations take each NPU to every other one, translated trees are the best but for a percent, and others
+    are tried only where they would load links less.
+    """
     translations = find_translations(problem.network) if problem.is_uniform else None
     if translations is not None:
         grown = Rerouting(problem, translations)
-        yield from (_rerouted(grown, count, SHALLOW[0], True) for count in counts)
+        transitive = translations.count == len(problem.members)
+        for shallow in SHALLOW if transitive else SHALLOW[:1]:
+            yield from (_rerouted(grown, count, shallow, translations) for count in counts)
+        if transitive and grown.least is not None and grown.least <= EVEN * float(counts[0].time):
+            return
     grown = Rerouting(problem)
     small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
     yield from (_rerouted(grown, count, SHALLOW[0]) for count in small)
@@ -62,14 +74,14 @@ def summed_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> It
         yield from (_rerouted(grown, count, shallow) for count in counts)
 
 
-def _rerouted(grown: Rerouting, count: TreeCount, shallow: int, translated: bool = False) -> Candidate:
-    return Candidate(count.time, grown.work(count) // GROWN, translated, lambda: grown.trees(count, shallow))
+def _rerouted(grown: Rerouting, count: TreeCount, shallow: int, translations: Translations | None = None) -> Candidate:
+    return Candidate(count.time, grown.work(count) // GROWN, translations, lambda: grown.trees(count, shallow))
 
 
 def _packed(problem: ForestProblem, count: TreeCount) -> Candidate:
     return Candidate(
         count.time,
-        problem.graph.vertex_count**4 // 1000,
-        False,
+        problem.graph.vertex_count**4 // 250,
+        None,
         lambda: (forest_trees(problem, count.demand, count.carried), float(count.time)),
     )

@@ -20,6 +20,7 @@ from collc.synthesis.forest.trees import TreeBatch
 from collc.synthesis.list_schedule import Tasks, best_starts
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers
+from collc.ten.translations import Translations
 
 _ONE = 1 << 30
 
@@ -61,37 +62,57 @@ class OneTree:
 
 
 def tree_transfers(
-    problem: ForestProblem, batches: Sequence[TreeBatch], *, translated: bool = False, summed: bool = False
+    problem: ForestProblem,
+    batches: Sequence[TreeBatch],
+    translations: Translations | None = None,
+    *,
+    summed: bool = False,
 ) -> TreeTransfers:
     """The transfers of all chunks.
 
-    batches: one tree for each chunk; those of a member in the order of its chunks. translated: whether the trees of all
-    members are translations of each other, so that each link is best used in the order of the transfers of a tree.
-    summed: whether chunks are reduced over their trees before they are copied.
+    batches: one tree for each chunk; those of a member in the order of its chunks. translations: those that take the
+    trees given to all others; then each link is best used in the order of the transfers of a tree. summed: whether
+    chunks are reduced over their trees before they are copied.
     """
     time = problem.total[problem.links[1][problem.links[0][:-1]]].tolist()
     used = [0] * len(problem.members)
     columns: list[tuple[Int64Array, ...]] = []
     edges: list[Int64Array] = []
-    count = 0
+    done = 0
     for batch in batches:
         one = (_summed if summed else _copied)(batch, int(problem.members[batch.root]), problem.pair_number)
         size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
+        roots, pairs = _images(problem, batch.root, one.pairs, translations)
+        chunks = np.stack([problem.chunks[root][begin : begin + batch.amount] for root in roots])
+        count = chunks.size
+        progress = (2 * np.arange(batch.amount) + 1) * _ONE // (2 * batch.amount)
         columns.append((
-            np.tile(np.array(one.pairs, np.int64), batch.amount),
-            np.tile(np.arange(size) < one.reduced, batch.amount).astype(np.int64),
-            np.repeat(problem.chunks[batch.root][begin : begin + batch.amount].astype(np.int64), size),
-            np.repeat((2 * np.arange(batch.amount) + 1) * _ONE // (2 * batch.amount), size),
-            np.tile(_remaining(one, time), batch.amount),
-            np.tile(np.arange(size), batch.amount) if translated else count + np.arange(size * batch.amount),
+            np.repeat(pairs, batch.amount, axis=0).ravel(),
+            np.tile(np.arange(size) < one.reduced, count).astype(np.int64),
+            np.repeat(chunks.astype(np.int64).ravel(), size),
+            np.repeat(np.tile(progress, len(roots)), size),
+            np.tile(_remaining(one, time), count),
+            done + np.arange(size * count) if translations is None else np.tile(np.arange(size), count),
         ))  # fmt: skip
-        first = count + np.arange(batch.amount)[:, None, None] * size
+        first = done + np.arange(count)[:, None, None] * size
         edges.append((np.array(one.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
-        count += size * batch.amount
+        done += size * count
     pair, reduced, row, progress, remaining, number = (np.concatenate(rows) for rows in zip(*columns, strict=True))
     before, after = np.concatenate(edges).T
     return TreeTransfers(pair, reduced.astype(np.bool_), row, progress, remaining, number, before, after)
+
+
+def _images(
+    problem: ForestProblem, root: int, pairs: list[int], translations: Translations | None
+) -> tuple[list[int], Int64Array]:
+    """The roots of a tree and its translations, and int64[trees, pairs], the pairs of each."""
+    if translations is None:
+        return [root], np.array([pairs], np.int64)
+    roots = np.searchsorted(problem.members, translations.device_images(int(problem.members[root])))
+    one_link = problem.links[1][problem.links[0][:-1]]
+    links = np.stack([translations.link_images(link) for link in one_link[pairs].tolist()], axis=1)
+    return roots.tolist(), problem.pair[links].astype(np.int64)
 
 
 def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[TreeBatch]:

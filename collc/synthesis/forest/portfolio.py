@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.base.diagnostics import SourceError
@@ -13,6 +14,7 @@ from collc.synthesis.forest.trees import TreeBatch
 from collc.synthesis.list_schedule import COMPILED
 from collc.synthesis.task import Effort
 from collc.ten.schedule import Transfers
+from collc.ten.translations import Translations
 
 FIRST_STEPS = 64
 """The steps (see list_schedule) in which each forest is scheduled first."""
@@ -23,7 +25,7 @@ OTHER_STEPS = (16, 1 << 20, 4, 128, 32, 256, 8, 1)
 WORK = 3_000_000
 """Work of each trial at most, in transfers that are scheduled by compiled code; each takes about a microsecond."""
 
-WORK_AT_LEAST, WORK_EACH = 400_000, 20
+WORK_AT_LEAST, WORK_EACH = 600_000, 20
 """Work of each trial for small problems: so much, and so much for each transfer of a schedule."""
 
 PLAIN = 4
@@ -41,6 +43,14 @@ MET = 1.001
 """The search ends at a schedule that is so many times as long as its links need at least."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """One tree for each chunk. translations: those that take the trees given to all others; None if all are given."""
+
+    batches: tuple[TreeBatch, ...]
+    translations: Translations | None
+
+
 class Portfolio:
     """The shortest schedule of those that were made.
 
@@ -52,9 +62,9 @@ class Portfolio:
         self._problem, self._effort, self._least, self._summed = problem, effort, float(least), summed
         transfers = sum(problem.demand) * len(problem.members) * (1 + summed)
         self._all = self._work = min(WORK, WORK_AT_LEAST + WORK_EACH * transfers) * effort.trials
-        self._seen = set[tuple[tuple[TreeBatch, ...], int, int]]()
-        self._runs: list[tuple[int, tuple[TreeBatch, ...], bool, int]] = []
-        self._leader: tuple[tuple[TreeBatch, ...], bool] = (), False
+        self._seen = set[tuple[Forest, int, int]]()
+        self._runs: list[tuple[int, Forest, int]] = []
+        self._leader = Forest((), None)
         self.best: tuple[int, Transfers] | None = None
 
     def run(self, candidates: Iterable[Candidate]) -> None:
@@ -77,19 +87,20 @@ class Portfolio:
                 continue
             if self.best is None or time * unit < self.best[0]:
                 batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
-                if self._schedule(batches, candidate.translated, FIRST_STEPS):
-                    self._leader = batches, candidate.translated
+                forest = Forest(batches, candidate.translations)
+                if self._schedule(forest, FIRST_STEPS):
+                    self._leader = forest
         if self.best is None and failure is not None:
             raise failure
         for steps in OTHER_STEPS:
             if self._ended(self._all // 4):
                 break
-            self._schedule(*self._leader, steps)
+            self._schedule(self._leader, steps)
         self._runs.sort(key=lambda run: run[0])
-        for _, batches, translated, steps in self._runs[:IMPROVED]:
+        for _, forest, steps in self._runs[:IMPROVED]:
             if self._ended(0):
                 break
-            self._schedule(batches, translated, steps, TURNS)
+            self._schedule(forest, steps, TURNS)
 
     def _chunks_for(self, batches: Sequence[TreeBatch]) -> ForestProblem:
         """The problem with chunks at the roots of trees; copies begin where they are held."""
@@ -106,16 +117,16 @@ class Portfolio:
         used_up = self._work <= reserve or self._effort.work.is_used_up
         return self.best is not None and (used_up or self.best[0] <= MET * self._least)
 
-    def _schedule(self, batches: tuple[TreeBatch, ...], translated: bool, steps: int, turns: int = 0) -> bool:
-        """Whether batches of trees that were not scheduled before give the shortest schedule so far."""
-        if (batches, steps, turns) in self._seen:
+    def _schedule(self, forest: Forest, steps: int, turns: int = 0) -> bool:
+        """Whether trees that were not scheduled so before give the shortest schedule so far."""
+        if (forest, steps, turns) in self._seen:
             return False
-        self._seen.add((batches, steps, turns))
-        problem = self._chunks_for(batches)
-        transfers = tree_transfers(problem, batches, translated=translated, summed=self._summed)
+        self._seen.add((forest, steps, turns))
+        problem = self._chunks_for(forest.batches)
+        transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
         found, end = list_schedule(problem, transfers, steps, turns)
-        self._runs.append((end, batches, translated, steps))
+        self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
         if self.best is not None and self.best[0] <= end:
             return False

@@ -19,7 +19,7 @@ from collc.synthesis.forest.trees import Path, TreeBatch
 from collc.ten.arrays import Int64Array
 from collc.ten.translations import Translations
 
-COMPILED = 300_000
+COMPILED = 200_000
 """Work (see `Rerouting.work`) from which compiled code grows trees."""
 
 STEEPNESS = (2, 4, 8, 16, 32, 64)
@@ -31,12 +31,16 @@ ROUNDS = 3
 _UNIT = 1024
 """The cost of the widest link at its aim, and of the longest latency."""
 
+_NARROWEST = 100_000
+"""Links narrower than the widest one by more than this count as so narrow, so that costs fit in 64 bits."""
+
 
 class Rerouting:
     """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit.
 
     undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
     then each pair must have both, with equal capacity.
+    least: of all trees grown so far, the least time until the busiest pair has carried all chunks.
     """
 
     def __init__(
@@ -56,10 +60,15 @@ class Rerouting:
             self._kind = np.unique(problem.undirected, return_inverse=True)[1]
         self._members = frozenset(problem.members.tolist())
         self._room = 4
+        self.least: float | None = None
 
     def work(self, count: TreeCount) -> int:
-        """Edges that are looked at."""
-        return len(self._roots(count)) * self._problem.graph.edge_count * ROUNDS * len(STEEPNESS)
+        """Edges that are looked at: for each tree all, and those of a switch once for each of its members."""
+        graph = self._problem.graph
+        switches = np.setdiff1d(np.arange(graph.vertex_count), self._problem.members)
+        degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
+        edges = graph.edge_count + int((degree**2).sum())
+        return len(self._roots(count)) * edges * ROUNDS * len(STEEPNESS)
 
     def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
@@ -92,8 +101,9 @@ class Rerouting:
             if bool((np.array(load) <= aim).all()):
                 break
         assert best is not None
-        scale = float(count.time / count.duration)
-        return self._batches(roots.tolist(), best[1], best[2].tolist()), best[0] * scale
+        whole = best[0] * float(count.time / count.duration)
+        self.least = whole if self.least is None else min(whole, self.least)
+        return self._batches(roots.tolist(), best[1], best[2].tolist()), whole
 
     def _roots(self, count: TreeCount) -> Int64Array:
         members = self._problem.members.astype(np.int64)
@@ -121,28 +131,16 @@ class Rerouting:
         """By pair: what its load costs, and what its latency costs."""
         problem = self._problem
         time = problem.total[problem.links[1][problem.links[0][:-1]]]
-        width = np.maximum(1, _UNIT * int(problem.capacity.max()) // problem.capacity)
+        width = np.minimum(_NARROWEST * _UNIT, _UNIT * int(problem.capacity.max()) // problem.capacity)
         return np.stack([width, shallow * _UNIT * time // int(time.max())], axis=1).ravel()
 
     def _batches(self, roots: list[int], rows: Int64Array, lengths: list[int]) -> list[TreeBatch]:
-        """The trees as batches, equal ones together; with translations all of their images."""
+        """The trees as batches, equal ones together."""
         found = Counter[tuple[int, tuple[Path, ...]]]()
         for root, row, length in zip(roots, rows, lengths, strict=True):
             found[root, self._paths(row[:length].tolist())] += 1
         number = {npu: position for position, npu in enumerate(self._problem.members.tolist())}
-        if self._translations is None:
-            return [TreeBatch(number[root], amount, paths) for (root, paths), amount in found.items()]
-        used = {vertex for _, paths in found for path in paths for vertex in path}
-        images = {vertex: self._translations.device_images(vertex).tolist() for vertex in used}
-        return [
-            TreeBatch(
-                number[images[root][element]],
-                amount,
-                tuple(tuple(images[vertex][element] for vertex in path) for path in paths),
-            )
-            for (root, paths), amount in found.items()
-            for element in range(self._translations.count)
-        ]
+        return [TreeBatch(number[root], amount, paths) for (root, paths), amount in found.items()]
 
     def _paths(self, edges: list[int]) -> tuple[Path, ...]:
         """The edges of a tree as paths from member to member."""
