@@ -40,7 +40,7 @@ STORE = LinkModel.STORE
         (grid(3, 3), reduce_scatter(list(range(9))), 4, "out-degree of npu[0, 0]"),
         (grid(3, 3), broadcast(list(range(9))), 4, "path from npu[0, 0] to npu[2, 2]"),
         (grid(3, 3), reduce(list(range(9))), 4, "path from npu[2, 2] to npu[0, 0]"),
-        (grid(8, 8), all_to_all(list(range(64))), 128, "cut into npu[0..4, *]"),
+        (grid(8, 8), all_to_all(list(range(64))), 128, "the links into npu[0..4, *]"),
         (grid(8, 8), all_reduce(list(range(64)), chunks=8), 288, "total load"),
         (grid(3, 3), all_reduce(list(range(9))), 8, "out-degree of npu[0, 0] and path to npu[2, 2]"),
         (ring(8), all_gather(list(range(8))), 4, "in-degree of npu[0]"),

@@ -76,7 +76,7 @@ def test_flows_find_the_narrowest_cut_of_all(make, seed: int) -> None:
     sizes, traffic = traffic_of(demand, None)
     busy = TransferTimes.of(net, sizes, STORE).busy[:, -1]
     single = [np.arange(9) == npu for npu in range(9)]
-    found = [cut.inside for cut in flow_cuts(net, traffic, busy)]
+    found = list(flow_cuts(net, traffic, busy))
     best = max(ratio(net, inside, demand, busy) for inside in all_cuts(9))
     assert max(ratio(net, inside, demand, busy) for inside in (*single, *found)) == best
 
@@ -90,7 +90,7 @@ def test_a_narrow_cut_that_no_name_or_cost_suggests(make) -> None:
     bound = lower_bound(net, make(list(range(10))), STORE)
     chunks = {"all_gather": 5, "all_to_all": 25, "reduce_scatter": 5, "all_reduce": 10}[make.__name__]
     assert bound.time >= chunks * STEP
-    assert "cut" in bound.name
+    assert bound.name.startswith("the links")
     assert "{npu[0], npu[3], npu[4], npu[7], npu[8]}" in bound.name or "{npu[1], npu[2]" in bound.name
 
 
@@ -151,7 +151,7 @@ def test_two_nodes_of_eight() -> None:
     hop = 350_000 + -(-(2**24) * 1000 // 300)
     bound = lower_bound(net, all_reduce(list(range(16)), 16 * MiB, chunks=4), STORE)
     assert bound.time == 9 * nic + 4 * hop
-    assert bound.name == "cut into the 9 devices round npu[0, 0] that cheaper links join"
+    assert bound.name == "the NICs of node 0"
 
 
 def test_the_search_for_bounds_ends_at_a_known_time() -> None:
@@ -213,7 +213,7 @@ def test_flows_find_the_cut_at_a_slow_link() -> None:
     net = network(10, [*links, *((b, a, kind) for a, b, kind in links)])
     sizes, traffic = traffic_of(all_gather(list(range(10)), 10**6), None)
     busy = TransferTimes.of(net, sizes, STORE).busy[:, -1]
-    found = [cut.inside.tolist() for cut in flow_cuts(net, traffic, busy)]
+    found = [cut.tolist() for cut in flow_cuts(net, traffic, busy)]
     assert [True] * 5 + [False] * 5 in found
 
 

@@ -17,11 +17,12 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
-from collc.synthesis.bounds.cuts import Cut, cuts_of, tries_all_cuts
+from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
 from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.ideal import ideal_bounds
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.reach import reach_bounds
+from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
@@ -84,11 +85,10 @@ def _bounds(
         yield from delayed
     yield from _load_bound(problem)
     yield from reach_bounds(network, traffic, problem.times)
-    for cut in cuts_of(network, problem.times.total[:, -1]):
-        yield from _cut_bounds(problem, cut)
+    sets = [cuts_of(network, problem.times.total[:, -1])]
     if flows and not tries_all_cuts(network):
-        for cut in flow_cuts(network, traffic, problem.times.busy[:, -1]):
-            yield from _cut_bounds(problem, cut)
+        sets.append(flow_cuts(network, traffic, problem.times.busy[:, -1]))
+    yield from _cut_bounds(problem, chain.from_iterable(sets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,10 +181,15 @@ def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
             yield path
 
 
-def _cut_bounds(problem: _BoundProblem, cut: Cut) -> Iterator[Bound]:
-    """What must cross a cut, in each direction."""
-    yield Bound(_crossing_time(problem, cut.inside), f"cut into {cut.name}")
-    yield Bound(_crossing_time(problem, ~cut.inside), f"cut out of {cut.name}")
+def _cut_bounds(problem: _BoundProblem, cuts: Iterator[BoolArray]) -> Iterator[Bound]:
+    """What must cross each cut, in each direction, where that takes longer than across all before."""
+    best = 0
+    for cut in cuts:
+        for inside in (cut, ~cut):
+            time = _crossing_time(problem, inside)
+            if time > best:
+                best = time
+                yield Bound(time, name_of_links_into(problem.network, inside))
 
 
 def _crossing_time(problem: _BoundProblem, inside: BoolArray) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,16 +22,8 @@ AXIS_CUTS: Final = 16
 """A longer axis is divided into so many parts, with cuts only between them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """A set of devices, bool[devices], and its name in reports."""
-
-    name: str
-    inside: BoolArray
-
-
-def cuts_of(network: Network, cost: Int64Array) -> Iterator[Cut]:
-    """The cuts to try. cost: int64[kinds], picoseconds of a chunk on links of a kind.
+def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
+    """The cuts to try, bool[devices]. cost: int64[kinds], picoseconds of a chunk on links of a kind.
 
     Every set of devices gives a valid bound; these tend to give tight ones: components of the graph of the cheaper
     links, halves along the axes of arrays, the NPUs on a switch, and all sets of a small network.
@@ -42,8 +33,7 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[Cut]:
         for bits in range(1, 1 << (len(used) - 1)):
             inside = np.zeros(network.device_count, np.bool_)
             inside[used[[k for k in range(len(used)) if bits >> k & 1]]] = True
-            names = ", ".join(network.device_name(int(d)) for d in np.flatnonzero(inside))
-            yield Cut("{" + names + "}", inside)
+            yield inside
         return
     yield from _component_cuts(network, cost)
     yield from _axis_cuts(network)
@@ -55,7 +45,7 @@ def tries_all_cuts(network: Network) -> bool:
     return 1 < int(network.present.sum()) <= EXHAUSTIVE_DEVICES
 
 
-def _component_cuts(network: Network, cost: Int64Array) -> Iterator[Cut]:
+def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     """For each link cost but the least, the components of the graph of all cheaper links."""
     for price in np.unique(cost[network.kind])[1:].tolist():
         component = weakly_connected(Digraph.of(network).with_edges(cost[network.kind] < price))
@@ -63,11 +53,10 @@ def _component_cuts(network: Network, cost: Int64Array) -> Iterator[Cut]:
         for label in labels[sizes > 1][:MOST_CUTS].tolist():
             inside = component == label
             if not inside[network.present].all():
-                first = network.device_name(int(np.flatnonzero(inside)[0]))
-                yield Cut(f"the {int(inside.sum())} devices round {first} that cheaper links join", inside)
+                yield inside
 
 
-def _axis_cuts(network: Network) -> Iterator[Cut]:
+def _axis_cuts(network: Network) -> Iterator[BoolArray]:
     """For each index of each array of NPUs, those below some value of it."""
     for family in network.families:
         if family.first >= network.npu_count or not family.shape:
@@ -83,8 +72,7 @@ def _axis_cuts(network: Network) -> Iterator[Cut]:
             for limit in limits:
                 inside = np.zeros(network.device_count, np.bool_)
                 inside[family.first : family.first + family.count] = index[axis] < limit
-                subscript = ", ".join(f"0..{limit}" if a == axis else "*" for a in range(len(family.shape)))
-                yield Cut(f"{family.name}[{subscript}]", _with_switches(network, inside))
+                yield _with_switches(network, inside)
 
 
 def _with_switches(network: Network, inside: BoolArray) -> BoolArray:
@@ -99,7 +87,7 @@ def _with_switches(network: Network, inside: BoolArray) -> BoolArray:
     return found
 
 
-def _switch_cuts(network: Network) -> Iterator[Cut]:
+def _switch_cuts(network: Network) -> Iterator[BoolArray]:
     """Each switch with the NPUs on it."""
     for switch in range(network.npu_count, min(network.device_count, network.npu_count + MOST_CUTS)):
         inside = np.zeros(network.device_count, np.bool_)
@@ -107,4 +95,4 @@ def _switch_cuts(network: Network) -> Iterator[Cut]:
         inside[network.npu_count :] = False
         inside[switch] = True
         if int(inside.sum()) > 2 and not inside[: network.npu_count][network.present[: network.npu_count]].all():
-            yield Cut(f"the NPUs on {network.device_name(switch)}", inside)
+            yield inside

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from collc.graph.flow import minimum_cut
-from collc.synthesis.bounds.cuts import Cut
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
@@ -32,8 +31,11 @@ Volumes = dict[tuple[int, ...], int]
 """Bytes that one NPU wants, by the NPUs that hold them at the start."""
 
 
-def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Iterator[Cut]:
-    """The narrowest cuts found, each once. busy: int64[kinds], picoseconds that a chunk occupies a link."""
+def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Iterator[BoolArray]:
+    """The narrowest cuts found, bool[devices], each once.
+
+    busy: int64[kinds], picoseconds that a chunk occupies a link.
+    """
     if int(network.present.sum()) > MOST_DEVICES:
         return
     seen: set[bytes] = set()
@@ -50,14 +52,7 @@ def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Ite
                 key = inside.tobytes()
                 if key not in seen:
                     seen.add(key)
-                    yield Cut(_name(network, inside), inside)
-
-
-def _name(network: Network, inside: BoolArray) -> str:
-    """All devices of the smaller side, by name."""
-    smaller = inside if 2 * int(inside.sum()) <= int(network.present.sum()) else ~inside & network.present
-    names = ", ".join(network.device_name(device) for device in np.flatnonzero(smaller).tolist())
-    return "{" + names + "}" if smaller is inside else "all but {" + names + "}"
+                    yield inside
 
 
 def _narrower_sets(network: Network, capacity: list[int], target: int, volumes: Volumes) -> Iterator[BoolArray]:

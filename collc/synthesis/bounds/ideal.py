@@ -81,8 +81,12 @@ def _largest_chunk(run: Run) -> int:
 
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     network = fluid.network
+    best = 0
     for inside in _sets(fluid, demand):
-        yield Bound(fluid.time_into(inside), name_of_links_into(network, inside))
+        time = fluid.time_into(inside)
+        if time > best:
+            best = time
+            yield Bound(time, name_of_links_into(network, inside))
     yield from _shared_slots(fluid)
     for run in demand.runs:
         yield from partition_bounds(fluid, run)
@@ -125,9 +129,9 @@ def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
     if not tries_all_cuts(network) and not exact:
         cuts.append(flow_cuts(network, fluid.traffic, per_byte))
     for found in cuts:
-        for cut in found:
-            yield cut.inside
-            yield ~cut.inside
+        for inside in found:
+            yield inside
+            yield ~inside
 
 
 def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:

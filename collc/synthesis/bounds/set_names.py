@@ -1,78 +1,156 @@
-"""Names of the links into a set of devices, in the words of the program: "the NICs of gpu[3, *]"."""
+"""Names of the links into a set of devices, in the words of the program: "the NICs of node 3"."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.network import DeviceFamily, Network
 
-MOST_NAMES = 4
+MOST_NAMES: Final = 8
 """So many devices are listed by name."""
 
 
 def name_of_links_into(network: Network, inside: BoolArray) -> str:
-    """The links into a set of devices, bool[devices], or out of the other devices where these are fewer NPUs."""
+    """The links into a set of devices, bool[devices], or out of the other devices where these have fewer NPUs."""
     npus = network.present.copy()
     npus[network.npu_count :] = False
     within, beyond = int((inside & npus).sum()), int((~inside & npus).sum())
-    into = within <= beyond if within and beyond else bool(within)
-    members = inside if into else ~inside & network.present
-    kind = "NICs of" if _are_nics(network, members) else "links into" if into else "links out of"
-    return f"the {kind} {_set_name(network, members)}"
+    into = within <= beyond if within and beyond else not within
+    members = _DeviceSet(network, (inside if into else ~inside) & network.present)
+    if members.node and members.has_nics:
+        return f"the NICs of {members.node}"
+    return f"the links {'into' if into else 'out of'} {members.name}"
 
 
 def name_of_links_between(network: Network, group: Int32Array, parts: Sequence[int]) -> str:
     """The links between the parts of a partition. parts: for each member of the group the number of its part."""
-    labels, sizes = np.unique(np.array(parts), return_counts=True)
+    label = np.array(parts)
+    labels, sizes = np.unique(label, return_counts=True)
     if len(labels) == len(parts):
         return "the links between all NPUs"
-    largest = labels[int(sizes.argmax())]
-    members = np.zeros(network.device_count, np.bool_)
-    members[group[np.array(parts) == largest]] = True
-    return f"the links between {len(labels)} parts, one of them {_set_name(network, members)}"
+
+    def part(number: int) -> _DeviceSet:
+        members = np.zeros(network.device_count, np.bool_)
+        members[group[label == number]] = True
+        return _DeviceSet(network, members)
+
+    smallest = part(int(labels[int(sizes.argmin())]))
+    if len(labels) == 2:
+        return f"the links between {smallest.name} and all other NPUs"
+    if len(group) == len(network.npus) and all(part(number).node for number in labels.tolist()):
+        return f"the links between the {len(labels)} nodes"
+    return f"the links between {len(labels)} parts of the NPUs, such as {smallest.name}"
 
 
-def _are_nics(network: Network, members: BoolArray) -> bool:
-    """Whether several NPUs that are joined inside a set have all links out of it with switches."""
-    source, target = members[network.source], members[network.target]
-    crossing = source != target
-    outer = np.where(source, network.target, network.source)[crossing]
-    inner = np.where(source, network.source, network.target)[crossing]
-    several = int(members[: network.npu_count].sum()) > 1
-    joined = bool((source & target).any())
-    return several and joined and bool((outer >= network.npu_count).all() and (inner < network.npu_count).all())
+@dataclass(frozen=True, eq=False)
+class _DeviceSet:
+    """Some devices of a network, bool[devices]."""
 
+    network: Network
+    members: BoolArray
 
-def _set_name(network: Network, members: BoolArray) -> str:
-    """A slice of an array where the NPUs are one, else their names; those of switches where there are no NPUs."""
-    found = np.flatnonzero(members & network.present).astype(np.int32)
-    npus = found[found < network.npu_count]
-    devices = npus if len(npus) else found
-    if len(devices) > 1:
-        for family in network.families:
-            if family.first <= devices[0] < family.first + family.count and family.shape:
-                slice_ = _slice_of(family, devices)
-                if slice_:
-                    return slice_
-    names = [network.device_name(int(device)) for device in devices[:MOST_NAMES]]
-    more = f" and {len(devices) - MOST_NAMES} more" if len(devices) > MOST_NAMES else ""
-    return names[0] if len(devices) == 1 else "{" + ", ".join(names) + more + "}"
+    @cached_property
+    def devices(self) -> Int32Array:
+        """Its NPUs, or its switches where it has no NPUs."""
+        found = np.flatnonzero(self.members).astype(np.int32)
+        npus = found[found < self.network.npu_count]
+        return npus if len(npus) else found
 
+    @cached_property
+    def name(self) -> str:
+        """A device, a copy of a topology, a node with its parts, a slice of an array, or the names of all devices."""
+        network = self.network
+        if len(self.devices) == 1:
+            return network.device_name(int(self.devices[0]))
+        if self.copy:
+            return self.copy
+        if self.node:
+            return f"{self.node} ({', '.join([self.slice, *self._switches()])})"
+        if self.slice:
+            return self.slice
+        names = [network.device_name(int(device)) for device in self.devices[:MOST_NAMES]]
+        more = f" and {len(self.devices) - MOST_NAMES} more" if len(self.devices) > MOST_NAMES else ""
+        return "{" + ", ".join(names) + more + "}"
 
-def _slice_of(family: DeviceFamily, devices: Int32Array) -> str:
-    """`gpu[3, *]` or `gpu[0..4, *]` where some devices of a family are such a part of it, else ""."""
-    rest = devices - family.first
-    if int(rest.max()) >= family.count:
+    @cached_property
+    def _family(self) -> DeviceFamily | None:
+        """The array that all its devices are of."""
+        first, last = int(self.devices[0]), int(self.devices[-1])
+        families = self.network.families
+        return next((f for f in families if f.first <= first <= last < f.first + f.count and f.shape), None)
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]] | None:
+        """For each index of the array the smallest and the largest, where the set is all between them."""
+        family = self._family
+        if family is None:
+            return None
+        rest = self.devices - family.first
+        found = [(0, 0)] * len(family.shape)
+        for axis in sorted(range(len(family.shape)), key=lambda a: -family.strides[a]):
+            index, rest = np.divmod(rest, family.strides[axis])
+            found[axis] = int(index.min()), int(index.max())
+        return found if int(np.prod([high - low + 1 for low, high in found])) == len(self.devices) else None
+
+    @cached_property
+    def slice(self) -> str:
+        """`gpu[3, *]` or `gpu[0..4, *]` where the devices are such a part of an array, else ""."""
+        family, ranges = self._family, self._ranges
+        if family is None or ranges is None:
+            return ""
+        subscripts = [
+            "*" if high - low + 1 == size > 1 else str(low) if low == high else f"{low}..{high + 1}"
+            for (low, high), size in zip(ranges, family.shape, strict=True)
+        ]
+        return f"{family.name}[{', '.join(subscripts)}]"
+
+    @cached_property
+    def copy(self) -> str:
+        """`node[2]` where the devices are all NPUs of that copy of a topology, else ""."""
+        network = self.network
+        prefix = network.device_name(int(self.devices[0])).rpartition(".")[0]
+        while prefix:
+            inside = np.zeros(network.device_count, np.bool_)
+            for family in network.families:
+                if family.name.startswith(prefix + ".") and family.first < network.npu_count:
+                    inside[family.first : family.first + family.count] = True
+            if np.array_equal(np.flatnonzero(inside & network.present), self.devices):
+                return prefix
+            prefix = prefix.rpartition(".")[0]
         return ""
-    subscripts = [""] * len(family.shape)
-    volume = 1
-    for axis in sorted(range(len(family.shape)), key=lambda a: -family.strides[a]):
-        index, rest = np.divmod(rest, family.strides[axis])
-        low, high = int(index.min()), int(index.max())
-        volume *= high - low + 1
-        whole = high - low + 1 == family.shape[axis] > 1
-        subscripts[axis] = "*" if whole else str(low) if low == high else f"{low}..{high + 1}"
-    return f"{family.name}[{', '.join(subscripts)}]" if volume == len(devices) else ""
+
+    @cached_property
+    def node(self) -> str:
+        """`node 3`, `nodes 0 to 3` or `node[2]` where the devices are NPUs that only switches join to others."""
+        network, family, ranges = self.network, self._family, self._ranges
+        source, target = self.members[network.source], self.members[network.target]
+        switched = (network.source >= network.npu_count) | (network.target >= network.npu_count)
+        if len(self.devices) < 2 or int(self.devices[0]) >= network.npu_count or not switched[source != target].all():
+            return ""
+        if self.copy:
+            return self.copy
+        if family is None or ranges is None or len(ranges) < 2 or family.strides[0] < max(family.strides):
+            return ""
+        (low, high), *others = ranges
+        whole = all(last - first + 1 == size for (first, last), size in zip(others, family.shape[1:], strict=True))
+        return "" if not whole else f"node {low}" if low == high else f"nodes {low} to {high}"
+
+    @cached_property
+    def has_nics(self) -> bool:
+        """Whether its NPUs are joined inside, and all links out of it are between them and switches."""
+        network = self.network
+        source, target = self.members[network.source], self.members[network.target]
+        crossing = source != target
+        inner = np.where(source, network.source, network.target)[crossing]
+        return bool((source & target).any() and (inner < network.npu_count).all())
+
+    def _switches(self) -> list[str]:
+        found = np.flatnonzero(self.members[self.network.npu_count :]) + self.network.npu_count
+        names = [self.network.device_name(int(switch)) for switch in found]
+        return names if len(names) <= MOST_NAMES else [f"{len(names)} switches"]
