@@ -129,7 +129,7 @@ def _collectives(layer: TrainingLayer, phase: str) -> list[LayerTraffic]:
 
 
 def constraints_text(model: LibraModel) -> str:
-    """constraints.py: the linear constraints, for `inputs/constraints` of LIBRA."""
+    """The module with the linear constraints, for `inputs/constraints` of LIBRA."""
     lines = [
         f'"""Constraints of the design {model.name}; bandwidths in GB/s."""',
         "",
@@ -146,7 +146,7 @@ def constraints_text(model: LibraModel) -> str:
 
 
 def loop_text(model: LibraModel, trained: TrainedTime) -> str:
-    """training_loop.py: the weighted time of an iteration, for `inputs/training_loop` of LIBRA."""
+    """The module with the weighted time of an iteration, for `inputs/training_loop` of LIBRA."""
     total = _LoopWriter().total(trained.workload.loop)
     if trained.weight != 1:
         total = f"{_float(trained.weight)} * ({total})"
