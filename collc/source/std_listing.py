@@ -8,9 +8,9 @@ from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate
+from collc.source.parsing.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate, Workload
 
-Declaration = TopologyTemplate | Collective | Algorithm
+Declaration = TopologyTemplate | Collective | Algorithm | Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ def _signature(statement: Statement) -> str:
             return f"{statement.name.name}({', '.join(_parameter(p) for p in statement.parameters or ())})"
         case Algorithm():
             return f"{statement.implements.function.name} using {statement.name.name}"
+        case Workload():
+            return f"{statement.name.name} ({', '.join(argument.span.text for argument in statement.arguments)})"
         case _:
             return ""
 

@@ -11,8 +11,9 @@ from collc.source.std_listing import std_entries, std_source
 
 def test_every_declaration_has_its_line() -> None:
     entries = std_entries()
-    assert {e.module for e in entries} == {"std.algorithms", "std.clusters", "std.collectives", "std.topologies"}
-    assert len(entries) == 71
+    names = ("algorithms", "clusters", "collectives", "topologies", "workloads")
+    assert {e.module for e in entries} == {f"std.{name}" for name in names}
+    assert len(entries) == 77
     for entry in entries:
         assert entry.summary, entry.signature
         assert entry.summary.endswith((".", "steps", "tree.")), entry.summary
@@ -23,6 +24,7 @@ def test_signatures() -> None:
     found = {e.signature: e for e in std_entries()}
     assert "ring(n, bandwidth, latency, one_way = false)" in found
     assert "all_reduce using ring" in found
+    assert "gpt3 (tensor: 16, data: 256)" in found
     assert found["all_to_allv(g, sizes, chunk = 1MiB)"].name == "all_to_allv"
 
 

@@ -13,9 +13,10 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
-from collc.source.elaboration.training import unroll
-from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Index, Name, Unary
+from collc.source.elaboration.training import WorkloadBuilder, unroll
+from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
 from collc.source.parsing.syntax import Design, Emit, Minimize, Require, Statement, Tiers, Train
+from collc.source.parsing.syntax import Workload as WorkloadNode
 from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
 from collc.source.types import FLOAT, NUMBERS, RATE, TIME, TOPOLOGY, Kind, Type, binary_type
@@ -113,11 +114,7 @@ class DesignBuilder:
 
     def trained(self, node: Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
-        self.context.file.get("workload", node.workload)
-        workload = self.workloads.get(node.workload.name)
-        if workload is None:
-            self.has_errors = True
-            raise AlreadyReported
+        workload = self.workload(node.workload)
         npus = self.draft.topology.network.npu_count
         if workload.tensor * workload.data != npus:
             message = f"'{workload.name}' is for {workload.tensor} x {workload.data} NPUs, the network has {npus:,}"
@@ -131,6 +128,17 @@ class DesignBuilder:
         for argument in node.arguments:
             weight = self.weight(argument, frame)
         return TrainedWorkload(workload, weight, node.span)
+
+    def workload(self, name: Identifier) -> Workload:
+        """The workload of that name, of this file or of one that it imports."""
+        found = self.context.file.get("workload", name)
+        workload = self.workloads.get(name.name) if found.file is self.context.file else None
+        if workload is None and found.file is not self.context.file and isinstance(found.node, WorkloadNode):
+            workload = WorkloadBuilder(found.node, self.context.program.context(found.file), self.problems).build()
+        if workload is None:
+            self.has_errors = True
+            raise AlreadyReported
+        return workload
 
     def weight(self, argument: Argument, frame: Frame) -> Fraction:
         """`weight: 2`."""
