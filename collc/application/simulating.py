@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from collc.application.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
 from collc.msccl.file_kinds import kind_of
+from collc.simulation.bandwidth import COLLECTIVES
 from collc.simulation.engine import Deadlock, Simulation, simulate
+from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
+
+if TYPE_CHECKING:
+    from collc.msccl.check.reader import Profile
 
 _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:TOPOLOGY"
 
@@ -24,13 +29,16 @@ _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:
 class SimulationSettings:
     """How to simulate.
 
-    network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces need one of them; a schedule has a network.
+    network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces and MSCCL files need one of them.
+    size: bytes of the buffer, for an MSCCL file. profile: the runtime that will load it.
     astra: ASTRA-sim's truncated nanoseconds in place of exact picoseconds. model: whether messages queue at links.
     schedule, definitions: of a program, which schedule, and values of its params.
     """
 
     network: Path | None = None
     on: str | None = None
+    size: int | None = None
+    profile: Profile = "executor"
     astra: bool = False
     model: CongestionModel = "aware"
     schedule: str | None = None
@@ -43,7 +51,7 @@ class SimulationSettings:
 
 
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
-    """Simulate the traces PREFIX.<rank>.et, a `.ten` file, or a schedule of a program.
+    """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, or an MSCCL file.
 
     Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
     something waits for ever.
@@ -58,12 +66,13 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
         message = f"cannot read {path}: {error.strerror or error}"
         hint = "give a .coll or .ten file, or the common name of traces: DIR/algo for DIR/algo.0.et"
         raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
-    if kind in ("msccl", "mscclpp"):
-        message = f"{path} is a file for a runtime; collc simulates programs, .ten files and Chakra traces"
-        hint = "'collc compile' reports the simulated time of each MSCCL file that it writes"
-        raise UsageError(Diagnostic("U0132", message, hint=hint))
+    if kind == "mscclpp":
+        message = f"{path} is an MSCCL++ plan; collc simulates programs, .ten files, MSCCL files and Chakra traces"
+        raise UsageError(Diagnostic("U0132", message, hint="simulate the program that it was made from"))
+    if kind == "msccl":
+        return _simulated_msccl(path, settings)
     if settings.network is not None or settings.on is not None:
-        message = f"{path} has a network of its own: --network and --on are for traces"
+        message = f"{path} has a network of its own: --network and --on are for traces and MSCCL files"
         raise UsageError(Diagnostic("U0131", message))
     if kind == "coll":
         return _simulated_schedule(path, _compiled(path, settings), settings)
@@ -98,8 +107,36 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
     )
 
 
+def _simulated_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
+    from collc.msccl.simulating.file_tasks import file_tasks, sound_program
+
+    if settings.size is None:
+        message = f"{path} is for many sizes: say which one is simulated"
+        raise UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
+    network = _network_of(path, settings)
+    program = sound_program(path, settings.profile)
+    if program.ngpus != len(network.npus):
+        message = f"{path} is for {program.ngpus} GPUs, but {network.name} has {len(network.npus)} NPUs"
+        raise SourceError(Diagnostic("X0510", message))
+    try:
+        found = simulate(network, file_tasks(program, network, settings.size), settings.timing(LinkModel.PIPELINED))
+    except NoRoute as error:
+        ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
+        raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
+    except Deadlock as error:
+        raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another for ever")) from error
+    except OverflowError as error:
+        raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
+    except ValueError as error:
+        raise _no_rates(network) from error
+    known = {name.replace("_", ""): name for name in COLLECTIVES}
+    collective = known.get(program.coll.replace("_", "").lower(), "")
+    workload = Workload(collective, settings.size)
+    return SimulationReport(path, "msccl", settings.model, settings.astra, workload, found)
+
+
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
-    """The network for traces. Raises UsageError U0130 where there is none or two, and what its readers raise."""
+    """The network for a file that has none. Raises UsageError U0130 where none or two are named, and as its readers."""
     if (settings.network is None) == (settings.on is None):
         what = (
             "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"

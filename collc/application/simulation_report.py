@@ -35,7 +35,7 @@ class Workload:
 class SimulationReport:
     """A simulation, with what was simulated.
 
-    kind: "chakra" or "schedule". model: whether messages queue at links. astra: in ASTRA-sim's nanoseconds.
+    kind: "chakra", "schedule" or "msccl". model: whether messages queue at links. astra: in ASTRA-sim's nanoseconds.
     """
 
     file: Path
@@ -100,7 +100,7 @@ class SimulationReport:
         yield "network", f"{found.network.name}: {len(found.network.npus)} NPUs, {found.network.link_count} links"
         yield "messages", str(int(np.count_nonzero(found.graph.route >= 0)))
         if self.workload.size:
-            yield "collective", f"{self.workload.collective}, {format_bytes(self.workload.size)}"
+            yield "collective", f"{self.workload.collective or 'custom'}, {format_bytes(self.workload.size)}"
         for name, rate in (("algorithm", self.algorithm_bandwidth), ("bus", self.bus_bandwidth)):
             if rate is not None:
                 yield f"{name} bandwidth", format_rate(Fraction(round(rate / 10**6)) * 10**6)

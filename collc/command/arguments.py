@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
+from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
 from collc.version import __version__
 
@@ -118,6 +119,15 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,18})([A-Za-z]*)", text)
+    dimension, scale = UNITS.get((match[2] or "B") if match else "", (None, 0))
+    size = int(match[1]) * int(scale) if match and dimension is Dimension.BYTES else 0
+    if not 0 < size < 2**60:
+        raise argparse.ArgumentTypeError(f"a size is expected, as in 64MiB, not {text!r}")
+    return size
+
+
 # Commands
 
 
@@ -217,9 +227,11 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a program (.coll), a schedule (.ten), or DIR/PREFIX of Chakra traces")
-    add("--network", type=Path, metavar="FILE.yml", help="the network of traces: a network file of ASTRA-sim")
-    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network of traces: a topology of a program")
+    add("file", type=Path, metavar="FILE", help="a program, a .ten file, an MSCCL file, or DIR/PREFIX of Chakra traces")
+    add("--network", type=Path, metavar="FILE.yml", help="the network, for traces: a network file of ASTRA-sim")
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for traces and MSCCL files: a topology of a program")
+    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file, as in 64MiB")
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
     congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"
     add("--model", choices=("aware", "unaware"), default="aware", help=congestion)

@@ -252,6 +252,8 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     settings = SimulationSettings(
         network=chosen.network,
         on=chosen.on,
+        size=chosen.size,
+        profile=chosen.profile,
         astra=chosen.astra,
         model=chosen.model,
         schedule=chosen.schedule,

@@ -10,6 +10,9 @@ from collc.base.units import PICOSECONDS
 _PER_BLOCK: Final = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
 _WHOLE_BUFFER: Final = ("broadcast", "reduce", "send_recv")
 
+COLLECTIVES: Final = ("all_reduce", *_PER_BLOCK, *_WHOLE_BUFFER)
+"""The collectives that nccl-tests know."""
+
 
 def algorithm_bandwidth(size: int, time_ps: int) -> Fraction | None:
     """Bytes per second: the size of one rank's buffer by the time. None where nothing takes time."""

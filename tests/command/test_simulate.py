@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -56,3 +57,56 @@ def test_files_that_hold_no_schedule(tmp_path, capsys):
     (tmp_path / "x.ten").write_text("ten 1\n")
     assert main(["simulate", str(tmp_path / "x.ten")]) == 1
     assert "T0102" in capsys.readouterr().err
+
+
+MSCCL = """
+import std.topologies
+import std.collectives
+topology loop = ring(6, bandwidth: 50GiB/s, latency: 0.5us)
+topology star = switched(6, bandwidth: 50GiB/s, latency: 0.5us)
+topology apart {
+    npu n[6]
+    link n[0] -> n[1] (bandwidth: 1GB/s, latency: 1us)
+}
+schedule sum on loop { run all_reduce(loop.npus, size: 6MiB) synthesize tacos(link_model: "pipelined") emit msccl }
+schedule all on star { run all_to_all(star.npus, size: 6MiB) synthesize pccl(link_model: "pipelined") emit msccl }
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("msccl")
+    (folder / "p.coll").write_text(MSCCL)
+    assert main(["compile", str(folder / "p.coll"), "-o", str(folder), "--json"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("name", "topology"), [("sum", "loop"), ("all", "star")])
+def test_an_msccl_file_takes_the_time_that_its_compilation_reports(name, topology, files, capsys):
+    main(["compile", str(files / "p.coll"), "-o", str(files), "--schedule", name])
+    simulated = re.search(r"simulated ([\d.]+)us", capsys.readouterr().err)
+    arguments = ["simulate", str(files / f"{name}.msccl"), "--on", f"{files}/p.coll:{topology}", "--json"]
+    assert main([*arguments, "--size", "6MiB"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert simulated is not None
+    assert found["time_ps"] / 1e6 == float(simulated[1])
+    assert found["collective"] == ("all_reduce" if name == "sum" else "all_to_all")
+    assert main([*arguments, "--size", "12MiB"]) == 0
+    assert json.loads(capsys.readouterr().out)["time_ps"] > 1.8 * found["time_ps"]
+
+
+def test_msccl_files_that_cannot_be_simulated(files, tmp_path, capsys):
+    path, on = str(files / "sum.msccl"), f"{files}/p.coll"
+    assert main(["simulate", path, "--on", f"{on}:loop"]) == 2
+    assert "U0134" in capsys.readouterr().err
+    assert main(["simulate", path, "--on", f"{on}:loop", "--size", "6 apples"]) == 2
+    assert main(["simulate", path, "--size", "6MiB"]) == 2
+    assert "U0130" in capsys.readouterr().err
+    assert main(["simulate", path, "--size", "6MiB", "--on", f"{on}:apart"]) == 1
+    assert "X0511" in capsys.readouterr().err
+    (tmp_path / "small.coll").write_text("import std.topologies\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)")
+    assert main(["simulate", path, "--size", "6MiB", "--on", f"{tmp_path}/small.coll:t"]) == 1
+    assert "X0510" in capsys.readouterr().err
+    broken = tmp_path / "broken.xml"
+    broken.write_text((files / "sum.msccl").read_text().replace('type="r', 'type="x', 1))
+    assert main(["simulate", str(broken), "--size", "6MiB", "--on", f"{on}:loop"]) == 4

@@ -1,0 +1,1 @@
+"""Files for MSCCL runtimes as tasks of the simulator."""
