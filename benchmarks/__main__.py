@@ -28,6 +28,7 @@ SUITES: tuple[str, ...] = (
     "exact",
     "reduce",
     "clusters",
+    "forest",
     "simulate",
 )
 HEAD = (

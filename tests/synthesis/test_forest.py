@@ -38,7 +38,7 @@ from tests import support
 from tests.support import GiB, MiB, demand_of, network
 from tests.synthesis.cases import task_of
 from tests.synthesis.checker import check
-from tests.synthesis.throughput_networks import a100, dgx1, joined, kind, mesh, mi250, rails
+from tests.synthesis.throughput_networks import a100, dgx1, kind, mesh, mi250, rails, weak
 
 PIPELINED = LinkModel.PIPELINED
 
@@ -419,13 +419,6 @@ def test_unlike_numbers_of_chunks() -> None:
     everyone = list(range(6))
     rows = [(MiB, [owner], everyone, Op.COPY) for owner in (1, 1, 4, 1, 1, 4, 1)]
     by_forest(Module("m", mesh(2, 3), demand_of(rows), PIPELINED))
-
-
-def weak(npus: int, slow: int) -> Network:
-    """Two nodes of NPUs on a switch each, one NPU of each with a slow link, and one switch for all."""
-    edges = [(npu, npus + 2 * npu // npus, kind(slow if npu % (npus // 2) == 1 else 300, 350)) for npu in range(npus)]
-    edges += [(npu, npus + 2, kind(25, 500)) for npu in range(npus)]
-    return joined(npus, edges, 3, (npus,))
 
 
 def all_reduced(net: Network, chunks: int, model: LinkModel = PIPELINED) -> Module:

@@ -66,3 +66,10 @@ def dgx1() -> Network:
 
 def mesh(width: int, height: int) -> Network:
     return grid(width, height, kind=kind(50, 700))
+
+
+def weak(npus: int, slow: int) -> Network:
+    """Two nodes of NPUs on a switch each, one NPU of each with a slow link, and one switch for all."""
+    edges = [(npu, npus + 2 * npu // npus, kind(slow if npu % (npus // 2) == 1 else 300, 350)) for npu in range(npus)]
+    edges += [(npu, npus + 2, kind(25, 500)) for npu in range(npus)]
+    return joined(npus, edges, 3, (npus,))
