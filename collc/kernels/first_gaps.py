@@ -12,7 +12,8 @@ def first_gaps(
 ) -> None:
     """Write for each transfer its earliest start in `start`: after it is ready, after the one before, in a gap.
 
-    ready: ascending. taken: how long each transfer takes. begins, ends: reserved intervals, disjoint and ascending.
+    ready: in the order in which the transfers follow each other. taken: how long each transfer takes. begins, ends:
+    reserved intervals, disjoint and ascending.
     """
     free = 0
     reserved = 0

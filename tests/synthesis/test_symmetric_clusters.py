@@ -179,3 +179,24 @@ def test_links_without_bandwidth_are_named() -> None:
     with pytest.raises(SourceError) as error:
         symmetric_module(Module("m", shape, all_gather([0, 1, 2, 3])), Effort())
     assert error.value.diagnostics[0].code == "S0105"
+
+
+@pytest.mark.parametrize("over", [1, 2, 4])
+def test_oversubscribed_pods_come_near_the_cut_of_a_node(over: int) -> None:
+    """Sixteen nodes in four pods: what enters a node takes longer than what enters a pod over shared links."""
+    net = pods(4, 4, 8, 1, over)
+    chunks, chunk = 16, 2**18
+    bound = 15 * chunks * chunk / 50e9 * 1e12
+    assert time_of(net, "all_gather", chunks, 128 * chunks * chunk) <= 1.03 * bound
+    assert time_of(net, "all_reduce", chunks, 128 * chunks * chunk) <= 2 * 1.03 * bound
+    pod_cut = 32 * 96 * chunk * over / (32 * 50e9) * 1e12
+    assert time_of(net, "all_to_all", 1, 128 * chunk) <= 1.05 * max(120 * chunk / 50e9 * 1e12, pod_cut)
+
+
+def test_fat_trees_use_all_of_their_links() -> None:
+    """Every GPU receives without a pause, once the first chunk has crossed six links."""
+    net, chunk = fat_tree(8), 2**18
+    each = chunk / 50e9 * 1e12
+    for kind in ("all_gather", "all_to_all"):
+        time = time_of(net, kind, 4, 128 * 4 * chunk)
+        assert time <= (127 * 4 + 5) * each + 6 * (NIC.latency or 0) + 100

@@ -62,34 +62,43 @@ class ClassTimetable:
             row, hop = row[order], hop[order]
             number = int(row_class[row[0], hop[0]])
             taken = int(self._times.taken[routes[row[0], hop[0]]])
-            start, last = self._served(number, taken, ready[row])
+            start = self._served(number, taken, ready[row])
             starts[row, hop] = start
             ready[row] = start + window[row, hop]
             if ordered:
-                served.append(_Service(number, row, hop, taken, last))
+                served.append(_Service(number, row, hop, taken))
             else:
                 self._add(number, start, start + taken)
-        _postpone(served, starts, window, used)
+        for one in reversed(served):
+            self._postpone(one, starts, window, used)
         for one in served:
             start = starts[one.row, one.hop]
             self._add(one.number, start, start + one.taken)
         return starts, ready
 
-    def _served(self, number: int, taken: int, ready: Int64Array) -> tuple[Int64Array, bool]:
-        """int64: the starts of transfers on a class, one after another, between those before. ready: ascending.
-
-        The second result is whether they are after all those before.
-        """
+    def _served(self, number: int, taken: int, ready: Int64Array) -> Int64Array:
+        """int64: the starts of transfers on a class, one after another, between those before. ready: ascending."""
         begins, ends = self._reserved.get(number, NOTHING)
         if len(ends) and int(ends[-1]) > int(ready[0]):
-            compile_it = len(ready) + len(ends) >= COMPILED
-            found = zeros(len(ready), compile_it)
-            kernel = compiled(first_gaps) if compile_it else first_gaps
-            kernel(numbers(ready, compile_it), taken, numbers(begins, compile_it), numbers(ends, compile_it), found)
-            start = np.asarray(found, np.int64)
-            return start, int(start[0]) >= int(ends[-1])
+            return _in_gaps(ready, taken, begins, ends)
         position = np.arange(len(ready), dtype=np.int64) * taken
-        return np.maximum.accumulate(ready - position) + position, True
+        return np.maximum.accumulate(ready - position) + position
+
+    def _postpone(self, one: _Service, starts: Int64Array, window: Int64Array, used: BoolArray) -> None:
+        """Move the starts of a service so late that the next hops stay where they are, and the order on the class."""
+        after = np.minimum(one.hop + 1, starts.shape[1] - 1)
+        goes_on = (one.hop + 1 < starts.shape[1]) & used[one.row, after]
+        start = starts[one.row, one.hop]
+        latest = np.where(goes_on, starts[one.row, after] - window[one.row, one.hop], start)
+        begins, ends = self._reserved.get(one.number, NOTHING)
+        if len(ends) and int(ends[-1]) > int(start[0]):
+            # Backwards in time, the latest starts are the first gaps.
+            end = max(int(ends[-1]), int(latest.max()) + one.taken)
+            back = _in_gaps((end - latest - one.taken)[::-1], one.taken, (end - ends)[::-1], (end - begins)[::-1])
+            starts[one.row, one.hop] = (end - back - one.taken)[::-1]
+            return
+        position = np.arange(len(start), dtype=np.int64) * one.taken
+        starts[one.row, one.hop] = np.minimum.accumulate((latest - position)[::-1])[::-1] + position
 
     def _add(self, number: int, begins: Int64Array, ends: Int64Array) -> None:
         """Reserve a class for more intervals, ascending."""
@@ -104,26 +113,22 @@ class ClassTimetable:
 
 @dataclass(frozen=True, eq=False)
 class _Service:
-    """What a class carries in one call: rows and hops in order. last: whether nothing else comes after them."""
+    """What a class carries in one call: rows and hops in order."""
 
     number: int
     row: Int64Array
     hop: Int64Array
     taken: int
-    last: bool
 
 
-def _postpone(served: list[_Service], starts: Int64Array, window: Int64Array, used: BoolArray) -> None:
-    """Move starts so late that all last hops stay, and the order on each class. served: in the order of routes."""
-    for one in reversed(served):
-        if not one.last:
-            continue
-        after = np.minimum(one.hop + 1, starts.shape[1] - 1)
-        goes_on = (one.hop + 1 < starts.shape[1]) & used[one.row, after]
-        start = starts[one.row, one.hop]
-        latest = np.where(goes_on, starts[one.row, after] - window[one.row, one.hop], start)
-        position = np.arange(len(start), dtype=np.int64) * one.taken
-        starts[one.row, one.hop] = np.minimum.accumulate((latest - position)[::-1])[::-1] + position
+def _in_gaps(ready: Int64Array, taken: int, begins: Int64Array, ends: Int64Array) -> Int64Array:
+    """int64: the starts that the kernel `first_gaps` finds."""
+    compile_it = len(ready) + len(ends) >= COMPILED
+    found = zeros(len(ready), compile_it)
+    kernel = compiled(first_gaps) if compile_it else first_gaps
+    columns = [numbers(np.ascontiguousarray(column), compile_it) for column in (ready, begins, ends)]
+    kernel(columns[0], taken, columns[1], columns[2], found)
+    return np.asarray(found, np.int64)
 
 
 def _visits(row_class: Int32Array) -> tuple[list[Int64Array], bool]:
