@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.limit_checks import ScheduleLength, check_limit
@@ -212,6 +213,7 @@ class ScheduleBuild:
         if not 0 <= max(time_ps, bound.time) < MAX_TIME:
             raise OverflowError
         module = replace(module, bound=bound)
+        advice = chunk_advice(self.request, module, bound, ideal)
         self._report = replace(
             self._report,
             links=module.network.link_count,
@@ -226,7 +228,7 @@ class ScheduleBuild:
             chunks_per_block=_chunks_per_block(module.demand),
             synthesizer=module.algorithm,
             seed=module.seed,
-            notes=(*module.notes, *notes),
+            notes=(*module.notes, *notes, *([advice] if advice else [])),
             pareto=module.pareto,
             module=module if self.settings.keep_modules else None,
         )
