@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.chakra.algorithm import Algorithm, algorithm_of
 from collc.chakra.names import node_name
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
@@ -28,8 +29,8 @@ _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 def algorithm_of_module(module: Module) -> Algorithm:
     """The messages of a module's schedule. A chunk that passes a switch is one message over several links.
 
-    Raises SourceError where a link has no bandwidth or a switch multicasts or reduces, CheckFailed where the schedule
-    is wrong.
+    Raises SourceError X0513 where a switch multicasts or reduces, CheckFailed where the schedule is wrong, ValueError
+    where a link has no bandwidth.
     """
     network, demand, schedule = module.network, module.demand, module.schedule
     if schedule is None:
@@ -39,7 +40,12 @@ def algorithm_of_module(module: Module) -> Algorithm:
         ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
         moves = ChunkMoves.of(network, rows, ends)
         return algorithm_of(network, demand, moves, Routes.single_links(network), rows.link, rows.reduce)
-    messages, _ = messages_of(module)
+    try:
+        messages, _ = messages_of(module)
+    except SourceError as error:
+        what = "a switch multicasts or reduces a chunk, and traces have messages from NPU to NPU only"
+        hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
+        raise SourceError(Diagnostic("X0513", f"no traces of '{module.name}': {what}", hint=hint)) from error
     paths = list(dict.fromkeys(message.path for message in messages))
     number = {path: row for row, path in enumerate(paths)}
     moves = ChunkMoves(

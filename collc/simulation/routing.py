@@ -25,33 +25,51 @@ def shortest_routes(network: Network, source: Int32Array, target: Int32Array) ->
 
     source, target: int32[messages], different devices. Of several shortest routes it is the one that at each device
     takes the neighbour with the next number (after the last comes 0), so that on a ring half of the way round goes
-    towards higher numbers, as in ASTRA-sim. Raises NoRoute.
+    towards higher numbers, as in ASTRA-sim. Messages between devices with parallel links take them in turn.
+    Raises NoRoute.
     """
-    pairs, route_of = np.unique(source.astype(np.int64) * network.device_count + target, return_inverse=True)
-    begin, end = np.divmod(pairs, network.device_count)
-    paths: list[tuple[int, ...]] = [()] * len(pairs)
-    graph = Digraph.of(network)
-    direct = _first_links(network)
+    pair_of = source.astype(np.int64) * network.device_count + target
+    lanes = _links_by_pair(network)
+    variants = _variants(network, pair_of, lanes)
+    most = int(variants.max(initial=0)) + 1
+    rows, route_of = np.unique(pair_of * most + variants, return_inverse=True)
+    paths: list[tuple[int, ...]] = [()] * len(rows)
     indirect: dict[int, list[int]] = {}
-    for row, pair in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        if pair in direct:
-            paths[row] = (direct[pair],)
+    for row, number in enumerate(rows.tolist()):
+        begin, end = divmod(number // most, network.device_count)
+        if (begin, end) in lanes:
+            paths[row] = (lanes[begin, end][number % most],)
         else:
-            indirect.setdefault(pair[1], []).append(row)
-    hops = np.ones(network.link_count, np.int64)
-    for there, rows in indirect.items():
+            indirect.setdefault(end, []).append(row)
+    graph, hops = Digraph.of(network), np.ones(network.link_count, np.int64)
+    for there, found in indirect.items():
         ahead = _links_towards(network, distances_to(graph, hops, np.array([there], np.int32))[0])
-        for row in rows:
-            paths[row] = _walk(network, ahead, int(begin[row]), there)
+        for row in found:
+            paths[row] = _walk(network, ahead, int(rows[row]) // most // network.device_count, there)
     return Routes.of(paths), route_of.astype(np.int32)
 
 
-def _first_links(network: Network) -> dict[tuple[int, int], int]:
-    """By pair of devices, the first link from one to the other."""
-    found: dict[tuple[int, int], int] = {}
-    for link, pair in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
-        found.setdefault(pair, link)
+def _links_by_pair(network: Network) -> dict[tuple[int, int], list[int]]:
+    """By pair of devices, the links from one to the other."""
+    found: dict[tuple[int, int], list[int]] = {}
+    sources: list[int] = network.source.tolist()
+    targets: list[int] = network.target.tolist()
+    for link, pair in enumerate(zip(sources, targets, strict=True)):
+        found.setdefault(pair, []).append(link)
     return found
+
+
+def _variants(network: Network, pair_of: Int64Array, lanes: dict[tuple[int, int], list[int]]) -> Int64Array:
+    """int64[messages]: which of the parallel links between its ends a message takes: each in turn."""
+    if len(lanes) == network.link_count:
+        return np.zeros(len(pair_of), np.int64)
+    pairs, row, counts = np.unique(pair_of, return_inverse=True, return_counts=True)
+    order = np.argsort(row, kind="stable")
+    turn = np.empty(len(pair_of), np.int64)
+    turn[order] = np.arange(len(pair_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers: list[int] = pairs.tolist()
+    width = [len(lanes.get(divmod(pair, network.device_count), ())) or 1 for pair in numbers]
+    return turn % np.array(width, np.int64)[row]
 
 
 def _links_towards(network: Network, distance: Int64Array) -> list[int]:

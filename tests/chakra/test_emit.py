@@ -11,6 +11,7 @@ import pytest
 from collc.application.file_verification import Expectation, verify_file
 from collc.application.simulating import SimulationSettings, simulate_file, simulated_module
 from collc.application.trace_verification import verify_traces
+from collc.base.diagnostics import SourceError
 from collc.chakra import reader
 from collc.chakra.schema import NodeType, schema
 from collc.command.cli import main
@@ -264,3 +265,13 @@ def test_messages_over_a_switch_and_ranks_with_nothing_to_do(tmp_path):
     found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True))
     assert found.time_ps == simulated_module(module, AstraTiming()).time_ps
     assert found.simulation.rank_times.tolist()[3:] == [1, 1]
+
+
+def test_a_switch_that_multicasts(tmp_path):
+    net, demand = switched(3, multicast=True), broadcast([0, 1, 2])
+    task = Task(net, demand, LinkModel.PIPELINED, np.arange(len(demand.chunks), dtype=np.int32))
+    module = Module("m", net, demand, LinkModel.PIPELINED).with_schedule(pccl(task, Effort()), "")
+    with pytest.raises(SourceError, match="a switch multicasts or reduces a chunk") as caught:
+        write_chakra(module, "m", tmp_path)
+    assert caught.value.diagnostics[0].code == "X0513"
+    assert list(tmp_path.iterdir()) == []

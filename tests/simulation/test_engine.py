@@ -146,6 +146,14 @@ def test_routes():
         shortest_routes(network(3, [(0, 1), (1, 2)]), np.array([2]), np.array([0]))
 
 
+def test_parallel_links_are_taken_in_turn():
+    net = network(3, [(0, 1), (1, 2), (0, 1), (0, 1)])
+    ends = [(0, 1), (0, 2), (0, 1), (1, 2), (0, 1), (0, 1)]
+    routes, row = shortest_routes(net, *np.array(ends).T)
+    taken = [routes.links[routes.offsets[k] : routes.offsets[k + 1]].tolist() for k in row.tolist()]
+    assert taken == [[0], [0, 1], [2], [1], [3], [0]]
+
+
 @st.composite
 def problems(draw):
     """A ring or switch of ASTRA-sim with random messages; local work between some."""
