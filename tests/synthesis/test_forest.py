@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -489,3 +491,21 @@ def test_a_stop_after_trees_used_both_ways() -> None:
         return len(asked) > 1
 
     assert verified(plan_forest(all_reduced(weak(8, 30), 2), Effort(stop=stop))) > 0
+
+
+START_UP = """
+import sys
+from collc.synthesis.forest import forest
+from collc.synthesis.task import Effort
+from tests.support import all_gather
+from tests.synthesis.cases import task_of
+from tests.synthesis.throughput_networks import mi250
+net = mi250(2)
+forest(task_of(net, all_gather(net.npus.tolist())), Effort())
+print("numba" in sys.modules)
+"""
+
+
+def test_32_gpus_do_not_wait_for_compiled_code() -> None:
+    done = subprocess.run([sys.executable, "-c", START_UP], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -14,7 +14,7 @@ from fractions import Fraction
 from collc.synthesis.forest.counts import TreeCount
 from collc.synthesis.forest.problem import ForestProblem
 from collc.synthesis.forest.rerouting import Rerouting
-from collc.synthesis.forest.trees import TreeBatch, forest_trees
+from collc.synthesis.forest.trees import TreeBatch, forest_trees, packed_compiled
 from collc.synthesis.translations import find_translations
 from collc.ten.translations import Translations
 
@@ -23,6 +23,9 @@ SHALLOW = (1024, 256, 4096)
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
+
+PACKED = 10_000
+"""Chunks times members from which trees are packed, if that needs compiled code."""
 
 EVEN = 1.005
 """Translated trees have little load if it is at most so many times the least one."""
@@ -62,7 +65,8 @@ def gather_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> It
     grown = Rerouting(problem)
     small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
     yield from (_rerouted(grown, count, SHALLOW[0]) for count in small)
-    yield from (_packed(problem, count) for count in counts)
+    if sum(problem.demand) * len(problem.members) >= PACKED or not packed_compiled(problem):
+        yield from (_packed(problem, count) for count in counts)
     for shallow in SHALLOW[1:]:
         yield from (_rerouted(grown, count, shallow) for count in small)
 

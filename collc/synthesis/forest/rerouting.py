@@ -19,7 +19,7 @@ from collc.synthesis.forest.trees import Path, TreeBatch
 from collc.ten.arrays import Int64Array
 from collc.ten.translations import Translations
 
-COMPILED = 200_000
+COMPILED = 1_500_000
 """Work (see `Rerouting.work`) from which compiled code grows trees."""
 
 STEEPNESS = (2, 4, 8, 16, 32, 64)

@@ -46,12 +46,17 @@ def forest_trees(problem: ForestProblem, demand: list[int], carried: Int64Array)
     number = np.zeros(problem.graph.vertex_count, np.int64)
     number[devices] = np.arange(len(devices))
     source, target = number[problem.graph.source], number[problem.graph.target]
-    builder = _Builder(demand, number[problem.members], len(devices))
+    builder = _Builder(demand, number[problem.members], len(devices), packed_compiled(problem))
     matrix = np.zeros((len(devices), len(devices)), np.int64)
     matrix[source, target] = carried
     pools = _PathPools(devices.tolist(), matrix)
     joined = builder.without_switches(matrix, pools)
     return list(builder.packed(joined, pools))
+
+
+def packed_compiled(problem: ForestProblem) -> bool:
+    """Whether forest_trees takes compiled code."""
+    return problem.graph.vertex_count**4 >= COMPILED
 
 
 class _PathPools:
@@ -98,9 +103,9 @@ def _aligned(*columns: list[tuple[int, Path]]) -> Iterator[tuple[int, tuple[Path
 class _Builder:
     """Runs the kernels on one problem. members: the vertices of the matrix that are members."""
 
-    def __init__(self, demand: list[int], members: Int64Array, devices: int) -> None:
+    def __init__(self, demand: list[int], members: Int64Array, devices: int, compile_it: bool) -> None:
         self._demand, self._members, self._devices = demand, members, devices
-        self._compiled = devices**4 >= COMPILED
+        self._compiled = compile_it
 
     def without_switches(self, matrix: Int64Array, pools: _PathPools) -> Int64Array:
         """The capacities between members, int64[members, members], once all other devices are split off."""
