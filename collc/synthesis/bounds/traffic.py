@@ -351,14 +351,19 @@ class _TableTraffic:
 
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """See Traffic."""
-        row_of = {int(device): row for row, device in enumerate(sources.tolist())}
+        row_of = np.full(max(self._devices, int(sources.max(initial=-1)) + 1), -1, np.int64)
+        row_of[sources] = np.arange(len(sources))
+        known: dict[int, Int64Array] = {}  # many chunks have the same holders
         best = (0, -1, -1)
         for row in np.flatnonzero(self._size >= size).tolist():
-            pre, post = self._sets[int(self._pre[row])], self._sets[int(self._post[row])]
-            rows = [row_of[device] for device in pre.tolist() if device in row_of]
-            if not len(post) or not rows or (not self._reduced[row] and len(rows) < len(pre)):
+            holders, post = int(self._pre[row]), self._sets[int(self._post[row])]
+            rows = known.get(holders)
+            if rows is None:
+                rows = row_of[self._sets[holders]]
+                rows = known[holders] = rows[rows >= 0]
+            if not len(post) or not len(rows) or (not self._reduced[row] and len(rows) < self._sets.sizes[holders]):
                 continue
-            found = distance[np.array(rows)][:, post]
+            found = distance[np.ix_(rows, post)]
             found = found if self._reduced[row] else found.min(axis=0, keepdims=True)
             start, end = divmod(int(found.argmax()), len(post))
             if int(found[start, end]) > best[0]:
