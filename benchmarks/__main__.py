@@ -30,6 +30,7 @@ SUITES: tuple[str, ...] = (
     "clusters",
     "forest",
     "simulate",
+    "design",
 )
 HEAD = (
     f"{'case':44} {'seconds':>9} {'cpu':>9} {'MiB':>6} {'reached':>12} {'bound':>12} {'ratio':>7} {'right':6}"

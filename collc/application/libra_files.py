@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -45,11 +42,9 @@ def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
 
     Raises SourceError E0921 where the network is no product.
     """
-    from collc.design.dimensions import COSTS, dimensions_of
+    from collc.design.dimensions import COSTS
     from collc.design.optimize import optimum
-    from collc.design.problem import GIGA, DesignProblem, ExactRow, rows_of
-    from collc.design.schedule_traffic import bandwidths, schedule_traffic
-    from collc.design.time_expression import collective_time
+    from collc.design.schedule_traffic import schedule_problem
     from collc.emit.libra.model import LibraModel
 
     network, schedule = module.network, module.schedule
@@ -57,11 +52,9 @@ def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
     if not network.axes:
         hint = "a product such as ring(4, ...) * switched(8, ...) has dimensions"
         raise SourceError(Diagnostic("E0921", f"'{network.name}' has no dimensions", emit.span, hint=hint))
-    dimensions = dimensions_of(network, "", ())
-    time = collective_time(schedule_traffic(network, module.demand, schedule))
-    row = ExactRow((Fraction(1),) * len(dimensions), "==", sum(bandwidths(network), Fraction(0)) / GIGA)
-    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
-    best = optimum(DesignProblem(dimensions, time, unit_cost, rows_of([row])))
+    problem, row = schedule_problem(network, module.demand, schedule)
+    best = optimum(problem)
+    dimensions, time = problem.dimensions, problem.time
     return LibraModel(
         module.name, dimensions, time, (row,), None, "time", best.bandwidth, best.time, best.cost, dict(COSTS)
     )

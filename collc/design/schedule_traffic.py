@@ -6,6 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from collc.design.dimensions import dimensions_of
+from collc.design.problem import GIGA, DesignProblem, ExactRow, Objective, rows_of
+from collc.design.time_expression import collective_time
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -57,3 +60,17 @@ def bandwidths(network: Network) -> tuple[Fraction, ...]:
             raise ValueError(f"links of {network.name} have no bandwidth")
         found.append(links * min(rate for rate in rates if rate is not None))
     return tuple(found)
+
+
+def schedule_problem(
+    network: Network, demand: Demand, schedule: Schedule, objective: Objective = Objective.TIME
+) -> tuple[DesignProblem, ExactRow]:
+    """The design that asks for the best network for a schedule, and its only constraint.
+
+    The total bandwidth of an NPU is what it is in `network`. Raises ValueError as `bandwidths` does.
+    """
+    dimensions = dimensions_of(network, "", ())
+    time = collective_time(schedule_traffic(network, demand, schedule))
+    row = ExactRow((Fraction(1),) * len(dimensions), "==", sum(bandwidths(network), Fraction(0)) / GIGA)
+    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
+    return DesignProblem(dimensions, time, unit_cost, rows_of([row]), None, objective), row
