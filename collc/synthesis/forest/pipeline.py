@@ -80,7 +80,7 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = (_summed if summed else _copied)(batch, int(problem.members[batch.root]), problem.pair_number)
+        one = (_summed if summed else _copied)(batch, int(problem.members[batch.root]), problem)
         size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
         roots, pairs = _images(problem, batch.root, one.pairs, translations)
@@ -138,26 +138,31 @@ def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> Fores
     return replace(problem, chunks=tuple(np.split(rows, ends[:-1])))
 
 
-def _copied(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> OneTree:
+def _copied(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
     """A chunk is copied from the root to all members."""
     one = OneTree([], 0, [])
-    _copy(one, batch, {root: -1}, pair)
+    _copy(one, batch, {root: -1}, problem)
     return one
 
 
-def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], pair: dict[tuple[int, int], int]) -> None:
-    """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none."""
+def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: ForestProblem) -> None:
+    """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none.
+
+    An NPU outside the group gets the chunk once, also where several paths lead over it; a switch does for each path.
+    """
     for path in batch.paths:
-        last = reached[path[0]]
-        for ends in pairwise(path):
+        start = max(position for position, device in enumerate(path) if device in reached)
+        last = reached[path[start]]
+        for begin, end in pairwise(path[start:]):
             if last >= 0:
                 one.edges.append((last, len(one.pairs)))
             last = len(one.pairs)
-            one.pairs.append(pair[ends])
-        reached[path[-1]] = last
+            one.pairs.append(problem.pair_number[begin, end])
+            if end < problem.network.npu_count:
+                reached[end] = last
 
 
-def _summed(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> OneTree:
+def _summed(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
     """A chunk is reduced along the tree to the root, then copied."""
     pairs: list[int] = []
     edges: list[tuple[int, int]] = []
@@ -167,13 +172,13 @@ def _summed(batch: TreeBatch, root: int, pair: dict[tuple[int, int], int]) -> On
         for end, begin in pairwise(reversed(path)):
             edges += [(before, len(pairs)) for before in followed]
             followed = [len(pairs)]
-            pairs.append(pair[end, begin])
+            pairs.append(problem.pair_number[end, begin])
         arriving[path[0]] += followed
     reduced = len(pairs)
     edges += [(before, reduced) for before in arriving[root]]
     pairs.append(-1)
     one = OneTree(pairs, reduced, edges)
-    _copy(one, batch, {root: reduced}, pair)
+    _copy(one, batch, {root: reduced}, problem)
     return one
 
 

@@ -113,6 +113,8 @@ def _check(conditions: Conditions) -> None:
         raise not_served("a chunk is held by several NPUs at first")
     if bool((task.network.buffers >= 0).any()):
         raise not_served("switches have buffers of limited size")
+    if task.inverted and bool(task.network.multicast.any()):  # on the way up, two paths over one would be added twice
+        raise not_served("a switch adds up")
 
 
 def _members(conditions: Conditions) -> Int32Array:

@@ -60,6 +60,8 @@ def _problem(module: Module) -> ForestProblem | None:
         problem = forest_problem(conditions_of(Task(network, copies.demand, module.model, chunks)))
     except CollcError:
         return None
+    if len(problem.members) < len(network.npus):
+        return None  # two paths of a tree may lead over an NPU outside the group, which would add up their partials
     lower = problem.undirected
     if bool((lower < 0).any()) or bool((problem.capacity != problem.capacity[lower]).any()):
         return None
