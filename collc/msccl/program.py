@@ -35,11 +35,15 @@ class Op(StrEnum):
     RECEIVE_REDUCE_COPY = "rrc"
     RECEIVE_REDUCE_COPY_SEND = "rrcs"
     COPY = "cpy"
+    REDUCE = "re"
     NOP = "nop"
 
 
 FUSED = frozenset({Op.RECEIVE_COPY_SEND, Op.RECEIVE_REDUCE_SEND, Op.RECEIVE_REDUCE_COPY_SEND})
 """Operations that receive one message and send another."""
+
+LOCAL = frozenset({Op.COPY, Op.REDUCE})
+"""Operations on slots of one GPU. REDUCE adds its source to its destination."""
 
 
 class Slot(NamedTuple):
@@ -62,7 +66,8 @@ class Message:
 
     source, target: ranks. chunk: number of the first chunk in the demand. count: number of chunks. path: numbers of
     the links, in order. start, leave, arrival: times in picoseconds at which it enters the first link, the sender has
-    sent all of it, and the receiver has all of it. reduce: whether the receiver adds it to what it holds.
+    sent all of it, and the receiver has all of it. reduce: whether the receiver adds it to what it holds. relayed: the
+    link over which came what it carries, which the sender kept apart; -1: it carries what the sender holds.
     """
 
     source: int
@@ -74,6 +79,7 @@ class Message:
     leave: int
     arrival: int
     reduce: bool
+    relayed: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,8 @@ class Step:
         if self.src is not None:
             for k in range(self.count):
                 yield Slot(self.src.buffer, self.src.offset + k)
+        if self.op is Op.REDUCE:
+            yield from self.writes()
 
     def writes(self) -> Iterator[Slot]:
         """The slots that it writes."""

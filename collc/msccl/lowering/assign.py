@@ -22,7 +22,7 @@ from collc.msccl.lowering.flows import (
     joint_delays_others,
 )
 from collc.msccl.lowering.fuse import FusablePair, fuse_steps
-from collc.msccl.program import Gpu, Op, Program, Step, Threadblock
+from collc.msccl.program import LOCAL, Gpu, Program, Step, Threadblock
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _gpu(ends: GpuFlows, joints: list[FlowJoint], channel: dict[Flow, int], most
         number = channel[flow] if flow else 0
         threadblocks.append((number, send.target if send else -1, receive.source if receive else -1, steps))
     threadblocks.sort(key=lambda tb: tb[:3])
-    _insert_copies(threadblocks, [step for step in ends.gpu.steps if step.op is Op.COPY], most)
+    _insert_copies(threadblocks, [step for step in ends.gpu.steps if step.op in LOCAL], most)
     made = tuple(Threadblock(send, receive, number, tuple(steps)) for number, send, receive, steps in threadblocks)
     return replace(ends.gpu, steps=(), threadblocks=made)
 

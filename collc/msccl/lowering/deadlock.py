@@ -13,7 +13,7 @@ from typing import Final
 
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.options import Protocol
-from collc.msccl.program import Op, Point, Program, Step, Threadblock
+from collc.msccl.program import LOCAL, Point, Program, Step, Threadblock
 
 MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
 """Messages that a connection holds; then its sender blocks."""
@@ -53,7 +53,7 @@ def largest_size(program: Program, per_message: int) -> int:
 
 def deadlocking_message_sizes(program: Program) -> list[int]:
     """The chunks per message, among those of the program's range of sizes, at which it deadlocks; ascending."""
-    counts = sorted({s.count for g in program.gpus for tb in g.threadblocks for s in tb.steps if s.op is not Op.COPY})
+    counts = sorted({s.count for g in program.gpus for tb in g.threadblocks for s in tb.steps if s.op not in LOCAL})
     low = chunks_per_message(program, program.sizes[1])
     high = chunks_per_message(program, program.sizes[0])
     known: dict[tuple[int, ...], bool] = {}

@@ -223,7 +223,9 @@ class _StageRunner:
     def merge(self, most: int) -> Program:
         """The program with at most `most` chunks in a step."""
         if most not in self.merged:
-            self.merged[most] = merge(self.start, most)
+            # A partial that is kept apart is added at once; merging would move its arrival behind that.
+            apart = any(message.relayed >= 0 for message in self.start.messages)
+            self.merged[most] = merge(self.start, 1 if apart else most)
         return self.merged[most]
 
     def leanest(self, attempt: LoweringAttempt) -> Program:

@@ -10,7 +10,7 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
+from collc.msccl.program import ARRIVES, LEAVES, LOCAL, Gpu, Message, Moment, Program, Slot, Step
 
 _GpuSlot = tuple[int, Slot]
 """A slot of a GPU."""
@@ -221,7 +221,7 @@ def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
 
 
 def _gpu(merger: _MessageMerger, gpu: Gpu) -> Gpu:
-    local = [step for step in gpu.steps if step.op is Op.COPY]
+    local = [step for step in gpu.steps if step.op in LOCAL]
     moved = [
         replace(step, src=merger.slot(gpu.rank, step.src), dst=merger.slot(gpu.rank, step.dst))
         for step in (*merger.steps[gpu.rank], *local)

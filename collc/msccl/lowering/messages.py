@@ -41,10 +41,6 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    if any(rows.relayed is not None for rows in schedule.blocks()):
-        message = "GPUs of this schedule relay partials that they keep apart, which the lowering does not support"
-        hint = "synthesize for 'emit msccl' or 'emit mscclpp' in the program, or use another synthesizer"
-        raise SourceError(Diagnostic("M0114", message, hint=hint))
     collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()
     return _needed(module, _useful(module, found)), collapse.again
@@ -69,7 +65,7 @@ class _SwitchCollapse:
         network = self._network
         rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
         found: list[Message] = []
-        for chunk, link, start, leave, arrival, reduce in self._rows:
+        for chunk, link, start, leave, arrival, reduce, relayed in self._rows:
             source, target = int(network.source[link]), int(network.target[link])
             hop = _SwitchArrival(source, (link,), start, leave, arrival)
             if network.is_switch(source):
@@ -78,7 +74,8 @@ class _SwitchCollapse:
                 self._enter(target, chunk, hop, reduce)
                 continue
             ends = (rank_of[hop.source], rank_of[target])
-            found.append(Message(*ends, chunk, 1, hop.path, hop.start, hop.leave, hop.arrival, reduce))
+            times = (hop.start, hop.leave, hop.arrival)
+            found.append(Message(*ends, chunk, 1, hop.path, *times, reduce, relayed))
         found.sort(key=lambda m: (m.start, m.path, m.chunk))
         return found
 
@@ -131,8 +128,9 @@ class _SwitchCollapse:
         return chosen
 
 
-_TransferRow = tuple[int, int, int, int, int, bool]
-"""A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces."""
+_TransferRow = tuple[int, int, int, int, int, bool, int]
+"""A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces, and the link
+over which came what it relays."""
 
 
 def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
@@ -145,6 +143,7 @@ def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
             (start + clock.busy_of(rows)).tolist(),
             (start + clock.total_of(rows)).tolist(),
             rows.reduce.tolist(),
+            rows.relays.tolist(),
             strict=True,
         )
 
@@ -162,12 +161,14 @@ def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:
 def _useful(module: Module, messages: list[Message]) -> list[Message]:
     """The messages without those that bring a GPU what it holds already."""
     held = _initial(module)
+    kept: dict[tuple[int, int], int] = {}
     carried: dict[int, int] = {}
     useful = [True] * len(messages)
     for _, arrives, number in _events(messages):
         message = messages[number]
         if not arrives:
-            value = held.get((message.source, message.chunk), 0)
+            here = (message.source, message.chunk)
+            value = held.get(here, 0) if message.relayed < 0 else kept.get((message.relayed, message.chunk), 0)
             if not value:
                 _early(module, message)
             carried[number] = value
@@ -177,6 +178,7 @@ def _useful(module: Module, messages: list[Message]) -> list[Message]:
         after = before | value if message.reduce else value
         useful[number] = after != before
         held[key] = after
+        kept[message.path[-1], message.chunk] = value
     return [m for m, keep in zip(messages, useful, strict=True) if keep]
 
 
@@ -209,13 +211,20 @@ def _needed(module: Module, messages: list[Message]) -> list[Message]:
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
     wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post) for rank in members[int(number)]}
+    apart: set[tuple[int, int]] = set()
     keep = [False] * len(messages)
     for _, arrives, number in reversed(_events(messages)):
         message = messages[number]
         if not arrives:
-            if keep[number]:
+            if keep[number] and message.relayed >= 0:
+                apart.add((message.relayed, message.chunk))
+            elif keep[number]:
                 wanted.add((message.source, message.chunk))
-        elif (message.target, message.chunk) in wanted:
+            continue
+        came = (message.path[-1], message.chunk)
+        keep[number] = came in apart
+        apart.discard(came)
+        if (message.target, message.chunk) in wanted:
             keep[number] = True
             if not message.reduce:
                 wanted.discard((message.target, message.chunk))

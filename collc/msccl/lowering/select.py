@@ -12,12 +12,16 @@ from itertools import groupby
 
 from collc.msccl.collectives import BufferLayout
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Moment, Op, Program, Slot, Step
+from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
 
 
 @dataclass(slots=True)
 class _GpuSelection:
-    """Steps of one GPU while they are made. slots: the slot of the current value of each chunk; scratch: slots used."""
+    """Steps of one GPU while they are made.
+
+    slots: the slot of the current value of each chunk. scratch: slots used. apart: by link and chunk, the slot of what
+    came over the link last, if it is relayed.
+    """
 
     rank: int
     inputs: dict[int, int]
@@ -25,6 +29,7 @@ class _GpuSelection:
     slots: dict[int, Slot]
     steps: list[Step] = field(default_factory=list[Step])
     scratch: int = 0
+    apart: dict[tuple[int, int], Slot] = field(default_factory=dict[tuple[int, int], Slot])
 
     def home(self, chunk: int, current: Slot | None) -> Slot:
         """The slot for a value that arrives. current: the slot of what it is added to, None for a copy."""
@@ -32,8 +37,28 @@ class _GpuSelection:
             return Slot("o", self.outputs[chunk])
         if current is not None and current.buffer == "s":
             return current
+        return self.fresh()
+
+    def fresh(self) -> Slot:
+        """A scratch slot of its own."""
         self.scratch += 1
         return Slot("s", self.scratch - 1)
+
+    def keep_apart(self, message: Message, number: int, when: Moment) -> None:
+        """Receive a partial that is relayed later in a slot of its own, and add it to the value there is."""
+        chunk, kept = message.chunk, self.fresh()
+        self.apart[message.path[-1], chunk] = kept
+        self.steps.append(Step(Op.RECEIVE, when, 1, dst=kept, receive=number))
+        current = self.slots.get(chunk)
+        home = self.home(chunk, current if message.reduce else None)
+        later = [(*when[:3], tie) for tie in (1, 2)]
+        if current is None or not message.reduce:
+            self.steps.append(Step(Op.COPY, later[0], 1, src=kept, dst=home))
+        else:
+            if current != home:
+                self.steps.append(Step(Op.COPY, later[0], 1, src=current, dst=home))
+            self.steps.append(Step(Op.REDUCE, later[1], 1, src=kept, dst=home))
+        self.slots[chunk] = home
 
 
 def select(program: Program, layout: BufferLayout) -> Program:
@@ -42,12 +67,18 @@ def select(program: Program, layout: BufferLayout) -> Program:
         _GpuSelection(rank, inputs, outputs, {chunk: Slot("i", slot) for chunk, slot in inputs.items()})
         for rank, (inputs, outputs) in enumerate(zip(layout.inputs, layout.outputs, strict=True))
     ]
-    for when, number in _moments(program):
+    moments = _moments(program)
+    relayed = _relayed(program, moments)
+    for when, number in moments:
         message = program.messages[number]
         selection = selections[message.target if when[1] == ARRIVES else message.source]
         current = selection.slots.get(message.chunk)
         if when[1] == LEAVES:
+            if message.relayed >= 0:
+                current = selection.apart[message.relayed, message.chunk]
             selection.steps.append(Step(Op.SEND, when, 1, src=current, send=number))
+        elif number in relayed:
+            selection.keep_apart(message, number, when)
         else:
             operand = current if message.reduce else None
             home = selection.home(message.chunk, operand)
@@ -56,6 +87,19 @@ def select(program: Program, layout: BufferLayout) -> Program:
             selection.slots[message.chunk] = home
     gpus = tuple(_gpu(program, selection) for selection in selections)
     return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
+
+
+def _relayed(program: Program, moments: list[tuple[Moment, int]]) -> set[int]:
+    """The messages that are relayed: those that came last over the link that a later message names."""
+    last: dict[tuple[int, int], int] = {}
+    found: set[int] = set()
+    for when, number in moments:
+        message = program.messages[number]
+        if when[1] == ARRIVES:
+            last[message.path[-1], message.chunk] = number
+        elif message.relayed >= 0:
+            found.add(last[message.relayed, message.chunk])
+    return found
 
 
 def _moments(program: Program) -> list[tuple[Moment, int]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from collc.msccl.lowering.fuse import FusablePair, fusable
 from collc.msccl.options import Placement
-from collc.msccl.program import COPIES, Gpu, Op, Program, Slot, Step, Threadblock
+from collc.msccl.program import COPIES, LOCAL, Gpu, Op, Program, Slot, Step, Threadblock
 
 _PEERS: Final = 8
 """Most peers of a threadblock that writes two buffers of each: they are 16 remote buffers."""
@@ -156,7 +156,7 @@ def _items(program: Program) -> list[list[int]]:
     for gpu in program.gpus:
         found.append([])
         for step in gpu.steps:
-            if step.op is Op.COPY:
+            if step.op in LOCAL:
                 found[-1].append(copies)
                 copies += 1
             else:

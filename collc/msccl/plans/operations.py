@@ -333,6 +333,8 @@ def _move(block: _BlockWriter, step: Step) -> None:
     """Append the operations that move the data of a step."""
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
         _copy(block, step.src, step.dst, step.count)
+    if step.op is Op.REDUCE and step.src is not None and step.dst is not None:
+        _add(block, step.src, step.dst, step.count)
     held = step.src if step.op is Op.SEND else step.dst if step.op is Op.RECEIVE_COPY_SEND else None
     if held is not None:
         _put(block, step, held)
@@ -343,6 +345,12 @@ def _move(block: _BlockWriter, step: Step) -> None:
 def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
     block.touch([source], [target], count)
     block.add("copy", src_buff=[block.local(source, count)], dst_buff=[block.local(target, count)])
+
+
+def _add(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
+    block.touch([source, target], [target], count)
+    here = block.local(target, count)
+    block.add("re", src_buff=[here, block.local(source, count)], dst_buff=[here])
 
 
 def _put(block: _BlockWriter, step: Step, held: Slot) -> None:

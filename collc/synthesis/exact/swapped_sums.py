@@ -44,11 +44,8 @@ class SwappedSumEncoding:
     """
 
     def __init__(self, module: Module, steps: int, stop: Callable[[], bool]) -> None:
-        """Raises Stopped if `stop`, which is called before each chunk, returns True.
-
-        Where files for runtimes are wanted (`Module.relays`), no partial is relayed.
-        """
-        self._steps, self._kept_apart = steps, not module.relays
+        """Raises Stopped if `stop`, which is called before each chunk, returns True."""
+        self._steps = steps
         self._edges = edges_of(module.network)
         self._hops = hop_counts(Digraph.of(module.network)).tolist()
         self._into: dict[int, list[int]] = defaultdict(list)
@@ -96,7 +93,7 @@ class SwappedSumEncoding:
             relays = [
                 (f, script.declare(f"y_{k}_{e}_{f}_{t}"))
                 for f in self._into[edge.source]
-                if self._kept_apart and f in before and self._edges[f].source != edge.target
+                if f in before and self._edges[f].source != edge.target
             ]
             own = f"(not {any_of(y for _, y in relays)})" if relays else "true"
             script.at_most(1, [y for _, y in relays])

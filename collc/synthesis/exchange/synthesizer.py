@@ -38,11 +38,11 @@ PLACEMENTS = 8
 WORK = 300_000
 """Messages of all placements together after which nothing more is tried."""
 
+RELAYED_IN_FILES = 128
+"""Chunks x NPUs up to which partials are kept apart and relayed where files for runtimes are wanted."""
+
 SHIFTED = 40_000
 """Transfers up to which the schedule is shifted to the left where not all take equal time."""
-
-MESSAGE_WORK = 30
-"""Work for each message besides that of the spread."""
 
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
@@ -153,8 +153,12 @@ class _ExchangePlanner:
             yield _Plan(chosen, chunks, steps, messages, self._least(chosen, steps, messages))
 
     def _usable(self, kinds: Iterator[CoreKind]) -> Iterator[CoreKind]:
-        """The kinds that suit; files for runtimes cannot have partials that are kept apart."""
-        return (kind for kind in kinds if not (self._module.relays and kind.cores[0].relays))
+        """The kinds that suit. In files for runtimes, messages of partials that are kept apart are not merged, so that
+        many of them take long.
+        """
+        table = self._module.demand.chunks
+        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
+        return (kind for kind in kinds if not (many and kind.cores[0].relays))
 
     def _steps(self, kind: CoreKind, chunks: int) -> int:
         """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
