@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
+from collc.synthesis.auto import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.levels import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
@@ -131,6 +132,14 @@ def test_8192_gpus_are_planned_and_proved_without_listing_chunks() -> None:
         assert len(schedule) == 8192 * len(schedule.rows)
         bound = {"all_gather": 2**30 / 400e9, "all_to_all": 2**30 / 50e9}[kind] * 1023 / 1024 * 1e12
         assert schedule.collective_time(net, module.demand) <= 1.01 * bound
+
+
+def test_auto_lists_no_millions_of_chunks() -> None:
+    module = Module("m", rails(300, 8), unlisted("all_to_all", 2400, 1, 2**30), LinkModel.PIPELINED)
+    found = auto(module, Effort())
+    assert found.algorithm == "symmetric"
+    assert "5,760,000 chunks" in found.notes[-1]
+    assert verify_schedule(found).ok
 
 
 def test_nodes_of_directly_linked_gpus() -> None:

@@ -29,7 +29,9 @@ from collc.synthesis.auto.tried import TriedCandidates, time_of
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
+from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.task import Effort
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
@@ -57,6 +59,9 @@ TINY_NPUS, TINY = 9, 6_000
 PROOF = 1_000_000
 """What Z3 may spend on each number of steps, about half a second; counted so that all machines find the same."""
 
+LISTED = 5_000_000
+"""Chunks up to which synthesizers that list them are tried."""
+
 EXACT_WORK = 300_000
 """The work of asking Z3, about."""
 
@@ -69,6 +74,9 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     library: textbook algorithms to try, None for none.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
+    factored = _without_listing(module, effort)
+    if factored is not None:
+        return factored
     search = _Search(module, effort, library)
     search.run()
     tried = search.tried
@@ -84,6 +92,18 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
     return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
+
+
+def _without_listing(module: Module, effort: Effort) -> Module | None:
+    """The module with a schedule by symmetry where it has more than LISTED chunks and that needs no list of them."""
+    chunks = sum(len(run.pattern) for run in module.demand.runs)
+    if chunks <= LISTED or module.schedule is not None or not is_cluster(module):
+        return None
+    found = symmetric_module(module, effort)
+    if not isinstance(found.schedule, FactoredSchedule):
+        return None
+    note = f"auto: chose symmetric; the others would list all of the {chunks:,} chunks"
+    return replace(found, algorithm="symmetric", seed=effort.seed, notes=(*module.notes, note))
 
 
 UNWOUND = (
