@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +21,7 @@ from collc.ten.schedule import Clock, LinkModel
 
 if TYPE_CHECKING:
     from collc.msccl.check.reader import Profile
+    from collc.simulation.tasks import TaskGraph
 
 _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:TOPOLOGY"
 
@@ -29,8 +30,8 @@ _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:
 class SimulationSettings:
     """How to simulate.
 
-    network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces and MSCCL files need one of them.
-    size: bytes of the buffer, for an MSCCL file. profile: the runtime that will load it.
+    network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces and files for runtimes need one of them.
+    size: bytes of the buffer, for a file for a runtime. profile: the runtime that will load it.
     astra: ASTRA-sim's truncated nanoseconds in place of exact picoseconds. model: whether messages queue at links.
     schedule, definitions: of a program, which schedule, and values of its params.
     """
@@ -51,7 +52,7 @@ class SimulationSettings:
 
 
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
-    """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, or an MSCCL file.
+    """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, an MSCCL file, or an MSCCL++ plan.
 
     Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
     something waits for ever.
@@ -66,13 +67,10 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
         message = f"cannot read {path}: {error.strerror or error}"
         hint = "give a .coll or .ten file, or the common name of traces: DIR/algo for DIR/algo.0.et"
         raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
-    if kind == "mscclpp":
-        message = f"{path} is an MSCCL++ plan; collc simulates programs, .ten files, MSCCL files and Chakra traces"
-        raise UsageError(Diagnostic("U0132", message, hint="simulate the program that it was made from"))
-    if kind == "msccl":
-        return _simulated_msccl(path, settings)
+    if kind in ("msccl", "mscclpp"):
+        return _simulated_program(path, kind, settings)
     if settings.network is not None or settings.on is not None:
-        message = f"{path} has a network of its own: --network and --on are for traces and MSCCL files"
+        message = f"{path} has a network of its own: --network and --on are for others"
         raise UsageError(Diagnostic("U0131", message))
     if kind == "coll":
         return _simulated_schedule(path, _compiled(path, settings), settings)
@@ -107,19 +105,39 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
     )
 
 
-def _simulated_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
+def _simulated_program(path: Path, kind: str, settings: SimulationSettings) -> SimulationReport:
+    """The simulation of a file for a runtime."""
     from collc.msccl.simulating.file_tasks import file_tasks, sound_program
+    from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
 
-    if settings.size is None:
+    size = settings.size
+    if size is None:
         message = f"{path} is for many sizes: say which one is simulated"
         raise UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
     network = _network_of(path, settings)
-    program = sound_program(path, settings.profile)
-    if program.ngpus != len(network.npus):
-        message = f"{path} is for {program.ngpus} GPUs, but {network.name} has {len(network.npus)} NPUs"
-        raise SourceError(Diagnostic("X0510", message))
+
+    def tasks_on(gpus: int, coll: str, make: Callable[[], TaskGraph]) -> SimulationReport:
+        if gpus != len(network.npus):
+            message = f"{path} is for {gpus} GPUs, but {network.name} has {len(network.npus)} NPUs"
+            raise SourceError(Diagnostic("X0510", message))
+        found = _simulated_tasks(path, network, make, settings)
+        known = {name.replace("_", ""): name for name in COLLECTIVES}
+        workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
+        return SimulationReport(path, kind, settings.model, settings.astra, workload, found)
+
+    if kind == "msccl":
+        program = sound_program(path, settings.profile)
+        return tasks_on(program.ngpus, program.coll, lambda: file_tasks(program, network, size))
+    plan, chunks = sound_plan(path)
+    return tasks_on(len(plan.chunks), plan.collective, lambda: plan_tasks(plan, chunks, network, size))
+
+
+def _simulated_tasks(
+    path: Path, network: Network, make: Callable[[], TaskGraph], settings: SimulationSettings
+) -> Simulation:
+    """The simulation of tasks that are made for a network."""
     try:
-        found = simulate(network, file_tasks(program, network, settings.size), settings.timing(LinkModel.PIPELINED))
+        return simulate(network, make(), settings.timing(LinkModel.PIPELINED))
     except NoRoute as error:
         ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
@@ -129,10 +147,6 @@ def _simulated_msccl(path: Path, settings: SimulationSettings) -> SimulationRepo
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         raise _no_rates(network) from error
-    known = {name.replace("_", ""): name for name in COLLECTIVES}
-    collective = known.get(program.coll.replace("_", "").lower(), "")
-    workload = Workload(collective, settings.size)
-    return SimulationReport(path, "msccl", settings.model, settings.astra, workload, found)
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:

@@ -27,6 +27,7 @@ _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-ncc
 _ROOT: Final = "rank of the root of a rooted collective"
 _EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace"
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
+_SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
@@ -227,10 +228,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a program, a .ten file, an MSCCL file, or DIR/PREFIX of Chakra traces")
-    add("--network", type=Path, metavar="FILE.yml", help="the network, for traces: a network file of ASTRA-sim")
-    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for traces and MSCCL files: a topology of a program")
-    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file, as in 64MiB")
+    add("file", type=Path, metavar="FILE", help=_SIMULATED)
+    add("--network", type=Path, metavar="FILE.yml", help="the same, as a network file of ASTRA-sim")
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for all but programs and .ten files")
+    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
     add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
     congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"

@@ -178,9 +178,6 @@ def test_settings_that_do_not_fit(tmp_path, network, capsys):
     program.write_text("import std.topologies\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)\n")
     assert main(["simulate", str(program), "--network", network]) == 2
     assert "U0131" in capsys.readouterr().err
-    (tmp_path / "a.json").write_text("{}")
-    assert main(["simulate", str(tmp_path / "a.json")]) == 2
-    assert "U0132" in capsys.readouterr().err
     program.write_text("topology t {\n npu n[4]\n link n[0] -> n[2] (bandwidth: 1GB/s, latency: 1us)\n}\n")
     assert main(["simulate", prefix, "--on", f"{program}:t"]) == 1
     assert "X0511" in (text := capsys.readouterr().err)

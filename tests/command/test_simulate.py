@@ -68,7 +68,12 @@ topology apart {
     npu n[6]
     link n[0] -> n[1] (bandwidth: 1GB/s, latency: 1us)
 }
-schedule sum on loop { run all_reduce(loop.npus, size: 6MiB) synthesize tacos(link_model: "pipelined") emit msccl }
+schedule sum on loop {
+    run all_reduce(loop.npus, size: 6MiB)
+    synthesize tacos(link_model: "pipelined")
+    emit msccl
+    emit mscclpp
+}
 schedule all on star { run all_to_all(star.npus, size: 6MiB) synthesize pccl(link_model: "pipelined") emit msccl }
 """
 
@@ -93,6 +98,17 @@ def test_an_msccl_file_takes_the_time_that_its_compilation_reports(name, topolog
     assert found["collective"] == ("all_reduce" if name == "sum" else "all_to_all")
     assert main([*arguments, "--size", "12MiB"]) == 0
     assert json.loads(capsys.readouterr().out)["time_ps"] > 1.8 * found["time_ps"]
+
+
+def test_a_plan_takes_the_time_of_its_schedule_and_of_its_signals(files, capsys):
+    arguments = ["simulate", str(files / "sum.mscclpp"), "--on", f"{files}/p.coll:loop", "--json", "--size", "6MiB"]
+    assert main(arguments) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert main([arguments[0], str(files / "sum.msccl"), *arguments[2:]]) == 0
+    program = json.loads(capsys.readouterr().out)
+    assert plan["kind"] == "mscclpp"
+    assert program["time_ps"] <= plan["time_ps"] <= 1.05 * program["time_ps"]
+    assert sum(link["bytes"] for link in plan["links"]) == sum(link["bytes"] for link in program["links"])
 
 
 def test_msccl_files_that_cannot_be_simulated(files, tmp_path, capsys):

@@ -1,0 +1,71 @@
+"""MSCCL++ plans and MSCCL files as tasks of the simulator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from collc.base.diagnostics import CheckFailed, UsageError
+from collc.msccl.simulating.file_tasks import sound_program
+from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.simulation.engine import simulate
+from collc.simulation.timing import ExactTiming
+from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, read_reduce
+from tests.support import MiB, fully_connected
+
+BUSY = 19_531_250
+LATENCY = 500_000
+
+
+def time_of(plan, tmp_path, size=None):
+    """The simulated time of a plan over links of 50 GiB/s and 0.5 us; chunks of 1 MiB where no size is given."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    found, chunks = sound_plan(path)
+    net = fully_connected(len(found.chunks))
+    return simulate(net, plan_tasks(found, chunks, net, size or chunks * MiB), ExactTiming()).time
+
+
+@pytest.mark.parametrize("kind", ["memory", "port"])
+def test_puts_between_signals(kind, tmp_path):
+    """A signal, then a chunk and a signal right behind it."""
+    assert time_of(all_gather(3, kind), tmp_path) == LATENCY + BUSY + LATENCY
+    assert time_of(all_gather(3, kind), tmp_path, 6 * MiB) == LATENCY + 2 * BUSY + LATENCY
+
+
+@pytest.mark.parametrize("make", [read_reduce, by_semaphore, by_port], ids=lambda make: make.__name__)
+def test_other_operations_end(make, tmp_path):
+    """Reads of other GPUs, semaphores, barriers and flushes: at least one chunk crosses a link."""
+    assert time_of(make(), tmp_path) >= BUSY + LATENCY
+
+
+def test_plans_that_cannot_be_simulated(tmp_path):
+    broken = all_gather(2)
+    ops(broken)[-1]["name"] = "signal"
+    with pytest.raises(CheckFailed):
+        time_of(broken, tmp_path)
+    packets = {**all_gather(2), "protocol": "LL"}
+    with pytest.raises((UsageError, CheckFailed)):
+        time_of(packets, tmp_path)
+
+
+def test_a_file_that_hangs(tmp_path):
+    """Two GPUs that both receive first."""
+    step = (
+        '<step s="{}" type="{}" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    )
+    gpus = "".join(
+        f'  <gpu id="{g}" i_chunks="1" o_chunks="1" s_chunks="0">\n'
+        f'    <tb id="0" send="{1 - g}" recv="{1 - g}" chan="0">\n'
+        f"      {step.format(0, 'r')}\n      {step.format(1, 's')}\n    </tb>\n  </gpu>\n"
+        for g in range(2)
+    )
+    head = (
+        '<algo name="x" nchunksperloop="1" nchannels="1" ngpus="2" proto="Simple" coll="allreduce" inplace="0"'
+        ' outofplace="1" minBytes="0" maxBytes="0">\n'
+    )
+    (tmp_path / "x.xml").write_text(f"{head}{gpus}</algo>\n")
+    with pytest.raises(CheckFailed) as caught:
+        sound_program(tmp_path / "x.xml", "executor")
+    assert any("wait" in message.message for message in caught.value.diagnostics)
