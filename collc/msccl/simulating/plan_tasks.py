@@ -76,8 +76,8 @@ class _PlanTasks:
     """Tasks as (source, target, bytes), and edges as (before, after, phase).
 
     at: the next operation of each threadblock. last: the task after which it goes on. sent: the signals of each
-    channel, taken: how many of them were waited for. moved: the messages of each threadblock. under_way: by threadblock
-    and receiver, the messages that no signal follows yet, and the last signal. released: releases of
+    channel, taken: how many of them were waited for. moved: the messages of each threadblock. unsignalled: by
+    threadblock and receiver, the messages that no signal follows yet, and the last signal. released: releases of
     each semaphore, acquired: how many were taken.
     """
 
@@ -89,7 +89,7 @@ class _PlanTasks:
     sent: dict[Channel, list[int]] = field(default_factory=lambda: defaultdict(list))
     taken: dict[Channel, int] = field(default_factory=lambda: defaultdict(int))
     moved: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    under_way: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    unsignalled: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     released: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     acquired: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -167,15 +167,15 @@ class _PlanTasks:
             if op.via != "port":
                 self.edges.append((message, end, SENT))
             self.moved[tb].append(message)
-            self.under_way[tb, slots.gpu].append(message)
+            self.unsignalled[tb, slots.gpu].append(message)
         return end
 
     def _signal(self, tb: int, gpu: int, target: int, end: int) -> int:
         """A signal after task `end`. Returns the task with which it, and all data before it, has come."""
         signal, come = self.task(gpu, target), self.task(target, target)
         self.edges += [(end, signal, DONE), (signal, come, DONE)]
-        self.edges += [(message, come, DONE) for message in self.under_way[tb, target]]
-        self.under_way[tb, target] = [come]
+        self.edges += [(message, come, DONE) for message in self.unsignalled[tb, target]]
+        self.unsignalled[tb, target] = [come]
         return come
 
     def _barrier(self, op: Operation) -> bool:
