@@ -40,6 +40,7 @@ from tests import support
 from tests.support import GiB, MiB, demand_of, network
 from tests.synthesis.cases import task_of
 from tests.synthesis.checker import check
+from tests.synthesis.random_problems import random_network
 from tests.synthesis.throughput_networks import a100, dgx1, kind, mesh, mi250, rails, weak
 
 PIPELINED = LinkModel.PIPELINED
@@ -512,6 +513,7 @@ from collc.synthesis.forest import forest
 from collc.synthesis.task import Effort
 from tests.support import all_gather
 from tests.synthesis.cases import task_of
+from tests.synthesis.random_problems import random_network
 from tests.synthesis.throughput_networks import mi250
 net = mi250(2)
 forest(task_of(net, all_gather(net.npus.tolist())), Effort())
@@ -522,3 +524,28 @@ print("numba" in sys.modules)
 def test_32_gpus_do_not_wait_for_compiled_code() -> None:
     done = subprocess.run([sys.executable, "-c", START_UP], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_many_random_networks(first: int) -> None:
+    """Networks of all kinds with switches, links one way, groups, both link models; what is served is verified."""
+    served = 0
+    for seed in range(first, first + 50):
+        chance = random.Random(seed)
+        net = random_network(chance)
+        net = replace(net, buffers=np.full(net.switch_count, -1))
+        npus = net.npus.tolist()
+        if len(npus) < 2:
+            continue
+        group = sorted(chance.sample(npus, chance.randrange(2, len(npus) + 1)))
+        demand = COLLECTIVES[chance.choice(list(COLLECTIVES))](group, MiB, chance.choice([1, 2, 7]))
+        try:
+            result = plan_forest(Module("m", net, demand, chance.choice(list(LinkModel))), Effort())
+        except SourceError:
+            continue
+        found = result if result.schedule is not None else join(result)
+        verdict = verify_schedule(found)
+        assert "failed" not in verdict.checks.values(), (seed, verdict.diagnostics)
+        served += 1
+    assert served >= 25
