@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collc.application.file_verification import Expectation, verify_file
 from collc.application.simulating import SimulationSettings, simulate_file, simulated_module
@@ -22,7 +24,19 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 from tests.chakra.support import varint
-from tests.support import DEFAULT, LinkKind, all_to_all, broadcast, grid, network, switched
+from tests.support import (
+    DEFAULT,
+    LinkKind,
+    MiB,
+    all_gather,
+    all_to_all,
+    broadcast,
+    fully_connected,
+    grid,
+    network,
+    ring,
+    switched,
+)
 
 HEAD = """
 import std.topologies
@@ -32,10 +46,11 @@ import std.algorithms
 LINKS = "bandwidth: 50GiB/s, latency: 0.5us"
 PROGRAMS = {
     "ring All-Reduce": (f"ring(8, {LINKS})", "all_reduce(t.npus, size: 1MiB) using ring synthesize fixed", 7),
+    "small ring": (f"ring(4, {LINKS})", "all_reduce(t.npus, size: 1MiB) using ring synthesize fixed", 3),
     "All-Gather": (f"mesh2d(3, 3, {LINKS})", "all_gather(t.npus, size: 27MiB, chunks: 3) synthesize tacos", 0),
     "All-to-All": (f"torus2d(3, 3, {LINKS})", "all_to_all(t.npus, size: 9MiB) synthesize pccl", 0),
     "Reduce-Scatter": (f"mesh2d(2, 3, {LINKS})", "reduce_scatter(t.npus, size: 6MiB) synthesize tacos", None),
-    "exchange": (f"hypercube(3, {LINKS})", "all_reduce(t.npus, size: 8MiB) synthesize exchange", None),
+    "exchange": (f"hypercube(2, {LINKS})", "all_reduce(t.npus, size: 4MiB) synthesize exchange", None),
     "All-Reduce": (f"mesh2d(3, 3, {LINKS})", "all_reduce(t.npus, size: 9MiB, chunks: 2) synthesize tacos", None),
     "switch": (f"switched(4, {LINKS})", "all_gather(t.npus, size: 4MiB) synthesize pccl", 0),
 }
@@ -153,7 +168,7 @@ def breaks(nodes):
         yield "a cycle", lambda n, k=node.id, d=node.data_deps[0]: (n[d].data_deps.append(k), n)[1]
 
 
-@pytest.mark.parametrize("case", ["ring All-Reduce", "Reduce-Scatter", "switch"])
+@pytest.mark.parametrize("case", ["small ring", "Reduce-Scatter", "switch"])
 def test_every_change_of_a_trace_is_found(case, tmp_path):
     """A node less, a dependency less, another size or tag; of a send, the dependency on what it sends."""
     folder = compiled(tmp_path, *PROGRAMS[case][:2])
@@ -226,10 +241,10 @@ def test_a_file_where_the_folder_should_be(tmp_path, capsys):
     assert (tmp_path / "c").read_text() == "x"
 
 
-def planned(net, demand) -> Module:
+def planned(net, demand, seed=0) -> Module:
     model = LinkModel.PIPELINED
     task = Task(net, demand, model, np.arange(len(demand.chunks), dtype=np.int32), relays=True)
-    return Module("m", net, demand, model, relays=True).with_schedule(pccl(task, Effort()), "")
+    return Module("m", net, demand, model, relays=True).with_schedule(pccl(task, Effort(seed=seed)), "")
 
 
 def test_networks_that_the_file_cannot_express(tmp_path):
@@ -275,3 +290,25 @@ def test_a_switch_that_multicasts(tmp_path):
         write_chakra(module, "m", tmp_path)
     assert caught.value.diagnostics[0].code == "X0513"
     assert list(tmp_path.iterdir()) == []
+
+
+@given(
+    net=st.sampled_from(["ring", "mesh", "torus", "fully connected"]),
+    latency=st.sampled_from([0, 500_000, 3_000_000]),
+    make=st.sampled_from([all_gather, all_to_all]),
+    chunks=st.integers(1, 3),
+    size=st.sampled_from([17, 4096, 100_000, MiB]),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=12, deadline=None)
+def test_order_on_links_is_that_of_the_schedule(net, latency, make, chunks, size, seed, tmp_path_factory):
+    """Whatever the ties: the traces take the time of the schedule, whose order on each link is given."""
+    kind = LinkKind(latency, DEFAULT.bandwidth)
+    networks = {"ring": ring(5, kind), "mesh": grid(2, 3, kind=kind), "torus": grid(3, 3, kind=kind, wrap=True)}
+    links = networks.get(net) or fully_connected(5, kind)
+    module = planned(links, make(list(range(links.npu_count)), size, chunks), seed)
+    folder = tmp_path_factory.mktemp("traces")
+    write_chakra(module, "m", folder)
+    assert verify_traces(folder / "m", demand=(module.demand, module.network)).ok
+    found = simulate_file(folder / "m", SimulationSettings(network=folder / "network.yml", astra=True))
+    assert found.time_ps == simulated_module(module, AstraTiming()).time_ps
