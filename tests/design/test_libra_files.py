@@ -54,7 +54,11 @@ design d on net {
 }
 """
 
-LOOPS = ("no_overlap", "tp_dp_overlap")
+LOOPS = (
+    "no_overlap",
+    "tp_dp_overlap",
+    "forward_compute + 2 * max(sum(forward_communication), sum(weight_gradient_communication))",
+)
 OBJECTIVES = ("time", "time * cost")
 
 

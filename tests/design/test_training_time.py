@@ -6,19 +6,22 @@ from fractions import Fraction
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collc.base.diagnostics import SourceFile
 from collc.design.dimensions import default_tiers
 from collc.design.time_expression import collective_time, constant, largest, weighted_sum
 from collc.design.traffic import traffic
 from collc.design.training_time import communication_time, group_traffic, training_time
+from collc.source.elaboration.elaborate import load_program
 from collc.ten.training import KINDS, LOOPS, LayerTraffic, LoopNode, TrainingLayer, Workload, group_parts
 from tests.design.papers import dimensions
 
 parts = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**12), parts)
 def test_traffic_adds_up_to_that_of_the_whole_group(size: int, p: list[int]) -> None:
     """Over all dimensions an NPU sends as much as in one dimension of all NPUs, but in All-to-All."""
@@ -101,6 +104,7 @@ def test_traffic_of_groups() -> None:
 sizes = st.lists(st.integers(0, 10**9).map(Fraction), min_size=2, max_size=2)
 
 
+@settings(deadline=None)
 @given(st.lists(sizes, min_size=1, max_size=4), st.integers(0, 1000), st.integers(1, 9))
 def test_normal_form_keeps_the_value(rows: list[list[Fraction]], time: int, factor: int) -> None:
     """Sums and maxima have the values of the formulas; a multiple of a maximum is the same maximum."""
@@ -114,3 +118,34 @@ def test_normal_form_keeps_the_value(rows: list[list[Fraction]], time: int, fact
     both = weighted_sum([(1, found), (2, multiple)], 2)
     assert len(both.maxima) == len(found.maxima)
     assert both.value(rates) == pytest.approx((1 + 2 * factor) * found.value(rates))
+
+
+LOOP = """
+let half = 0.5
+workload w (tensor: 16, data: 256) {
+    loop TIME
+    repeat 2 {
+        layer (forward: 1us, weight_gradient: 3us) {
+            forward tensor all_reduce 1600B
+            weight_gradient data reduce_scatter 800B
+        }
+    }
+    layer (forward: 5us) { }
+}
+"""
+FORWARD, WEIGHTS = 2 * 1600 * 15 / 16, 800 * 7 / 8
+LOOP_TIMES = {
+    "no_overlap": 2 * (4000 + FORWARD + WEIGHTS) + 5000,
+    "forward_compute + 2 * forward_communication": 7000 + 4 * FORWARD,
+    "max(sum(forward_compute), sum(forward_communication), 3 * sum(weight_gradient_communication))": max(
+        7000, 2 * FORWARD, 6 * WEIGHTS
+    ),
+    "max(forward_compute, forward_communication)": 2 * max(1000, FORWARD) + 5000,
+    "half * max(sum(forward_compute) + weight_gradient_compute)": 0.5 * (7000 + 6000),
+}
+
+
+@pytest.mark.parametrize("loop", LOOP_TIMES)
+def test_loops_that_are_written(loop: str) -> None:
+    (found,) = load_program(SourceFile("p.coll", LOOP.replace("TIME", loop))).workloads
+    assert training_time(found, dimensions("3D")).value((1.0, 1.0, 1.0)) == pytest.approx(LOOP_TIMES[loop], rel=1e-12)

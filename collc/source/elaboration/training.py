@@ -14,6 +14,7 @@ from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.training_loops import loop_node
 from collc.source.limits import check_count
 from collc.source.parsing.expressions import Argument, Identifier
 from collc.source.parsing.parse import MAX_BYTES
@@ -68,7 +69,7 @@ class WorkloadBuilder:
         self.context = context
         self.problems = problems
         self.layers: list[training.TrainingLayer] = []
-        self.loop: Loop | None = None
+        self.loop: training.LoopNode | None = None
 
     def build(self) -> training.Workload:
         """The workload. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
@@ -87,7 +88,7 @@ class WorkloadBuilder:
             raise AlreadyReported
         if not self.layers:
             raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
-        loop = training.LOOPS[self.loop.kind.name if self.loop is not None else "no_overlap"]
+        loop = self.loop or training.LOOPS["no_overlap"]
         return training.Workload(node.name.name, tensor, data, loop, tuple(self.layers))
 
     def degree(self, name: str, frame: Frame) -> int:
@@ -118,12 +119,9 @@ class WorkloadBuilder:
             case Layer():
                 self.layers.append(self.layer(node, frame))
             case Loop():
-                if node.kind.name not in training.LOOPS:
-                    hint = did_you_mean(node.kind.name, training.LOOPS, f"there are {listed(training.LOOPS)}")
-                    raise fail("E0905", f"unknown training loop '{node.kind.name}'", node.kind.span, hint=hint)
                 if self.loop is not None:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)
-                self.loop = node
+                self.loop = loop_node(node.time, frame, self.context.evaluator)
             case _:
                 raise fail("E0906", "this statement is not allowed in a workload", node.span)
 

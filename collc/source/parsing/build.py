@@ -336,8 +336,8 @@ class Builder:
         names = [self._identifier(token) for token in (phase, group, collective)]
         return s.LayerCollective(self._span(phase, size), names[0], names[1], names[2], size)
 
-    def loop(self, keyword: Token, kind: Token) -> s.Loop:
-        return s.Loop(self._span(keyword, kind), self._identifier(kind))
+    def loop(self, keyword: Token, time: ex.Expr) -> s.Loop:
+        return s.Loop(self._span(keyword, time), time)
 
     def design(self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems) -> s.Design:
         span = self._span(keyword, body)

@@ -205,9 +205,9 @@ class Layer(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop(Statement):
-    """`loop no_overlap` or `loop tp_dp_overlap`."""
+    """`loop tp_dp_overlap`, or the time of an iteration from those of layers: `loop max(sum(forward_compute), ...)`."""
 
-    kind: Identifier
+    time: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
