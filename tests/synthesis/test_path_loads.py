@@ -121,5 +121,5 @@ def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.Monke
     assert len(list(loads.bounds())) == 3
     monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 3)
     assert len(list(loads.bounds())) == 2
-    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 1)
-    assert not list(loads.bounds())
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 2)
+    assert PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2])) is None

@@ -61,11 +61,14 @@ class PathLoads:
 
     @staticmethod
     def of(fluid: Fluid, demand: Demand) -> PathLoads | None:
-        """None where no chunk has one holder and one NPU that wants it, since cuts are better for all others."""
-        count = fluid.network.device_count
-        pairs = np.zeros((count, count), np.int64) if _has_pairs(demand) else None
-        if pairs is None:
+        """None where no chunk has one holder and one NPU that wants it, since cuts are better for all others.
+
+        Also none on networks that are too large.
+        """
+        network = fluid.network
+        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_WORK:
             return None
+        pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
         for run in demand.runs:
             if run.standard is not None and run.standard.kind == "all_to_all":
@@ -82,7 +85,7 @@ class PathLoads:
         """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there."""
         network = self.fluid.network
         work = len(self.targets) * network.link_count
-        if not 0 < work <= 8 * MOST_WORK:
+        if not work:
             return
         share = 1 / self.fluid.capacity
         for price in (np.ones(network.link_count), share / share.max()):
