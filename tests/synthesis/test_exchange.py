@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.auto import auto
 from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
@@ -230,3 +231,11 @@ def test_random_networks(data: st.DataObject) -> None:
     group = data.draw(st.lists(st.sampled_from(range(count)), min_size=1, unique=True))
     demand = demand_of([(MiB, group, group, Op.SUM)] * data.draw(st.integers(1, 6)))
     planned(net, demand, data.draw(st.sampled_from(list(LinkModel))))
+
+
+@pytest.mark.parametrize("net", [grid(8, 8, wrap=True), grid(8, 8)], ids=["torus", "mesh"])
+def test_auto_exchanges_what_is_small_on_large_networks(net: Network) -> None:
+    demand = all_reduce(net.npus.tolist(), 128)
+    result = auto(Module("m", net, demand, LinkModel.PIPELINED), Effort())
+    assert result.algorithm == "exchange"
+    assert time_of(result) == lower_bound(net, demand, LinkModel.PIPELINED).time

@@ -121,7 +121,7 @@ class _ExchangePlanner:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
         left = WORK * max(1, self._effort.trials)
-        for plan in sorted(self._plans(), key=lambda plan: plan.least):
+        for plan in sorted(self._plans(), key=self._order):
             if best is not None and (best[0] <= plan.least or self._effort.work.is_used_up):
                 break
             for trial in range(PLACEMENTS * max(1, self._effort.trials)):
@@ -137,6 +137,10 @@ class _ExchangePlanner:
                 if found[0] <= plan.least or found[0] * NEAR > best[0] * (NEAR + 1):
                     break
         return None if best is None else best[1]
+
+    def _order(self, plan: _Plan) -> tuple[int, int]:
+        """The most promising first; of equal ones, where not all transfers take equal time, the largest cores."""
+        return plan.least, 0 if self._step else -max((kind.size for kind in plan.kinds), default=0)
 
     def _plans(self) -> Iterator[_Plan]:
         """The kinds of cores, each for all groups; groups without such cores use single NPUs."""
