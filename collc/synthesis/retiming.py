@@ -114,7 +114,8 @@ def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> W
         waits[k] += [(a, total[a]) for a in _needed(network, demand, chunk, source, arrivals, start[k])]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
             # A switch without multicast sends a chunk over one link at a time: departures stay disjoint.
-            waits[k] += [(d, busy[d]) for d in departures[chunk, source].until(start[k])]
+            rows_out = departures[chunk, source].rows
+            waits[k] += [(d, busy[d]) for d in rows_out if d != k and start[d] + busy[d] <= start[k]]
         if target >= network.npu_count:
             into, out = arrivals[chunk, target], departures.get((chunk, target), none)
             waits[k] += [(d, busy[d] - total[k]) for d in out.until(ends[k])[-1:]]

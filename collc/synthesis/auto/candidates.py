@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.auto.estimates import ESTIMATORS, Estimate
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
@@ -75,6 +76,32 @@ def _candidates_on(module: Module, effort: Effort, where: str) -> list[Candidate
     return sorted(found, key=lambda one: one.estimate.work / one.estimate.promise)
 
 
+EXCHANGES = 4
+"""Synthesizers that are tried for the reductions among nodes."""
+
+
+def _best_first(module: Module, effort: Effort) -> Module:
+    """The module with the shortest of the first schedules of some promising synthesizers. Raises what they raise."""
+    best: Module | None = None
+    failure: CollcError | None = None
+    for candidate in _candidates_on(module, effort, "")[:EXCHANGES]:
+        try:
+            built = candidate.build(WorkMeter(effort.work.limit))
+        except CollcError as error:
+            failure = failure or error
+            continue
+        if best is None or _time(built) < _time(best):
+            best = built
+    if best is None:
+        raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
+    return best
+
+
+def _time(module: Module) -> int:
+    assert module.schedule is not None
+    return module.schedule.collective_time(module.network, module.demand)
+
+
 def _unwound(module: Module) -> Module | None:
     """Direct links for the switches; None where something is planned already or a switch has a limited buffer."""
     network = module.network
@@ -97,7 +124,7 @@ class _Builders:
         """The synthesizer of a name of ESTIMATORS."""
         whole: dict[str, Callable[[Module, Effort], Module]] = {
             "symmetric": lambda module, effort: join(symmetric_module(module, effort)),
-            "in-network": in_network,
+            "in-network": lambda module, effort: in_network(module, effort, lambda inner: _best_first(inner, effort)),
             "forest": lambda module, effort: join(plan_forest(module, effort)),
             "overlapped": overlap,
             "exchange": lambda module, effort: exchange(module, effort, tacos),
