@@ -90,6 +90,7 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     near = shape.is_shared and shape.is_bandwidth_bound and not shape.is_symmetric
     compiled = shape.transfers > COMPILED_FOREST
     work = LOAD + 5 * shape.transfers if compiled else 30 * shape.transfers + 10 * links * shape.npus
+    work *= 2 if shape.phases > 1 else 1  # up and down at once, too
     return Estimate(work, 8.0 if near else 2.0, searches=True, near_ideal=near)
 
 

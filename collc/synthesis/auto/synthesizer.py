@@ -53,8 +53,8 @@ LONGER = 8
 TEXTBOOK_NPUS = 16
 """NPUs up to which the textbook algorithms are tried: on larger networks they were never the best."""
 
-TINY_NPUS, TINY = 9, 6_000
-"""NPUs, and chunks x links x steps, up to which Z3 is asked for something shorter."""
+TINY_NPUS, TINY, TINY_SUMS = 9, 6_000, 2_000
+"""NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
 
 PROOF = 1_000_000
 """What Z3 may spend on each number of steps, about half a second; counted so that all machines find the same."""
@@ -249,10 +249,11 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
         return
     time = time_of(tried.best[1])
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
-    if len(module.demand.chunks) * network.link_count * (time // step) > TINY:
+    sums = len(split(module)) > 1
+    if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_SUMS if sums else TINY):
         return
-    most, estimate = time // step - 1, Estimate(EXACT_WORK, 1.0)
-    if len(split(module)) == 1:
+    most, estimate = time // step - 1, Estimate(EXACT_WORK, 1.0, failing=EXACT_WORK)
+    if not sums:
 
         def build() -> Module:
             return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF)))

@@ -17,7 +17,7 @@ from collc.ten.network import Network
 
 @dataclass(frozen=True, slots=True)
 class SumTree:
-    """The ways to a root switch, and from it, over switches that reduce. root: its number.
+    """The paths to a root switch, and from it, over switches that reduce. root: its number.
 
     up, down: by device, the link towards the root, and the one over which the sum comes; -1 for none.
     height: by device, links up to the root. depth: links from the root.
@@ -44,17 +44,17 @@ def sum_trees(network: Network) -> list[SumTree]:
     target: list[int] = network.target.tolist()
     found: list[SumTree] = []
     for root in np.flatnonzero(usable).tolist():
-        up, height = _ways(root, usable, network.in_links, source)
-        down, depth = _ways(root, usable, network.out_links, target)
+        up, height = _links_on_paths(root, usable, network.in_links, source)
+        down, depth = _links_on_paths(root, usable, network.out_links, target)
         if max(up) >= 0:
             found.append(SumTree(root, up, down, height, depth))
     return found
 
 
-def _ways(
+def _links_on_paths(
     root: int, usable: BoolArray, csr: tuple[Int32Array, Int32Array], other_end: list[int]
 ) -> tuple[list[int], list[int]]:
-    """By device, the link of its shortest way to the root (or from it), and how many links that has."""
+    """By device, the link of its shortest path to the root (or from it), and how many links that has."""
     offsets: list[int] = csr[0].tolist()
     links: list[int] = csr[1].tolist()
     link, hops = [-1] * len(usable), [0] * len(usable)
@@ -85,7 +85,7 @@ class TreeTransfers:
     def planned(
         self, tree: SumTree, holders: list[int], wanting: list[int], size: int
     ) -> tuple[int, list[tuple[int, int, bool]]] | None:
-        """(end, (link, start, whether it carries a partial) of each transfer); None where a way is missing."""
+        """(end, (link, start, whether it carries a partial) of each transfer); None where a path is missing."""
         ups, downs = self._links(tree.up, holders, tree, up=True), self._links(tree.down, wanting, tree, up=False)
         if ups is None or downs is None:
             return None
@@ -109,14 +109,14 @@ class TreeTransfers:
         for link, start, _ in rows:
             self.free[link] = start + self._busy[link][size]
 
-    def _links(self, ways: list[int], npus: list[int], tree: SumTree, up: bool) -> set[int] | None:
-        """The links of the ways of some NPUs; None where one has none."""
+    def _links(self, next_link: list[int], npus: list[int], tree: SumTree, up: bool) -> set[int] | None:
+        """The links of the paths of some NPUs; None where one has none."""
         ends = self._target if up else self._source
         found: set[int] = set()
         for npu in npus:
             device = npu
             while device != tree.root:
-                link = ways[device]
+                link = next_link[device]
                 if link < 0:
                     return None
                 if link in found:
