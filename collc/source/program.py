@@ -11,7 +11,7 @@ from collc.base.options import OptionValue
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand
 from collc.ten.network import Network
-from collc.ten.training import Constraint, Workload
+from collc.ten.training import Constraint, PartCosts, Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,8 @@ class DesignRequest:
 
     network: its `axes` are the dimensions. A network that is no product has one dimension of `kind` ("ring", ...)
     over all NPUs. objective: "time", "cost" or "time * cost". tiers: the cost tier of each dimension, () for the
-    defaults. deadlines: of the weighted times of all workloads together.
+    defaults. prices: of the parts of tiers, where the design states them. deadlines: of the weighted times of all
+    workloads together.
     """
 
     name: str
@@ -131,6 +132,7 @@ class DesignRequest:
     objective: str
     objective_span: Span
     tiers: tuple[str, ...]
+    prices: dict[str, PartCosts]
     emits: tuple[EmitRequest, ...]
 
 

@@ -136,3 +136,22 @@ def test_a_deadline_at_the_least_cost(capsys: pytest.CaptureFixture[str]) -> Non
 def test_no_design_to_solve(capsys: pytest.CaptureFixture[str], text: str, words: tuple[str, ...]) -> None:
     code, answer = design(capsys, text, *words)
     assert (code, answer["diagnostics"][0]["code"]) == (2, "U0118")
+
+
+def test_prices_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """3 NPUs on one switch at 10 GB/s cost $1,722, and with the other prices $2,220."""
+    text = """
+    import std.topologies
+    topology net = switched(3)
+    workload w (tensor: 3, data: 1) { layer () { forward tensor all_reduce 1MB } }
+    design usual on net { train w  require bandwidth[0] == 10GB/s  minimize time }
+    design other on net {
+        train w
+        require bandwidth[0] == 10GB/s
+        price inter_pod (link: 2, nic: 48, switch: 24)
+        minimize time
+    }
+    """
+    code, answer = design(capsys, text)
+    assert code == 0
+    assert [d["cost"] for d in answer["designs"]] == pytest.approx([1722, 2220])

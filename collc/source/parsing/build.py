@@ -357,6 +357,9 @@ class Builder:
         names = tuple(self._identifier(part) for part in parts if isinstance(part, Token) and part.kind == t.NAME)
         return s.Tiers(self._span(keyword, *parts), names)
 
+    def price(self, keyword: Token, tier: Token, arguments: BracketedItems) -> s.Price:
+        return s.Price(self._span(keyword, arguments), self._identifier(tier), _items(arguments, ex.Argument))
+
     # Expressions
 
     def without(self, base: ex.Expr, *rest: _Child) -> ex.Without:

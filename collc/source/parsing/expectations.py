@@ -19,7 +19,7 @@ BODIES: Final[dict[str, frozenset[str]]] = {
     "schedule": frozenset({"run", "synthesize", "verify", "emit", "allow"}),
     "workload": frozenset({"repeat", "layer", "loop"}),
     "layer": frozenset({"forward", "input_gradient", "weight_gradient"}),
-    "design": frozenset({"train", "require", "minimize", "tiers", "emit"}),
+    "design": frozenset({"train", "require", "minimize", "tiers", "price", "emit"}),
 }
 """The keywords of the statements of each body; `let`, `for` and `if` are allowed in all of them."""
 

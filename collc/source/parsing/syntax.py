@@ -239,6 +239,14 @@ class Tiers(Statement):
     names: tuple[Identifier, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Price(Statement):
+    """`price inter_pod (link: 7.8, switch: 18, nic: 31.6)`."""
+
+    tier: Identifier
+    arguments: tuple[Argument, ...]
+
+
 # Declarations
 
 
