@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from collc.base.diagnostics import CollcError, UsageError
+from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
 from collc.ten.module import Module
 
@@ -44,8 +44,9 @@ class Attempt:
 class ChunkSearch:
     """The search for one schedule.
 
-    choice: the numbers. synthesize: the module with a schedule for a request; number: of its chunks per block. stop:
-    whether the search must end now; it is asked after the first schedule.
+    choice: the numbers. synthesize: the module with a schedule for a request and its number of chunks per block; raises
+    CheckFailed for a schedule that is wrong, so that its time does not count. stop: whether the search must end now; it
+    is asked after the first schedule.
     """
 
     choice: ChunkChoice
@@ -53,10 +54,17 @@ class ChunkSearch:
     stop: Callable[[], bool]
     tried: list[Attempt] = field(default_factory=list[Attempt])
     _skipped: set[int] = field(default_factory=set[int])
+    _failed: CheckFailed | None = None
 
     def best(self) -> Attempt:
-        """The shortest schedule found, with the fewest chunks. Raises CollcError where the first number has none."""
+        """The shortest schedule found, with the fewest chunks.
+
+        Raises CollcError where the first number has none, CheckFailed where all schedules are wrong.
+        """
         self._climb()
+        if not self.tried:
+            assert self._failed is not None
+            raise self._failed
         if not self._is_done():
             best = self._shortest().number
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
@@ -72,6 +80,8 @@ class ChunkSearch:
         for number in _rungs(self.choice.numbers):
             before = self._shortest().time if self.tried else 0
             self._try_all([number])
+            if not self.tried:
+                continue
             useless = 0 if self._shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
             if useless == USELESS or self._is_done():
                 return
@@ -101,6 +111,10 @@ class ChunkSearch:
                 module = self.synthesize(request, number)
             except UsageError:
                 raise
+            except CheckFailed as error:
+                self._failed = self._failed or error
+                self._skipped.add(number)
+                continue
             except CollcError:
                 if not self.tried:
                     raise

@@ -145,10 +145,16 @@ class ScheduleBuild:
         def synthesize(request: ScheduleRequest, number: int) -> Module:
             check_feasible(request, emits)
             self.progress(None, f"trying {plural(number, 'chunk')} per block")
-            return self._synthesized(request, limit, emits, texts.setdefault(number, []).append)
+            module = self._synthesized(request, limit, emits, texts.setdefault(number, []).append)
+            _check_handwritten(request, module)
+            return module
 
         search = ChunkSearch(choice, synthesize, limit.reached)
-        best = search.best()
+        try:
+            best = search.best()
+        except CheckFailed:  # the report says what is wrong with the first one
+            self.request = choice.request(choice.numbers[0])
+            return self._synthesized(self.request, limit, emits, self.module_text), ""
         for text in texts[best.number]:
             self.module_text(text)
         self.request = best.request
@@ -289,6 +295,14 @@ class ScheduleBuild:
             proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
         self._report = replace(self._report, optimal=proofs.optimal)
         self._add(proofs.checks, proofs.diagnostics, proofs.notes)
+
+
+def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
+    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
+    from collc.verification import verify_schedule
+
+    if any(run.moves is not None for run in request.runs) and not verify_schedule(module).ok:
+        raise CheckFailed
 
 
 def _chunks_per_block(demand: Demand) -> int | None:

@@ -195,3 +195,27 @@ def test_the_report_of_runs_with_unlike_numbers_has_none() -> None:
     found = compiled("all_gather(t.npus, 8MiB, 1) run all_gather(t.npus, 8MiB, 2)")
     assert found.chunks_per_block is None
     assert replace(found, chunks_per_block=3).as_json()["chunks_per_block"] == 3
+
+
+CONGESTED = """
+algorithm forward(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {
+    let n = len(g)
+    for s in 0..n - 1, i in 0..n, c in 0..chunks { send x[(i - s) % n, c] from g[i] to g[(i + 1) % n] at s }
+}
+topology r = ring(4, bandwidth: 10GB/s, latency: 1us)
+schedule s on r { run all_gather(r.npus, size: 64MiB, chunks: auto) using forward
+    synthesize fixed(link_model: "pipelined") }
+"""
+
+
+def test_numbers_for_which_a_handwritten_algorithm_congests_are_not_taken() -> None:
+    report = collc.compile_text(HEAD + CONGESTED)["s"]
+    assert report.ok
+    assert report.chunks_per_block == 1
+
+
+def test_a_handwritten_algorithm_that_is_wrong_with_all_numbers_fails_its_check() -> None:
+    wrong = CONGESTED.replace("at s }", "at s + (i - s) % n % 2 }")
+    report = collc.compile_text(HEAD + wrong, errors="report")["s"]
+    assert not report.ok
+    assert report.checks["congestion_free"] == "failed"

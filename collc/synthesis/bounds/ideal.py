@@ -71,10 +71,12 @@ def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator
 
 
 def _largest_chunk(run: Run) -> int:
-    """Bytes of the largest chunk that a run can have with any number of chunks."""
+    """Bytes of the largest chunk that a run can have with any number of chunks: all that has the same conditions."""
     standard = run.standard
     if standard is None:
-        return int(run.pattern.expand().size.max(initial=1))
+        table = run.pattern.expand()
+        _, alike = np.unique(np.stack([table.pre, table.post, table.op]), axis=1, return_inverse=True)
+        return int(np.bincount(alike.ravel(), table.size).max(initial=1))
     blocks = 1 if standard.kind in WHOLE_BLOCKS else max(1, len(run.group))
     return max(1, -(-standard.size // blocks))
 
