@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks.auto import compare
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
+from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.in_network.synthesizer import in_network
@@ -17,7 +19,7 @@ from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.retiming import retimed
 from collc.synthesis.swarm import swarm
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -252,3 +254,72 @@ def test_switches_that_pass_each_arrival_on_once(size: int):
     into = (result.network.target[rows.link] >= size).sum()
     assert into == (result.network.source[rows.link] >= size).sum()
     assert "failed" not in verify_schedule(replace(result, relays=False)).checks.values()
+
+
+def test_work_is_counted_and_ends_the_search():
+    """Unlike links and few slots: swarm, which made up to 200 attempts there, ends soon after its work is used up."""
+    chance = random.Random(5)
+    kinds = [LinkKind(500_000, Fraction(rate * 10**9)) for rate in (5, 12, 50)]
+    links = [(a, b, chance.choice(kinds)) for a in range(7) for b in (7, 8)]
+    net = network(7, [*links, *((b, a, kind) for a, b, kind in links)], switches=2, buffers=[1, 2])
+    module = Module("m", net, all_gather(list(range(7)), chunks=4))
+    spent: dict[int, int] = {}
+    times: list[int] = []
+    for limit in (1, 100_000, 400_000):
+        meter = WorkMeter(limit)
+        effort = Effort(work=meter)
+        times.append(time_of(join(solve(module, lambda task, effort=effort: swarm(task, effort)))))
+        spent[limit] = meter.spent
+    assert times == sorted(times, reverse=True)
+    assert 100_000 <= spent[100_000] < 100_000 + spent[1]
+    assert 400_000 <= spent[400_000] < 400_000 + spent[1]
+
+
+def test_what_takes_too_much_work_is_left_out_and_said():
+    """Eight nodes of eight with a switch each, and a switch for each rail; the dear ones would be no better."""
+    fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(1_000_000, Fraction(50 * 10**9))
+    links = [
+        (a, b, kind)
+        for gpu in range(64)
+        for switch, kind in ((64 + gpu // 8, fast), (72 + gpu % 8, slow))
+        for a, b in ((gpu, switch), (switch, gpu))
+    ]
+    net = network(64, links, switches=16, shape=(8, 8))
+    result = auto(Module("m", net, all_reduce(list(range(64)), 262_144, chunks=4)), Effort())
+    assert result.algorithm == "symmetric"
+    assert "failed" not in verify_schedule(result).checks.values()
+    assert any(note.startswith("auto: left out swarm: an estimated") for note in result.notes)
+
+
+def test_the_choice_counts_work_and_not_time():
+    """A stop that is slow changes nothing."""
+    net, demand = reachable_world(7)
+
+    def slow_stop() -> bool:
+        sum(range(2_000))
+        return False
+
+    fast, slow = (auto(Module("m", net, demand), Effort(stop=stop)) for stop in (lambda: False, slow_stop))
+    assert fast.notes == slow.notes
+    assert fast.schedule is not None
+    assert slow.schedule is not None
+    assert np.array_equal(fast.schedule.transfers.start, slow.schedule.transfers.start)
+
+
+def test_textbook_algorithms_are_tried_where_a_library_is_given():
+    slow, fast = (LinkKind(500_000, Fraction(rate * 10**9)) for rate in (5, 50))
+    links = [(k, (k + 1) % 6, fast if k % 2 else slow) for k in range(6)]
+    net = network(6, [*links, (0, 2, fast), (3, 1, slow), (5, 3, slow)])
+    module = Module("m", net, all_reduce(list(range(6))))
+    assert any(note.startswith("auto: ring takes") for note in auto(module, Effort(), StandardAlgorithms()).notes)
+    assert not any(note.startswith("auto: ring takes") for note in auto(module, Effort()).notes)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [12, 162, 190]
+    + [pytest.param(number, marks=pytest.mark.slow) for number in (0, 23, 31, 49, 154, 169, 173, *range(300, 340))],
+)
+def test_no_single_synthesizer_is_much_shorter_on_random_programs(number: int):
+    found = compare(number)
+    assert found is None or not {"longer", "wrong"} & set(found.faults)
