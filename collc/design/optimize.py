@@ -25,6 +25,9 @@ SEARCH_STEPS: Final = 60
 _FREE: Final = 1e-7
 """A dimension with less than this share of the pressure may have other bandwidths at the same time."""
 
+_VIOLATION: Final = 1e-6
+"""A row that a solution violates by more, relative to its limit, may have no solution with finite times."""
+
 _SAME_TIME: Final = 1e-10
 """Times that differ by less are equal when the cheapest of several designs is looked for."""
 
@@ -245,9 +248,20 @@ class _Search:
         below.add_time(high, least)
         return found.bandwidth, below, high
 
+    def _raise_without_bandwidth(self, bandwidth: FloatArray) -> None:
+        """Raise NoDesign where the rows leave no bandwidth for a dimension with traffic."""
+        least = 1e-6 * float(bandwidth.max())
+        for k in np.flatnonzero(self.base.used):
+            rows = (*self.problem.rows, Row(-np.eye(self.count)[k], -least, False, -1))
+            if not is_feasible(rows, self.count):
+                statements = tuple(s for s in conflicting(rows, self.count) if s >= 0)
+                raise NoDesign(NoDesignReason.INFEASIBLE, statements)
+
     def _optimum(self, bandwidth: FloatArray, bound: float) -> Optimum:
         rates = tuple(float(rate) for rate in bandwidth)
         problem = self.problem
+        if max((row.violation(bandwidth) for row in problem.rows), default=0.0) > _VIOLATION:
+            self._raise_without_bandwidth(bandwidth)
         return Optimum(rates, problem.time.value(rates), problem.cost(rates), problem.value(rates), bound)
 
 

@@ -37,6 +37,13 @@ class Row:
     equal: bool
     statement: int
 
+    def violation(self, bandwidth: FloatArray) -> float:
+        """How far the row is from holding, relative to its terms; 0 where it holds."""
+        terms = self.coefficients * bandwidth
+        excess = float(terms.sum()) - self.limit
+        size = max(abs(self.limit), float(np.abs(terms).max(initial=0.0))) or 1.0
+        return max(0.0, abs(excess) if self.equal else excess) / size
+
 
 @dataclass(frozen=True, slots=True)
 class DesignProblem:

@@ -137,6 +137,14 @@ def test_contradictions_name_the_constraints_involved() -> None:
     assert (found.reason, found.statements) == (NoDesignReason.INFEASIBLE, (1, 2))
 
 
+def test_a_dimension_with_traffic_needs_bandwidth() -> None:
+    rows = [BUDGET, Row(ONE[1], 0.0, True, 1)]
+    for objective in (Objective.TIME, Objective.PRODUCT):
+        floor = Row(-np.ones(3), -10.0, False, 2)
+        found = reason(small([*rows, floor], objective))
+        assert (found.reason, found.statements) == (NoDesignReason.INFEASIBLE, (1,))
+
+
 def test_a_dimension_without_limit() -> None:
     both = reason(small([]))
     assert both.reason is NoDesignReason.UNBOUNDED
