@@ -189,8 +189,9 @@ def _repeated(found: list[Rounds], count: int) -> list[Rounds]:
 
 
 def _side_by_side(lines: list[Rounds]) -> Rounds:
-    """The rounds of several lines at the same time."""
-    return tuple(tuple(chain.from_iterable(messages)) for messages in zip_longest(*lines, fillvalue=()))
+    """The rounds of several lines at the same time, none where all lines are single NPUs."""
+    rounds = (tuple(chain.from_iterable(messages)) for messages in zip_longest(*lines, fillvalue=()))
+    return tuple(messages for messages in rounds if messages)
 
 
 def _gives_sum(core: Core) -> bool:
