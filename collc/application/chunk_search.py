@@ -13,6 +13,7 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 
 NEAR_IDEAL: Final = Fraction(99, 100)
@@ -23,8 +24,11 @@ USELESS: Final = 2
 
 LEAST_GAIN: Final = Fraction(1, 200)
 
+NEARLY_IDEAL: Final = Fraction(95, 100)
+"""From this share of the ideal on, the first such number ends the search, and numbers round the best are not tried."""
+
 MOST_TRANSFERS: Final = 4_000_000
-"""No number is tried that would give more transfers, in proportion to those of the last schedule."""
+"""No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -46,12 +50,13 @@ class ChunkSearch:
 
     choice: the numbers. synthesize: the module with a schedule for a request and its number of chunks per block; raises
     CheckFailed for a schedule that is wrong, so that its time does not count. stop: whether the search must end now; it
-    is asked after the first schedule.
+    is asked after the first schedule. listed: whether files need every transfer of a schedule that repeats itself.
     """
 
     choice: ChunkChoice
     synthesize: Callable[[ScheduleRequest, int], Module]
     stop: Callable[[], bool]
+    listed: bool = False
     tried: list[Attempt] = field(default_factory=list[Attempt])
     _skipped: set[int] = field(default_factory=set[int])
     _failed: CheckFailed | None = None
@@ -65,15 +70,22 @@ class ChunkSearch:
         if not self.tried:
             assert self._failed is not None
             raise self._failed
-        if not self._is_done():
+        if not self._is_done() and not self._reaches(NEARLY_IDEAL):
             best = self._shortest().number
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
         return self._shortest()
 
-    def note(self) -> str:
-        """What the report says about the search."""
+    def best_below(self, number: int) -> Attempt | None:
+        """The shortest schedule found with fewer chunks than `number`; None where there is none."""
+        fewer = (attempt for attempt in self.tried if attempt.number < number)
+        return min(fewer, key=_by_time, default=None)
+
+    def note(self, taken: Attempt) -> str:
+        """What the report says about the search where an attempt is taken."""
         tried = ", ".join(str(attempt.number) for attempt in self.tried)
-        return f"chunks: auto took {self._shortest().number} per block (tried: {tried})"
+        best = self._shortest().number
+        limits = f"; files with {best} exceed limits of the runtime" if best > taken.number else ""
+        return f"chunks: auto took {taken.number} per block (tried: {tried}{limits})"
 
     def _climb(self) -> None:
         useless = 0
@@ -83,15 +95,18 @@ class ChunkSearch:
             if not self.tried:
                 continue
             useless = 0 if self._shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
-            if useless == USELESS or self._is_done():
+            if useless == (1 if self._reaches(NEARLY_IDEAL) else USELESS) or self._is_done():
                 return
 
     def _shortest(self) -> Attempt:
-        return min(self.tried, key=lambda attempt: (attempt.time, attempt.number))
+        return min(self.tried, key=_by_time)
 
     def _is_done(self) -> bool:
+        return self.stop() or self._reaches(NEAR_IDEAL)
+
+    def _reaches(self, share: Fraction) -> bool:
         best = self._shortest()
-        return self.stop() or _ideal(best) >= NEAR_IDEAL * best.time
+        return _ideal(best) >= share * best.time
 
     def _nearest(self, wanted: Fraction) -> int:
         return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))
@@ -136,8 +151,14 @@ class ChunkSearch:
 
     def _is_too_large(self, number: int) -> bool:
         last = self.tried[-1]
-        assert last.module.schedule is not None
-        return len(last.module.schedule) * number > MOST_TRANSFERS * last.number
+        schedule = last.module.schedule
+        assert schedule is not None
+        rows = schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule
+        return len(rows) * number > MOST_TRANSFERS * last.number
+
+
+def _by_time(attempt: Attempt) -> tuple[int, int]:
+    return attempt.time, attempt.number
 
 
 def _rungs(numbers: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.application.chunk_advice import chunk_advice
-from collc.application.chunk_search import ChunkSearch
+from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, check_feasible, emits_of, write_outputs
@@ -33,6 +33,9 @@ MAX_TIME: Final = 2**62
 _SYNTHESIS_CODES: Final = ("S", "C")
 """First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
 
+_RUNTIME_LIMITS: Final = {"M0110", "M0111", "M0113"}
+"""Codes of files beyond the limits of a runtime, which fewer chunks may keep."""
+
 _ALGORITHM_HINTS: Final = {
     "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
     "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
@@ -52,6 +55,8 @@ class ScheduleBuild:
     progress: Progress
     module_text: Callable[[str], None]
     _report: ScheduleReport = field(init=False)
+    _search: ChunkSearch | None = field(init=False, default=None)
+    _taken: Attempt | None = field(init=False, default=None)
 
     def report(self) -> ScheduleReport:
         """Synthesize, check and write the schedule. Errors are in the report; only UsageError is raised."""
@@ -93,7 +98,30 @@ class ScheduleBuild:
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
         check_feasible(self.request, emits)
+        blank = self._report
         module = self._scheduled(emits)
+        while True:
+            try:
+                return self._check_and_write(module, emits)
+            except SourceError as error:
+                fewer = self._attempt_with_fewer_chunks(error)
+                if fewer is None:
+                    raise
+            self._report = replace(blank, chunks=self._report.chunks)
+            module = self._measured(*fewer)
+
+    def _attempt_with_fewer_chunks(self, error: SourceError) -> tuple[Module, list[str]] | None:
+        """(module, remarks) where files exceed limits of a runtime and collc picks the number of chunks, else None."""
+        search, taken = self._search, self._taken
+        if search is None or taken is None or error.diagnostics[0].code not in _RUNTIME_LIMITS:
+            return None
+        fewer = search.best_below(taken.number)
+        if fewer is None:
+            return None
+        self._take(fewer)
+        return fewer.module, [search.note(fewer)]
+
+    def _check_and_write(self, module: Module, emits: Sequence[EmitRequest]) -> None:
         self._verify(module)
         self._check_limits()
         self._prove(module)
@@ -149,7 +177,7 @@ class ScheduleBuild:
             _check_handwritten(request, module)
             return module
 
-        search = ChunkSearch(choice, synthesize, limit.reached)
+        search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(emits))
         try:
             best = search.best()
         except CheckFailed:  # the report says what is wrong with the first one
@@ -157,9 +185,15 @@ class ScheduleBuild:
             return self._synthesized(self.request, limit, emits, self.module_text), ""
         for text in texts[best.number]:
             self.module_text(text)
-        self.request = best.request
-        self._report = replace(self._report, chunks=sum(len(run.pattern) for run in best.request.demand.runs))
-        return best.module, search.note()
+        self._search = search
+        self._take(best)
+        return best.module, search.note(best)
+
+    def _take(self, attempt: Attempt) -> None:
+        """Go on with one of the numbers of chunks that were tried."""
+        self._taken, self.request = attempt, attempt.request
+        chunks = sum(len(run.pattern) for run in attempt.request.demand.runs)
+        self._report = replace(self._report, chunks=chunks)
 
     def _synthesized(
         self,

@@ -61,9 +61,10 @@ def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: 
 
 def test_the_search_climbs_and_then_looks_round_the_best() -> None:
     found = searched({n: 1000 + abs(n - 24) for n in range(1, 257)})
-    assert found.best().number == 24
+    best = found.best()
+    assert best.number == 24
     assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 256, 32, 8, 24, 12]
-    assert found.note() == "chunks: auto took 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
+    assert found.note(best) == "chunks: auto took 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
 
 
 def test_the_search_ends_where_more_chunks_do_not_help() -> None:
@@ -219,3 +220,32 @@ def test_a_handwritten_algorithm_that_is_wrong_with_all_numbers_fails_its_check(
     report = collc.compile_text(HEAD + wrong, errors="report")["s"]
     assert not report.ok
     assert report.checks["congestion_free"] == "failed"
+
+
+def test_numbers_whose_files_exceed_the_limits_of_the_runtime_are_not_taken(folder: Path) -> None:
+    text = (
+        HEAD
+        + """topology r = ring(6, bandwidth: 10GB/s, latency: 5us)
+schedule s on r {{ run broadcast(r.npus, root: 0, size: 64MiB, chunks: {chunks})
+    synthesize swarm(link_model: "pipelined") emit msccl("s.xml", channels: 1) }}"""
+    )
+    report = collc.compile_text(text.format(chunks="auto"))["s"]
+    assert report.notes[0] == (
+        "chunks: auto took 64 per block (tried: 1, 4, 16, 64, 256; files with 256 exceed limits of the runtime)"
+    )
+    assert report.checks["contract"] == "ok"
+    assert [file.name for file in report.files] == ["s.xml"]
+    assert (report.chunks, report.chunks_per_block) == (64, 64)
+    refused = collc.compile_text(text.format(chunks=256), errors="report")["s"]
+    assert [message.code for message in refused.diagnostics] == ["M0111"]
+    assert list(folder.iterdir()) == [folder / "s.xml"]
+
+
+def test_factored_schedules_are_as_large_as_their_representatives() -> None:
+    text = "import std.clusters\nimport std.collectives\ntopology t = dgx_h100(64)\n"
+    text += (
+        'schedule s on t { run all_gather(t.npus, size: 1GiB, chunks: auto) synthesize auto(link_model: "pipelined") }'
+    )
+    report = collc.compile_text(text)["s"]
+    assert report.chunks_per_block >= 4
+    assert report.of_ideal > 0.99
