@@ -143,9 +143,9 @@ class ChunkSearch:
         """Whether no schedule with these chunks is shorter than the best so far."""
         from collc.synthesis.bounds import lower_bound
 
-        if not self.tried:
+        best = self._shortest() if self.tried else None
+        if best is None or best.module.network is not request.network:  # direct links in place of switches
             return False
-        best = self._shortest()
         model = best.module.model
         return lower_bound(request.network, request.demand, model, best.time).time >= best.time
 

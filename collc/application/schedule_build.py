@@ -33,6 +33,10 @@ MAX_TIME: Final = 2**62
 _SYNTHESIS_CODES: Final = ("S", "C")
 """First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
 
+FIRST_PART: Final = 0.5
+OTHER_PARTS: Final = 0.2
+"""With `chunks: auto` the search with one number of chunks ends after this part of the time limit, if there is one."""
+
 _RUNTIME_LIMITS: Final = {"M0110", "M0111", "M0113"}
 """Codes of files beyond the limits of a runtime, which fewer chunks may keep."""
 
@@ -173,7 +177,9 @@ class ScheduleBuild:
         def synthesize(request: ScheduleRequest, number: int) -> Module:
             check_feasible(request, emits)
             self.progress(None, f"trying {plural(number, 'chunk')} per block")
-            module = self._synthesized(request, limit, emits, texts.setdefault(number, []).append)
+            part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
+            share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+            module = self._synthesized(request, share, emits, texts.setdefault(number, []).append)
             _check_handwritten(request, module)
             return module
 

@@ -184,12 +184,10 @@ def _next(search: _ShorterSearch, until: int, shorter: str) -> tuple[bool, Modul
     if certificate.answer == "unsat":
         if not problem.needs_relaxed:
             return True, None, ""
-        what = "reductions" if any(goal.reduced for goal in problem.goals) else "limited buffers"
-        return (
-            False,
-            None,
-            f"Z3 found none {shorter}, but with {what} it could start at other times than were asked for",
-        )
+        why = "with limited buffers it could start at other times than were asked for"
+        if any(goal.reduced for goal in problem.goals):
+            why = "partials that NPUs relay, and other times than were asked for, were left out"
+        return False, None, f"Z3 found none {shorter}, but {why}"
     if found is None:
         return False, None, f"Z3 found no answer for a schedule {shorter} in the time given"
     if not verify_schedule(found).ok:

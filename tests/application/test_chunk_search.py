@@ -10,6 +10,7 @@ import pytest
 
 import collc
 from collc.application.chunk_search import ChunkSearch
+from collc.application.synthesis_options import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
 from collc.source import load_program
@@ -249,3 +250,16 @@ def test_factored_schedules_are_as_large_as_their_representatives() -> None:
     report = collc.compile_text(text)["s"]
     assert report.chunks_per_block >= 4
     assert report.of_ideal > 0.99
+
+
+def test_a_time_limit_is_shared_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+
+    def remembered(interrupted, seconds: float | None) -> SearchLimit:
+        limits.append(seconds)
+        return SearchLimit(interrupted, seconds)
+
+    monkeypatch.setattr("collc.application.schedule_build.SearchLimit", remembered)
+    compiled("all_gather(t.npus, size: 8MiB, chunks: auto)", time_limit=100)
+    assert limits[:3] == [100, 50, 20]
+    assert set(limits[3:]) <= {20}

@@ -200,7 +200,9 @@ class _Search:
         if stored.best is not None:
             name, built = stored.best
             estimate = Estimate(stored.spent, 1.0)
-            self._take(Candidate(f"{name}, stored, made earlier", built.network, estimate, lambda _: retimed(built)))
+            self._take(
+                Candidate(f"{name} for link model store, retimed", built.network, estimate, lambda _: retimed(built))
+            )
 
     def shorter(self) -> None:
         """Asks Z3 where that is a small question."""

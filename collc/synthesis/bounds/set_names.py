@@ -33,7 +33,7 @@ def name_of_links_between(network: Network, group: Int32Array, parts: Sequence[i
     label = np.array(parts)
     labels, sizes = np.unique(label, return_counts=True)
     if len(labels) == len(parts):
-        return "the links between all NPUs"
+        return "the links between all NPUs" + ("" if len(group) == len(network.npus) else " of the group")
 
     def part(number: int) -> _DeviceSet:
         members = np.zeros(network.device_count, np.bool_)

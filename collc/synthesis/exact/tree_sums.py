@@ -39,10 +39,12 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
     began, clock = monotonic(), Clock.of(module.network, module.demand, LinkModel.STORE)
     step = int(clock.total[int(module.network.kind[0]), 0])
     least = max(1, -(-lower_bound(module.network, module.demand, module.model).time // step))
+    proved = least > most
     swapped, least = _fewest_swapped(module, effort, (least, most), began + allowed(effort) / 2, work)
     best = swapped or _fewest_along_trees(module, effort, (least, most), began + allowed(effort), work)
     if best is None:
-        none = "there is none" if least > most else "it is not known whether there is one"
+        relayed = "" if proved else " in which NPUs relay partials in the step after they came"
+        none = f"there is none{relayed}" if least > most else "it is not known whether there is one"
         raise NoSchedule(Diagnostic("S0201", f"no schedule of {most} steps was found: {none}"))
     return RowSchedule(LinkModel.STORE, replace(best, start=best.start * step))
 
