@@ -9,8 +9,8 @@ of it is counted work, so that the choice is the same on all machines:
 - Candidates that take more work are left out, and the notes say so.
 
 On networks with switches, direct links in the place of the switches are tried after the switches themselves. Where
-links are pipelined, so is the best schedule for links that are busy until arrival, made earlier (retiming). Last, Z3
-looks for something shorter where the problem is tiny (exact).
+links are pipelined, the best schedule for links that are busy until arrival is retimed and tried too. Last, Z3 looks
+for something shorter where the problem is tiny (exact).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Search:
                 self._take(candidate)
 
     def store(self) -> None:
-        """Takes the best of the model that stores, which is valid as it stands, and made earlier.
+        """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.
 
         Where it cannot be shorter as it stands, only first schedules are made.
         """
