@@ -25,7 +25,10 @@ USELESS: Final = 2
 LEAST_GAIN: Final = Fraction(1, 200)
 
 NEARLY_IDEAL: Final = Fraction(95, 100)
-"""From this share of the ideal on, the first such number ends the search, and numbers round the best are not tried."""
+"""From this share of the ideal on, the search among schedules of more than SMALL transfers is short: the first number
+that shortens nothing ends it, and numbers round the best are not tried."""
+
+SMALL: Final = 20_000
 
 MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
@@ -70,7 +73,7 @@ class ChunkSearch:
         if not self.tried:
             assert self._failed is not None
             raise self._failed
-        if not self._is_done() and not self._reaches(NEARLY_IDEAL):
+        if not self._is_done() and not self._is_good():
             best = self._shortest().number
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
         return self._shortest()
@@ -95,7 +98,7 @@ class ChunkSearch:
             if not self.tried:
                 continue
             useless = 0 if self._shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
-            if useless == (1 if self._reaches(NEARLY_IDEAL) else USELESS) or self._is_done():
+            if useless == (1 if self._is_good() else USELESS) or self._is_done():
                 return
 
     def _shortest(self) -> Attempt:
@@ -103,6 +106,16 @@ class ChunkSearch:
 
     def _is_done(self) -> bool:
         return self.stop() or self._reaches(NEAR_IDEAL)
+
+    def _is_good(self) -> bool:
+        """Whether little is left to gain for the work that it takes."""
+        return self._transfers() > SMALL and self._reaches(NEARLY_IDEAL)
+
+    def _transfers(self) -> int:
+        """How many transfers the last schedule lists."""
+        schedule = self.tried[-1].module.schedule
+        assert schedule is not None
+        return len(schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule)
 
     def _reaches(self, share: Fraction) -> bool:
         best = self._shortest()
@@ -150,11 +163,7 @@ class ChunkSearch:
         return lower_bound(request.network, request.demand, model, best.time).time >= best.time
 
     def _is_too_large(self, number: int) -> bool:
-        last = self.tried[-1]
-        schedule = last.module.schedule
-        assert schedule is not None
-        rows = schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule
-        return len(rows) * number > MOST_TRANSFERS * last.number
+        return self._transfers() * number > MOST_TRANSFERS * self.tried[-1].number
 
 
 def _by_time(attempt: Attempt) -> tuple[int, int]:

@@ -109,8 +109,9 @@ def _tasks(
 def _order_on_links(needed: Edges, ended: Int64Array, link: Int32Array) -> tuple[Int32Array, Int32Array]:
     """(before, after): more dependencies, so that messages queue at their first link in the order of the schedule.
 
-    A message that would be ready before the one in front of it, or with it, also waits for what that one waits for
-    last. It does not wait for that message itself, since a send is done when its message has arrived.
+    A message that would be ready before those in front of it, or with them, also waits for what they wait for last: of
+    arrivals at the same time, all. It does not wait for these messages, since a send is done when its message has
+    arrived.
     ended: int64[n], when each message has arrived and is reduced.
     """
     count = len(ended)
@@ -129,7 +130,8 @@ def _order_on_links(needed: Edges, ended: Int64Array, link: Int32Array) -> tuple
         time, waits = in_front.get(links[message], (-1, []))
         if times[message] <= time:
             found += [(before, message) for before in waits if before not in binding[message]]
-            in_front[links[message]] = (time, waits)
+            more = [before for before in binding[message] if times[message] == time and before not in waits]
+            in_front[links[message]] = (time, waits + more)
         else:
             in_front[links[message]] = (times[message], binding[message])
     table = np.array(found, np.int32).reshape(len(found), 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collc.application.file_verification import Expectation, verify_file
@@ -292,6 +292,7 @@ def test_a_switch_that_multicasts(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@example(net="torus", latency=500_000, make=all_to_all, chunks=2, size=100_000, seed=31)  # ready at the same time
 @given(
     net=st.sampled_from(["ring", "mesh", "torus", "fully connected"]),
     latency=st.sampled_from([0, 500_000, 3_000_000]),

@@ -22,8 +22,9 @@ from tests.synthesis.random_problems import least_steps_of_sums, least_time, pla
 from tests.verification.random_modules import random_module as random_plan
 
 SYNTHESIZERS_SEEN = {"tacos", "pccl", "symmetric", "exact", "overlapped", "hierarchical", "themis", "swarm", "auto"}
-LONG_SEEDS = (65, 67, 68)
-"""Seeds whose searches take seconds each."""
+SYNTHESIZERS_SEEN |= {"exchange", "forest"}
+LONG_SEEDS = (60, 61, 65, 66, 67, 68, 74, 75, 81)
+"""Seeds whose searches take more than a second each."""
 
 SEEDS = (*(seed for seed in range(60, 85) if seed not in LONG_SEEDS), 547, 1022, 3177)
 """Of 547 and 3177, reductions are inverted over switches that reduce and have few slots; in 1022 an exchange has
