@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
@@ -45,6 +46,13 @@ class Attempt:
     request: ScheduleRequest
     module: Module
     time: int
+
+    @cached_property
+    def ideal(self) -> int:
+        """Picoseconds that no schedule of the collective can be below, with any number of chunks."""
+        from collc.synthesis.bounds import ideal_bound
+
+        return ideal_bound(self.module.network, self.module.demand, self.module.model).time
 
 
 @dataclass(eq=False)
@@ -119,7 +127,7 @@ class ChunkSearch:
 
     def _reaches(self, share: Fraction) -> bool:
         best = self._shortest()
-        return _ideal(best) >= share * best.time
+        return best.ideal >= share * best.time
 
     def _nearest(self, wanted: Fraction) -> int:
         return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))
@@ -180,10 +188,3 @@ def _rungs(numbers: Sequence[int]) -> list[int]:
             found.append(fitting[-1])
         limit *= 4
     return found
-
-
-def _ideal(attempt: Attempt) -> int:
-    from collc.synthesis.bounds import ideal_bound
-
-    module = attempt.module
-    return ideal_bound(module.network, module.demand, module.model).time
