@@ -156,9 +156,7 @@ class ChunkSearch:
                     raise
                 self._skipped.add(number)
                 continue
-            assert module.schedule is not None
-            time = module.schedule.collective_time(module.network, module.demand)
-            self.tried.append(Attempt(number, request, module, time))
+            self.tried.append(Attempt(number, request, module, module.collective_time()))
 
     def _is_hopeless(self, request: ScheduleRequest) -> bool:
         """Whether no schedule with these chunks is shorter than the best so far."""

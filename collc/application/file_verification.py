@@ -141,10 +141,9 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     """Time, steps, lower bound and ideal for the summary; warning C0206 where the module claims a higher bound."""
     from collc.synthesis.bounds import ideal_bound, lower_bound
 
-    assert module.schedule is not None
     ideal = ideal_bound(module.network, module.demand, module.model)
     bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
-    time = module.schedule.collective_time(module.network, module.demand)
+    time = module.collective_time()
     times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
     times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:

@@ -141,8 +141,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     from collc.ten.text.read import parse_module
     from collc.verification import verify_schedule
 
-    assert module.schedule is not None
-    time_ps = module.schedule.collective_time(module.network, module.demand)
+    time_ps = module.collective_time()
     kept = module if settings.keep_modules else None
     if not settings.write_shorter:
         return ShorterSchedule(time_ps, None, kept)

@@ -93,6 +93,10 @@ class Module:
         """
         return transfer_frame(self.network, self.demand, self._scheduled(), library, names=names)
 
+    def collective_time(self) -> int:
+        """Picoseconds that the schedule takes. Raises ValueError where there is none."""
+        return self._scheduled().collective_time(self.network, self.demand)
+
     def _scheduled(self) -> Schedule:
         """The schedule. Raises ValueError where there is none."""
         if self.schedule is None:

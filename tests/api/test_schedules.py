@@ -228,6 +228,8 @@ def test_keywords_of_the_wrong_type_are_named(function: object, keywords: dict[s
 def test_a_module_without_a_schedule_has_no_table(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(ValueError, match="has no schedule"):
         replace(compiled[1], schedule=None).transfers()
+    with pytest.raises(ValueError, match="has no schedule"):
+        replace(compiled[1], schedule=None).collective_time()
 
 
 class Library(ModuleType):

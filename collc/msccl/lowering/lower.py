@@ -294,7 +294,7 @@ def _slowdown(program: Program, module: Module) -> tuple[Fraction, bool]:
     if module.schedule is None or len(program.messages) > _MEASURED_MESSAGES:
         return Fraction(1), True
     model = module.schedule.model
-    schedule = max(1, module.schedule.collective_time(module.network, module.demand))
+    schedule = max(1, module.collective_time())
     time = replay_time(program, module.network, model)
     least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
     return Fraction(time, schedule), time <= _GOOD_SLOWDOWN * least

@@ -104,7 +104,7 @@ def quality(program: Program, module: Module) -> Quality:
         fused=1000 * fused // max(1, fused + unfused_relays(program)),
         chain=longest_chain(program),
         replay=replay_time(program, module.network, module.schedule.model),
-        schedule=module.schedule.collective_time(module.network, module.demand),
+        schedule=module.collective_time(),
         busiest_link=busiest_link(program, module.network, module.schedule.model),
         fullest_pair=fullest_pair(program, module.network, module.schedule.model),
     )

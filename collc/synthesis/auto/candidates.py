@@ -90,16 +90,11 @@ def _best_first(module: Module, effort: Effort) -> Module:
         except CollcError as error:
             failure = failure or error
             continue
-        if best is None or _time(built) < _time(best):
+        if best is None or built.collective_time() < best.collective_time():
             best = built
     if best is None:
         raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
     return best
-
-
-def _time(module: Module) -> int:
-    assert module.schedule is not None
-    return module.schedule.collective_time(module.network, module.demand)
 
 
 def _unwound(module: Module) -> Module | None:

@@ -147,4 +147,4 @@ def time_of(module: Module) -> int:
     """Picoseconds that a module's schedule takes. Raises NoSchedule where there is none."""
     if module.schedule is None:
         raise NoSchedule(Diagnostic("S0201", "nothing was planned"))
-    return module.schedule.collective_time(module.network, module.demand)
+    return module.collective_time()

@@ -31,12 +31,7 @@ def plan_forest(module: Module, effort: Effort) -> Module:
     if effort.stop():
         return best
     apart = join(solve(module, lambda task: forest(task, effort)))
-    return min(best, apart, key=_time)
-
-
-def _time(module: Module) -> int:
-    assert module.schedule is not None
-    return module.schedule.collective_time(module.network, module.demand)
+    return min(best, apart, key=Module.collective_time)
 
 
 def forest(task: Task, effort: Effort) -> Schedule:
