@@ -92,7 +92,7 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled, passes)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
-        flags[sums] = rescreen(sums, *columns, *durations, *holders)
+        flags[sums] = rescreen(sums, *columns, *durations, *holders, passes)
     flags[transfers.chunk[transfers.relayed >= 0]] = 1
     if module.planned is not None:
         flags[:] = 1
