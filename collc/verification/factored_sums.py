@@ -17,7 +17,7 @@ MOST_MESSAGES = 400_000
 """Messages up to which sums are replayed."""
 
 MOST_KEY = 2**62
-"""Places times picoseconds up to which both fit into one number."""
+"""NPUs times chunks times picoseconds up to which all fit into one number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,15 @@ def sums_are_right(messages: SumMessages, npus: int, owner: Int32Array, spread: 
     """Whether each contribution is added once to each partial, only sums of all are sent as final, and each chunk's
     sum reaches its owner (int32[chunks]), or all NPUs if it is spread.
     """
-    places = len(owner) * npus
-    if len(messages) > MOST_MESSAGES or places * (int(messages.latest.max(initial=0)) + 2) >= MOST_KEY:
+    holders = len(owner) * npus
+    if len(messages) > MOST_MESSAGES or holders * (int(messages.latest.max(initial=0)) + 2) >= MOST_KEY:
         return False
-    place = messages.chunk.astype(np.int64) * npus + messages.source
-    inbox = _Inbox(messages, npus, places)
+    holder = messages.chunk.astype(np.int64) * npus + messages.source
+    inbox = _Inbox(messages, npus, holders)
     values: list[int] = [1 << npu for npu in range(npus)] * len(owner)
     carried = [0] * len(messages)
     full = (1 << npus) - 1
-    sent = zip(place.tolist(), messages.first.tolist(), messages.last.tolist(), messages.reduce.tolist(), strict=True)
+    sent = zip(holder.tolist(), messages.first.tolist(), messages.last.tolist(), messages.reduce.tolist(), strict=True)
     for number, (at, first, last, reduce) in enumerate(sent):
         if not inbox.take(at, first, last, values, carried):
             return False
@@ -69,15 +69,15 @@ def sums_are_right(messages: SumMessages, npus: int, owner: Int32Array, spread: 
 
 
 class _Inbox:
-    """What has arrived at each place and was not taken yet. A place is chunk * NPUs + NPU."""
+    """What has arrived at each NPU for each chunk and was not taken yet. They are numbered chunk * NPUs + NPU."""
 
-    def __init__(self, messages: SumMessages, npus: int, places: int) -> None:
-        place = messages.chunk.astype(np.int64) * npus + messages.target
-        order = np.lexsort((messages.reduce, messages.latest, place))
+    def __init__(self, messages: SumMessages, npus: int, holders: int) -> None:
+        holder = messages.chunk.astype(np.int64) * npus + messages.target
+        order = np.lexsort((messages.reduce, messages.latest, holder))
         self.never = int(messages.latest.max(initial=0)) + 1
-        offsets = np.searchsorted(place[order], np.arange(places + 1))
-        # The soonest arrival of each row and of all that follow it at the same place.
-        key = place[order] * (self.never + 1)
+        offsets = np.searchsorted(holder[order], np.arange(holders + 1))
+        # The soonest arrival of each row and of all that follow it at the same number.
+        key = holder[order] * (self.never + 1)
         soonest = np.minimum.accumulate((key + messages.soonest[order])[::-1])[::-1] - key
         self._next: list[int] = offsets[:-1].tolist()
         self._end: list[int] = offsets[1:].tolist()
@@ -91,7 +91,7 @@ class _Inbox:
         """Take all that has arrived by `first`; False if more may have arrived by `last`, if a partial has a
         contribution that is there already, or if the sum may arrive before a partial.
 
-        values: of the places. carried: by messages.
+        values: by such numbers. carried: by messages.
         """
         position, begin = self._next[at], self._next[at]
         while position < self._end[at] and self._latest[position] <= first:

@@ -2,7 +2,8 @@
 
 What one NPU sends is planned on one timetable for each class of links. In an All-Gather a chunk enters each pod once,
 in each pod each node, and in each node all GPUs; a Reduce-Scatter is the same backwards in time, and an All-Reduce is
-both, one after the other, or for small buffers one-shot on some levels. In an All-to-All each block takes the shortest route, also over NPUs.
+both, one after the other, or for small buffers one-shot on some levels. In an All-to-All each block takes the shortest
+route, also over NPUs.
 """
 
 from __future__ import annotations
