@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
@@ -84,6 +84,37 @@ def _definition(text: str) -> tuple[str, str]:
     if not (equals and name.strip().isidentifier() and value.strip()):
         raise argparse.ArgumentTypeError(f"-D takes name=value, not {text!r}")
     return name.strip(), value.strip()
+
+
+def _values(text: str) -> tuple[str, tuple[str, ...]]:
+    """The values of a param to sweep, as in `size=1MiB,16MiB`."""
+    name, value = _definition(text)
+    return name, tuple(_parts(value))
+
+
+def _parts(text: str) -> list[str]:
+    """What commas separate, but for those in brackets and quotes."""
+    parts = [""]
+    depth, quoted = 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "([") - (letter in ")]")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"values separated by commas are expected, not {text!r}")
+    return parts
+
+
+T = TypeVar("T")
+
+
+def _list_of(read: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """A reader of several values, separated by commas."""
+    return lambda text: [read(part) for part in _parts(text)]
 
 
 def _number(least: int) -> Callable[[str], int]:
@@ -241,6 +272,29 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    values = "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params"
+    add("-D", dest="definitions", action="append", type=_values, default=[], metavar="name=v1,v2", help=values)
+    algorithms = "synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring"
+    add("--algorithm", "--synthesizer", type=_list_of(str), default=[], metavar="A,B", help=algorithms)
+    add("--seed", type=_list_of(_number(0)), default=[], metavar="N,M", help="the seeds of all random choices")
+    add("--chunks", type=_list_of(_chunks), default=[], metavar="N,M", help=_CHUNKS)
+    add("--schedule", metavar="NAME", help="compile only this schedule of the program")
+    for name, option in COMMON.items():
+        if name != "seed":
+            _add_synthesizer_option(parser, name, option)
+    formats = "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs"
+    add("-o", "--output", type=Path, metavar="FILE", help=formats)
+    add("--timings", action="store_true", help="add the CPU seconds of each case to the table")
+    add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
+    add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")
+    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
+
+
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
@@ -269,6 +323,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "simulate": ("simulate a schedule, or Chakra traces as ASTRA-sim does", _simulate_arguments),
+    "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),

@@ -269,12 +269,48 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def sweep_command(chosen: argparse.Namespace) -> Exit:
+    """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
+    from collc.application.sweeping import SweepSettings, sweep_program
+    from collc.parallel.processes import Processes
+
+    definitions: dict[str, tuple[str, ...]] = {}
+    for name, values in chosen.definitions:
+        definitions[name] = (*definitions.get(name, ()), *values)
+    settings = SweepSettings(
+        definitions=tuple(definitions.items()),
+        algorithms=tuple(chosen.algorithm),
+        seeds=tuple(chosen.seed),
+        chunks=tuple(chosen.chunks),
+        schedule=chosen.schedule,
+        trials=chosen.trials,
+        threads=chosen.threads,
+        time_limit=chosen.time_limit,
+        link_model=chosen.link_model,
+        output=chosen.output,
+        timings=chosen.timings,
+        processes=Processes(chosen.jobs, chosen.memory),
+        scheduler=chosen.scheduler,
+    )
+    with progress_bar(chosen.quiet) as progress:
+        report = sweep_program(chosen.file, settings, progress)
+    if chosen.json:
+        _print_json({"rows": report.table.rows}, report.failures())
+    elif not chosen.quiet:
+        print_table(report.table.columns(), report.table.cells())
+        for note in report.notes:
+            print(note, file=sys.stderr)
+    print_messages(report.failures())
+    return report.exit
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
     "verify": verify_command,
     "run": run_command,
     "simulate": simulate_command,
+    "sweep": sweep_command,
     "inspect": inspect_command,
     "design": design_command,
     "fmt": fmt_command,
