@@ -75,14 +75,15 @@ def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings,
 def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
-    The slots are int64[slots, 4]: switch, from, until, chunk.
+    The slots are int64[slots, 4]: switch, from, until, chunk; none where no buffer is limited.
     """
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen
 
     network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(transfers.chunk, len(table))
-    filled = np.full(len(transfers) if network.switch_count else 0, -1, np.int64)
+    limited = bool((network.buffers >= 0).any())
+    filled = np.full(len(transfers) if limited else 0, -1, np.int64)
     columns = (offsets, order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
     clock = transfers.clock
     durations = (clock.total, clock.size_of, clock.kind, network.npu_count, network.device_count)

@@ -73,10 +73,10 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     if network.link_count:
         known = np.clip(link, 0, network.link_count - 1)
         good &= usable[known]
-        # What is relayed came over a link into the sender, an NPU.
-        into = network.target[np.clip(relayed, 0, network.link_count - 1)]
-        from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
-        good &= (relayed == -1) | ((relayed >= 0) & from_sender)
+        if transfers.relayed is not None:  # what is relayed came over a link into the sender, an NPU
+            into = network.target[np.clip(relayed, 0, network.link_count - 1)]
+            from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
+            good &= (relayed == -1) | ((relayed >= 0) & from_sender)
     if not good.all():
         bad = np.flatnonzero(~good)
         for row in bad[: 50 * SHOWN - 1]:
