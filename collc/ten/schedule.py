@@ -64,8 +64,8 @@ class Transfers:
     ) -> Transfers:
         """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
-        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed
-        return Transfers(*columns).taken(_order(chunk, link, start))
+        rows = Transfers(chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed)
+        return rows.taken(slice(None) if rows.ordered else _order(chunk, link, start))
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
         """Some of the transfers, or all in another order."""
@@ -110,7 +110,8 @@ def _order(chunk: Int32Array, link: Int32Array, start: Int64Array) -> NDArray[np
     if int(link.min(initial=0)) >= 0 <= int(start.min(initial=0)) and int(start.max(initial=0)) < LATEST_KEY // links:
         key = start.astype(np.int64) * links + link
         order = np.argsort(key)
-        if bool((np.diff(key[order]) > 0).all()):  # else chunks decide
+        ascending = key[order]
+        if bool((ascending[1:] > ascending[:-1]).all()):  # else chunks decide
             return order
     return np.lexsort((chunk, link, start))
 
