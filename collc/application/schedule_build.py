@@ -11,8 +11,16 @@ from typing import Final
 from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
+from collc.application.confined_runs import confined_module, keep_inside
 from collc.application.limit_checks import ScheduleLength, check_limit
-from collc.application.output_files import CHECKED, FROM_NPU_TO_NPU, check_feasible, emits_of, write_outputs
+from collc.application.output_files import (
+    CHECKED,
+    FROM_NPU_TO_NPU,
+    check_feasible,
+    emits_of,
+    stays_in_groups,
+    write_outputs,
+)
 from collc.application.proofs import prove
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.application.step_count import step_count
@@ -212,6 +220,9 @@ class ScheduleBuild:
         context = options.context(limit.reached, self.progress)
         relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits)
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
+        confine = stays_in_groups(emits) and all(run.moves is None for run in request.runs)
+        confine &= self.settings.passes is None
+        module = blank = confined_module(module) if confine else module
         pipeline = options.pipeline()
         self._check_print_after([step.name for step in pipeline])
         for step in pipeline:
@@ -222,7 +233,7 @@ class ScheduleBuild:
 
                 module_text(format_module(module))
         self._check_complete(module)
-        return module
+        return keep_inside(blank, module, context) if confine else module
 
     def _check_print_after(self, names: list[str]) -> None:
         """Raise UsageError U0108 for a `--print-after` that names no pass of the pipeline."""

@@ -182,22 +182,32 @@ SLOW = "ring(16, bandwidth: 1B/s, latency: 1s)"
 
 WRONG: dict[str, tuple[str, tuple[str, ...], int, list[str]]] = {
     "msccl for a part": (
-        one(f"run all_gather(g, size: 4MiB) {TACOS} emit msccl", SQUARE, GROUP),
+        one(f"run all_gather(g, size: 4MiB) {TACOS} emit msccl", f"line(3, {LINK})", "group g = [t[0], t[2]]"),
         (),
         1,
-        ["p.coll:7:", "all 4 NPUs", 'profile: "old"'],
+        ["p.coll:7:", "only NPUs outside the group of run 0 lead from npu[0] to npu[2]", 'coll: "custom"'],
     ),
-    "msccl in another order": (
-        one(f"run all_gather(g, size: 4MiB) {TACOS} emit msccl", more="group g = [t[1], t[0], t[2], t[3]]"),
+    "msccl by hand for a part": (
+        one("run all_gather(g, size: 4MiB) using ring emit msccl", f"line(3, {LINK})", "group g = [t[0], t[2]]"),
         (),
         1,
-        ["in their order"],
+        ["p.coll:7:", "only NPUs outside"],
     ),
-    "msccl for two runs": (
-        one(f"run all_gather(t.npus, size: 4MiB) {GATHER} emit msccl"),
+    "joint file for the executor": (
+        one(f'run all_gather(t.npus, size: 4MiB) {TACOS} emit msccl(coll: "custom")'),
         (),
         1,
-        ["p.coll:7:", "this schedule has 2 runs", "a schedule on a topology of its own for each run", 'profile: "old"'],
+        ["p.coll:7:", "only the old runtime has the collective 'custom'"],
+    ),
+    "sizes without a common slot": (
+        one(
+            f'run odd(t.npus) {TACOS} emit msccl(profile: "old")',
+            more="collective odd(n: group) { chunk a: 1000001B pre a at n[0] post a at n[1] "
+            "chunk b: 999999B pre b at n[0] post b at n[1] }",
+        ),
+        (),
+        1,
+        ["common divisor"],
     ),
     "unreachable": (
         one(f"run all_gather(t.npus, size: 4MiB) {TACOS} emit ten", f"line(4, {LINK}) without {{ link 1 -> 2 }}"),
