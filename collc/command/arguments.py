@@ -317,6 +317,26 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("words", nargs="*", metavar="[KIND] FILE", help="files of this kind (default: by their content)")
+    add("-o", "--output", type=Path, metavar="FILE.coll", help="the program to write (default: standard output)")
+    add("--name", default="pod", metavar="NAME", help="name of the topology (default: pod)")
+    add("--node", metavar="[KIND:]FILE", help="the inside of each node of a fabric")
+    add("--fabric", metavar="rails|switch|[KIND:]FILE", help="the network between nodes")
+    add("--nodes", metavar="HOST,...", help="take these hosts of the fabric, in its order; or name the nodes")
+    add("--gpu", metavar="MODEL", help="the GPUs, where the file does not say: v100, a100, h100, b200, ...")
+    add("--gpus-per-node", type=_positive, metavar="N", help="GPUs of a node, where no file describes its inside")
+    add("--nvlink", type=_number(0), metavar="N", help="NVLinks of each GPU to NVSwitches, where the file names none")
+    add("--pcie", action=argparse.BooleanOptionalAction, help="keep paths over PCIe, also where NVLinks join all GPUs")
+    add("--npu", metavar="ATTRIBUTE=VALUE", help="which nodes of a graph are NPUs; all: all of them")
+    add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")
+    add("--latency", metavar="ATTRIBUTE=UNIT", help="latency of the edges of a graph, as in latency=us")
+    add("--chunk", type=_size, metavar="BYTES", help="size of the chunk for which a TACCL file was made")
+    links = "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
+    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help=links)
+
+
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
     "compile": ("synthesize and verify the schedules of a program, and write their files", _compile_arguments),
     "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
@@ -326,6 +346,10 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
+    "import": (
+        "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
+        _import_arguments,
+    ),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),
     "std": ("list the standard library, or print the source of one declaration", _std_arguments),
     "explain": ("explain the code of a message", _explain_arguments),

@@ -7,6 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
@@ -304,6 +305,41 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
     return report.exit
 
 
+def import_command(chosen: argparse.Namespace) -> Exit:
+    """`collc import`: files that describe a machine as a program."""
+    from collc.application.importing import ImportSettings, import_machine
+    from collc.base.atomic_files import write_file
+    from collc.machines.kinds import KINDS
+
+    words: list[str] = chosen.words
+    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
+    text = import_machine(
+        ImportSettings(
+            files=tuple(Path(word) for word in words[named:]),
+            kind=words[0] if named and words[0] != "pod" else None,
+            name=chosen.name,
+            node=chosen.node,
+            fabric=chosen.fabric,
+            nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
+            gpu=chosen.gpu,
+            gpus_per_node=chosen.gpus_per_node,
+            nvlink=chosen.nvlink,
+            pcie=chosen.pcie,
+            definitions=dict(chosen.definitions),
+            npu=chosen.npu,
+            capacity=chosen.capacity,
+            latency=chosen.latency,
+            chunk=chosen.chunk,
+        )
+    )
+    if chosen.output is None:
+        print(text, end="")
+    else:
+        write_file(chosen.output, text)
+        print(f"{chosen.output} written; 'collc check {chosen.output}' checks it", file=sys.stderr)
+    return Exit.DONE
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
@@ -313,6 +349,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "sweep": sweep_command,
     "inspect": inspect_command,
     "design": design_command,
+    "import": import_command,
     "fmt": fmt_command,
     "std": std_command,
     "explain": explain_command,
