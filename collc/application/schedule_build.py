@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import Attempt, ChunkSearch
@@ -34,6 +34,10 @@ from collc.base.wording import plural
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.demand import Demand
 from collc.ten.module import Module
+from collc.ten.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collc.verification import Verdict
 
 MAX_TIME: Final = 2**62
 """Picoseconds that a schedule may take: times are 64-bit integers."""
@@ -47,6 +51,9 @@ OTHER_PARTS: Final = 0.2
 
 _RUNTIME_LIMITS: Final = {"M0110", "M0111", "M0113"}
 """Codes of files beyond the limits of a runtime, which fewer chunks may keep."""
+
+UNWOUND: Final = ", with direct links in place of switches"
+"""What the report adds to the name of a bound of that network."""
 
 _ALGORITHM_HINTS: Final = {
     "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
@@ -69,6 +76,7 @@ class ScheduleBuild:
     _report: ScheduleReport = field(init=False)
     _search: ChunkSearch | None = field(init=False, default=None)
     _taken: Attempt | None = field(init=False, default=None)
+    _verdicts: list[tuple[Schedule, Verdict]] = field(init=False, default_factory=list[tuple["Schedule", "Verdict"]])
 
     def report(self) -> ScheduleReport:
         """Synthesize, check and write the schedule. Errors are in the report; only UsageError is raised."""
@@ -188,7 +196,7 @@ class ScheduleBuild:
             part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
             share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
             module = self._synthesized(request, share, emits, texts.setdefault(number, []).append)
-            _check_handwritten(request, module)
+            self._check_handwritten(request, module)
             return module
 
         search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(emits))
@@ -271,6 +279,7 @@ class ScheduleBuild:
             raise OverflowError
         module = replace(module, bound=bound)
         advice = chunk_advice(self.request, module, bound, ideal)
+        where = "" if module.network is self.request.network else UNWOUND
         self._report = replace(
             self._report,
             links=module.network.link_count,
@@ -279,9 +288,9 @@ class ScheduleBuild:
             steps=step_count(module, time_ps),
             time_ps=time_ps,
             bound_ps=bound.time,
-            bound=bound.name,
+            bound=bound.name + where,
             ideal_ps=ideal.time,
-            ideal=ideal.name,
+            ideal=ideal.name + where,
             chunks_per_block=_chunks_per_block(module.demand),
             synthesizer=module.algorithm,
             seed=module.seed,
@@ -293,12 +302,24 @@ class ScheduleBuild:
 
     # Checks
 
+    def _check_handwritten(self, request: ScheduleRequest, module: Module) -> None:
+        """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
+        from collc.verification import verify_schedule
+
+        if any(run.moves is not None for run in request.runs):
+            verdict = verify_schedule(module)
+            if not verdict.ok:
+                raise CheckFailed
+            if module.schedule is not None:
+                self._verdicts.append((module.schedule, verdict))
+
     def _verify(self, module: Module) -> None:
         """Check the schedule. Congestion is a warning where the program allows it."""
         from collc.verification import verify_schedule
 
         self.progress(None, "verifying the schedule")
-        verdict = verify_schedule(module)
+        known = (verdict for schedule, verdict in self._verdicts if schedule is module.schedule)
+        verdict = next(known, None) or verify_schedule(module)
         messages = self._at_algorithms(verdict.diagnostics)
         failed = [name for name, outcome in verdict.checks.items() if outcome == "failed"]
         if failed == ["congestion_free"] and self.request.allow_congestion:
@@ -346,14 +367,6 @@ class ScheduleBuild:
             proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
         self._report = replace(self._report, optimal=proofs.optimal)
         self._add(proofs.checks, proofs.diagnostics, proofs.notes)
-
-
-def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
-    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
-    from collc.verification import verify_schedule
-
-    if any(run.moves is not None for run in request.runs) and not verify_schedule(module).ok:
-        raise CheckFailed
 
 
 def _chunks_per_block(demand: Demand) -> int | None:

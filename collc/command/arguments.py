@@ -138,7 +138,12 @@ _positive: Final = _number(1)
 
 
 def _chunks(text: str) -> int | str:
-    return text if text == "auto" else _positive(text)
+    if text == "auto":
+        return text
+    try:
+        return _positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"auto or {error}") from None
 
 
 def _seconds(text: str) -> float:
