@@ -276,7 +276,7 @@ def test_work_is_counted_and_ends_the_search():
 
 
 def test_what_takes_too_much_work_is_left_out_and_said():
-    """Eight nodes of eight with a switch each, and a switch for each rail; expensive synthesizers find nothing better."""
+    """Eight nodes of eight with a switch each, and a switch for each rail; expensive ones find nothing better."""
     fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(1_000_000, Fraction(50 * 10**9))
     links = [
         (a, b, kind)
