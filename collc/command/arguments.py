@@ -322,6 +322,12 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _topology_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topology", metavar="FILE.coll:TOPOLOGY", help="a topology of a program")
+    _add_definitions(parser)
+    parser.add_argument("--json", action="store_true", help=_JSON)
+
+
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("words", nargs="*", metavar="[KIND] FILE", help="files of this kind (default: by their content)")
@@ -351,6 +357,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
+    "topology": ("show what a network is: devices, links, symmetry, diameter, bounds", _topology_arguments),
     "import": (
         "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
         _import_arguments,

@@ -305,6 +305,20 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
     return report.exit
 
 
+def topology_command(chosen: argparse.Namespace) -> Exit:
+    """`collc topology`: what a person checks about a network."""
+    from collc.application.topology_summary import summarize, tables
+
+    found = summarize(chosen.topology, dict(chosen.definitions))
+    if chosen.json:
+        _print_json(found.as_json())
+        return Exit.DONE
+    for columns, rows in tables(found):
+        if rows:
+            print_table(columns, rows)
+    return Exit.DONE
+
+
 def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
     from collc.application.importing import ImportSettings, import_machine
@@ -349,6 +363,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "sweep": sweep_command,
     "inspect": inspect_command,
     "design": design_command,
+    "topology": topology_command,
     "import": import_command,
     "fmt": fmt_command,
     "std": std_command,
