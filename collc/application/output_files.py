@@ -66,6 +66,14 @@ def _emit_trace(module: Module, _emit: EmitRequest, destination: Destination, _p
         return WrittenFile(notes=tuple(write_trace(module, file)))
 
 
+def _emit_report(module: Module, _emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
+    from collc.application.module_report import report_of_module
+
+    progress(None, "drawing the report")
+    destination.new().write_text(report_of_module(module), encoding="utf-8", newline="\n")
+    return WrittenFile()
+
+
 CHECKED: Final = ("msccl", "mscclpp")
 """Kinds whose files are read back and checked."""
 
@@ -77,6 +85,9 @@ FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages", "chakra")
 
 FOLDERS: Final = ("chakra",)
 """Kinds that are written to several files in a folder."""
+
+SUFFIXES: Final = {"report": "html"}
+"""Suffixes of files that are named after the schedule, where they differ from the kind."""
 
 Writer = Callable[[Module, EmitRequest, Destination, Progress], WrittenFile]
 
@@ -122,6 +133,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "libra": _emit_libra,
     "chakra": _emit_chakra,
     "trace": _emit_trace,
+    "report": _emit_report,
 }
 """The function that writes each kind, by its name in `emit`."""
 
@@ -152,7 +164,9 @@ def stays_in_groups(emits: Sequence[EmitRequest]) -> bool:
 
 def _main_file(emit: EmitRequest, schedule: str) -> str:
     """The name of the file, or of the first one where there are several."""
-    return libra_main_file(emit, schedule) if emit.kind == "libra" else emit.path or f"{schedule}.{emit.kind}"
+    if emit.kind == "libra":
+        return libra_main_file(emit, schedule)
+    return emit.path or f"{schedule}.{SUFFIXES.get(emit.kind, emit.kind)}"
 
 
 def file_names(emits: Sequence[EmitRequest], request: ScheduleRequest) -> list[tuple[str, Span]]:

@@ -14,6 +14,7 @@ from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
+from collc.pictures import PICTURES
 from collc.version import __version__
 
 EXIT_CODES: Final = (
@@ -25,7 +26,7 @@ EXIT_CODES: Final = (
 
 _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
 _ROOT: Final = "rank of the root of a rooted collective"
-_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace"
+_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace, report"
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
@@ -196,7 +197,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace",
+        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace, report",
     )
     names = [name for name in SYNTHESIZERS if name != "fixed"]
     synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)
@@ -300,6 +301,23 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
 
 
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add(
+        "-o", "--output", type=Path, metavar="FILE.html", help="the report (default: NAME.html, without --svg or --png)"
+    )
+    add("--svg", type=Path, metavar="FILE.svg", help="write one picture")
+    add("--png", type=Path, metavar="FILE.png", help="write one picture; needs the extra collc[png]")
+    add("--picture", choices=PICTURES, help="which one (default: topology)")
+    add("--theme", choices=("light", "dark"), help="the colours of that picture (default: light)")
+    add("--schedule", metavar="NAME", help="show only this schedule of the program")
+    _add_definitions(parser)
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network on which an MSCCL file or a plan is simulated")
+    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+
+
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
@@ -355,6 +373,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "simulate": ("simulate a schedule, or Chakra traces as ASTRA-sim does", _simulate_arguments),
     "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
+    "show": ("write a report with pictures of a program, a schedule or a file for a runtime", _show_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
     "topology": ("show what a network is: devices, links, symmetry, diameter, bounds", _topology_arguments),

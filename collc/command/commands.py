@@ -354,6 +354,37 @@ def import_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def show_command(chosen: argparse.Namespace) -> Exit:
+    """`collc show`: a report or a picture."""
+    from collc.application.showing import ShowSettings, show_file
+
+    single = chosen.svg is not None or chosen.png is not None
+    if not single and (chosen.picture is not None or chosen.theme is not None):
+        option = "--picture" if chosen.picture is not None else "--theme"
+        raise UsageError(Diagnostic("U0135", f"{option} is for single pictures", hint="name a file: --svg FILE.svg"))
+    page = chosen.output
+    if page is None and not single:
+        page = Path(f"{chosen.file.stem or 'report'}.html")
+    settings = ShowSettings(
+        page=page,
+        svg=chosen.svg,
+        png=chosen.png,
+        picture=chosen.picture or "topology",
+        theme=chosen.theme or "light",
+        schedule=chosen.schedule,
+        definitions=dict(chosen.definitions),
+        on=chosen.on,
+        size=chosen.size,
+        profile=chosen.profile,
+    )
+    with progress_bar(quiet=False) as progress:
+        shown = show_file(chosen.file, settings, progress)
+    for file in shown.files:
+        print(file)
+    print_messages(shown.messages)
+    return Exit.DONE if shown.ok else Exit.CHECK_FAILED
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
@@ -361,6 +392,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "run": run_command,
     "simulate": simulate_command,
     "sweep": sweep_command,
+    "show": show_command,
     "inspect": inspect_command,
     "design": design_command,
     "topology": topology_command,

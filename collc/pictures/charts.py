@@ -11,10 +11,11 @@ from typing import Final
 from collc.pictures.axes import Axis, Range, range_of
 from collc.pictures.picture import (
     DASHES,
+    LEVELS,
     SERIES,
     Picture,
-    heat_color,
     joined,
+    level_of,
     line,
     mark,
     marker,
@@ -34,9 +35,6 @@ _MOST_MARKERS: Final = 64
 
 _MOST_CELLS: Final = 2_500
 """Cells of a heat map up to which each has a tooltip of its own."""
-
-_LEVELS: Final = 64
-"""Colours of a larger heat map, whose cells of one colour are one shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +288,7 @@ def heat_map(
     top = 70 + longest * 0.75
     across, down = cell * len(columns), cell * len(rows)
     body = [
-        *_color_bar(most, value),
+        *color_bar(most, value),
         text(left, 58, f"to: {column_title}" if column_title else "", "muted small"),
         *_row_names(rows, left, top, cell),
         *_column_names(columns, left, top, cell),
@@ -303,16 +301,16 @@ def heat_map(
     return Picture(WIDTH, top + down + 26, joined(body), title, description)
 
 
-def _color_bar(most: float, value: Axis) -> Iterator[str]:
-    width, parts = 200.0, 40
+def color_bar(most: float, value: Axis) -> Iterator[str]:
+    """What the colours of numbers mean, in the first row of a picture."""
+    width = 208.0
     yield text(_PAD, 24, value.label, "muted")
     x = _PAD + text_width(value.label) + 14
     zero = value.text(0)
     yield text(x, 24, zero, "small")
     x += text_width(zero, 10.5) + 6
-    for k in range(parts):
-        color = f' fill="{heat_color(k / (parts - 1))}"'
-        yield rect(x + width * k / parts, 13, width / parts + 0.5, 13, "cell", color)
+    for k in range(LEVELS):
+        yield rect(x + width * k / LEVELS, 13, width / LEVELS, 13, f"h{k}")
     yield text(x + width + 6, 24, value.text(most), "small")
 
 
@@ -341,16 +339,13 @@ def _cells(
     found = [(i, j, one) for i, row in enumerate(values) for j, one in enumerate(row) if one is not None]
     if len(found) <= _MOST_CELLS:
         for i, j, one in found:
-            color = f' fill="{heat_color(one / most if most else 0)}"'
-            shape = rect(left + j * cell, top + i * cell, cell, cell, "cell", color)
+            shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(one, most)}")
             yield mark(f"{rows[i]} to {columns[j]}: {value.text(one)}", shape)
         return
     levels: dict[int, list[str]] = {}
     for i, j, one in found:
-        level = round((_LEVELS - 1) * one / most) if most else 0
         path = f"M{number(left + j * cell)} {number(top + i * cell)}h{number(cell)}v{number(cell)}h{number(-cell)}z"
-        levels.setdefault(level, []).append(path)
+        levels.setdefault(level_of(one, most), []).append(path)
     for level in sorted(levels):
-        share = level / (_LEVELS - 1)
-        shape = f'<path fill="{heat_color(share)}" d="{"".join(levels[level])}"/>'
-        yield f"<g><title>{plain('about ' + value.text(share * most))}</title>{shape}</g>"
+        about = f"from {value.text(level * most / LEVELS)} to {value.text((level + 1) * most / LEVELS)}"
+        yield f'<g><title>{plain(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'

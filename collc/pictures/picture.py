@@ -7,7 +7,7 @@ gets a style sheet with the colours of one theme, without variables, which conve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 from xml.sax.saxutils import escape, quoteattr
@@ -54,25 +54,39 @@ THEMES: Final[Mapping[Theme, Mapping[str, str]]] = {
 """Colours by role. c0 to c7: of series, after Okabe and Ito (Color Universal Design, 2008), darker or lighter where the
 contrast with the paper would be below 3:1."""
 
+LEVELS: Final = 16
+"""Steps of the colours of numbers, from 0 to the greatest."""
+
+_RAMPS: Final[Mapping[Theme, Sequence[str]]] = {
+    "light": ("#dbe6f0", "#a9c4dd", "#6f9cc6", "#3c74a8", "#174e82", "#05244a"),
+    "dark": ("#13335f", "#39486b", "#707173", "#a69d75", "#e4cf5b", "#ffea46"),
+}
+"""Colours from 0 to the greatest number: what stands out from the paper most is most. Even in lightness, and alike for
+the colour-blind; the dark one is cividis (Nuñez, Anderton, Renslow 2018)."""
+
 DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "6 2 1 2 1 2")
 """Dashes of series, so that they differ without colour too."""
 
 _FAMILY: Final = "system-ui, 'Segoe UI', 'DejaVu Sans', 'Noto Sans', Helvetica, Arial, sans-serif"
 
-_STYLE: Final = (
-    """\
+_BASIC_RULES: Final = """\
 text { font: 12px FAMILY; fill: {ink}; }
 .muted { fill: {muted}; } .small { font-size: 10.5px; } .tiny { font-size: 9px; } .strong { font-weight: 600; }
-.bad { fill: {bad}; } .end { text-anchor: end; } .mid { text-anchor: middle; }
+.onfill { fill: {paper}; } .bad { fill: {bad}; } .end { text-anchor: end; } .mid { text-anchor: middle; }
 .axis { stroke: {muted}; fill: none; } .grid { stroke: {rule}; fill: none; } .box { fill: {soft}; stroke: {rule}; }
 .wire { stroke: {muted}; fill: none; } .paper { fill: {paper}; } .over { stroke: {paper}; stroke-width: 3px; }
-.over { paint-order: stroke; } .hit { fill: transparent; stroke: none; } .mark { outline: none; }
-""".replace("FAMILY", _FAMILY)
-    + "\n".join(
-        f".s{k} {{ stroke: {{c{k}}}; fill: none; }} .f{k} {{ fill: {{c{k}}}; }} .o{k} {{ stroke: {{c{k}}}; }}"
-        for k in range(SERIES)
-    )
+.over { paint-order: stroke; } .hit { fill: none; } circle.hit { fill: transparent; } .mark { outline: none; }
+.npu { fill: {paper}; stroke: {ink}; stroke-width: 1.2px; } .gone { fill: none; stroke: {rule}; stroke-dasharray: 2 2; }
+.switch { fill: {soft}; stroke: {ink}; }""".replace("FAMILY", _FAMILY)
+
+_STYLE: Final = "\n".join(
+    [
+        _BASIC_RULES,
+        *(f".s{k} {{ stroke: {{c{k}}}; fill: none; }} .f{k} {{ fill: {{c{k}}}; }}" for k in range(SERIES)),
+        *(f".g{k} {{ stroke: {{h{k}}}; fill: none; }} .h{k} {{ fill: {{h{k}}}; }}" for k in range(LEVELS)),
+    ]
 )
+"""Rules of the classes, with roles in place of colours."""
 
 
 def style_sheet(colors: Mapping[str, str], scope: str = "") -> str:
@@ -107,7 +121,7 @@ class Picture:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" width="{number(self.width)}" '
             f'height="{number(self.height)}">\n<title>{plain(self.title)}</title>\n'
-            f"<desc>{plain(self.description)}</desc>\n<style>\n{style_sheet(THEMES[theme])}\n</style>\n"
+            f"<desc>{plain(self.description)}</desc>\n<style>\n{style_sheet(colors_of(theme))}\n</style>\n"
             f'<rect class="paper" width="100%" height="100%"/>\n{self.body}\n</svg>\n'
         )
 
@@ -201,28 +215,25 @@ def shortened(words: str, width: float, size: float = 12) -> str:
 
 # Colours of numbers
 
-_CIVIDIS: Final = (
-    (0, 32, 77),
-    (0, 51, 111),
-    (57, 72, 107),
-    (87, 92, 109),
-    (112, 113, 115),
-    (138, 135, 121),
-    (166, 157, 117),
-    (196, 181, 108),
-    (228, 207, 91),
-    (255, 234, 70),
-)
-"""The colour map cividis (Nuñez, Anderton, Renslow 2018): even in lightness, and alike for the colour-blind."""
+
+def level_of(value: float, most: float) -> int:
+    """The step, 0 to `LEVELS` - 1, of a number among those from 0 to `most`."""
+    return min(LEVELS - 1, int(LEVELS * value / most)) if most > 0 and value > 0 else 0
 
 
-def heat_color(share: float) -> str:
-    """The colour of a number, as a share of the greatest: from dark blue at 0 to yellow at 1."""
-    position = min(max(share, 0.0), 1.0) * (len(_CIVIDIS) - 1)
-    low = min(int(position), len(_CIVIDIS) - 2)
-    part = position - low
-    mixed = (round(a + (b - a) * part) for a, b in zip(_CIVIDIS[low], _CIVIDIS[low + 1], strict=True))
+def heat_color(theme: Theme, level: int) -> str:
+    """The colour of a step."""
+    stops = _RAMPS[theme]
+    position = level / (LEVELS - 1) * (len(stops) - 1)
+    low = min(int(position), len(stops) - 2)
+    ends = [[int(stop[k : k + 2], 16) for k in (1, 3, 5)] for stop in stops[low : low + 2]]
+    mixed = (round(a + (b - a) * (position - low)) for a, b in zip(*ends, strict=True))
     return "#" + "".join(f"{value:02x}" for value in mixed)
+
+
+def colors_of(theme: Theme) -> dict[str, str]:
+    """The colours of a theme by role; h0, h1 ... are those of numbers."""
+    return {**THEMES[theme], **{f"h{level}": heat_color(theme, level) for level in range(LEVELS)}}
 
 
 def joined(parts: Iterable[str]) -> str:
