@@ -87,7 +87,7 @@ def _network(network: Network) -> list[Block]:
     blocks: list[Block] = [
         Figure(network_picture(network, title="Topology"), "Numbers are ranks. Each line stands for both directions."),
         Table("Devices", ("name", "shape", "kind"), families),
-        Table("Links", ("bandwidth and latency", "links (each direction counts)"), rows),
+        Table("Links (each direction counts)", ("bandwidth and latency", "links"), rows),
     ]
     return blocks
 

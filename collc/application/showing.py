@@ -121,7 +121,7 @@ def _png(picture: Picture, settings: ShowSettings) -> bytes:
         return png_of(picture, settings.theme)
     except MissingConverter as error:
         hint = "install it with: python -m pip install 'collc[png]', or write --svg"
-        raise UsageError(Diagnostic("U0137", "PNG files need the package resvg-py", hint=hint)) from error
+        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
 
 
 # Subjects

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -342,6 +343,11 @@ def _spread(found: Layout, network: Network, switches: Sequence[int], y: float) 
     pitch = min(room, 90.0)
     left = WIDTH / 2 - pitch * (len(middles) - 1) / 2
     found.at |= {switch: (left + k * pitch, y) for k, switch in enumerate(switches)}
+
+
+def node_label(name: str) -> str:
+    """The name of a node, from that of one of its NPUs: `gpu[3, *]` for `gpu[3, 5]`, `node[3]` for `node[3].gpu[5]`."""
+    return name.rpartition(".")[0] or re.sub(r"\[(\d+), .*\]", r"[\1, *]", name)
 
 
 def node_numbers(network: Network) -> Int64Array | None:

@@ -22,9 +22,8 @@ class LinkUse:
     """What is on the links of a network, one row for each time that a link is occupied, in order of begin.
 
     link: int32. begin, free, arrive: int64, picoseconds at which a chunk or message enters the link, at which the link
-    is free again, and at which it has arrived. size: int64, bytes. owner: int32, the number that decides the colour:
-    the NPU where a chunk begins, or ends where it is a sum. reduce: bool. name: the name of what a row carries.
-    time: picoseconds of all.
+    is free again, and at which it has arrived. size: int64, bytes. owner: int32, the NPU that decides the colour.
+    owners: what these are, in words. reduce: bool. name: the name of what a row carries. time: picoseconds of all.
     """
 
     network: Network
@@ -34,6 +33,7 @@ class LinkUse:
     arrive: Int64Array
     size: Int64Array
     owner: Int32Array
+    owners: str
     reduce: BoolArray
     name: Callable[[int], str]
     time: int
@@ -59,20 +59,9 @@ class LinkUse:
         """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time."""
         if not len(self) or not self.time:
             return np.zeros(0)
-        return spans_in_use(self.begin, self.free - self.begin, self.time, self.time, spans, self.network.link_count)
-
-    def rows(self, keep: BoolArray) -> Int64Array:
-        """The numbers of some rows."""
-        return np.flatnonzero(keep).astype(np.int64)
-
-
-def spans_in_use(
-    begin: Int64Array, busy: Int64Array, time: int, until: int, spans: int, links: int
-) -> NDArray[np.float64]:
-    """float64[spans]: the mean share of links that is occupied in each of equal parts of the time up to `until`."""
-    ends = until * np.arange(spans + 1) / spans
-    occupied = [float(np.clip(np.minimum(end, time) - begin, 0, busy).sum()) for end in ends]
-    return np.diff(occupied) * spans / (until * max(1, links))
+        ends = self.time * np.arange(spans + 1) / spans
+        occupied = [float(np.clip(end - self.begin, 0, self.free - self.begin).sum()) for end in ends]
+        return np.diff(occupied) * spans / (self.time * self.network.link_count)
 
 
 def use_of_schedule(module: Module) -> LinkUse:
@@ -96,6 +85,7 @@ def use_of_schedule(module: Module) -> LinkUse:
         arrive=arrive,
         size=demand.chunks.size[rows.chunk],
         owner=_owners(demand)[rows.chunk],
+        owners="where a sum ends" if bool(rows.reduce.any()) else "where a chunk begins",
         reduce=rows.reduce,
         name=lambda row: demand.chunk_name(int(rows.chunk[row])),
         time=int(arrive.max(initial=0)),
@@ -137,6 +127,7 @@ def use_of_simulation(found: Simulation) -> LinkUse:
         arrive=begin + hops.delay[order] * found.unit,
         size=found.graph.size[task],
         owner=found.graph.source[task].astype(np.int32),
+        owners="that sends",
         reduce=np.zeros(len(task), np.bool_),
         name=name,
         time=found.time_ps,

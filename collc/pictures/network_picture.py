@@ -16,7 +16,7 @@ from collc.base.units import format_rate, format_time
 from collc.base.wording import plural
 from collc.pictures.axes import Axis, bytes_label, rate_label
 from collc.pictures.charts import color_bar
-from collc.pictures.layout import Box, Layout, layout_of
+from collc.pictures.layout import Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
     DASHES,
     SERIES,
@@ -169,7 +169,7 @@ def _box(network: Network, layout: Layout, index: int, top: float) -> str:
     inside = [npu for npu, (x, _) in layout.at.items() if npu < network.npu_count and box.x <= x <= box.x + box.width]
     inside = [npu for npu in inside if box.y <= layout.at[npu][1] <= box.y + box.height]
     name = network.device_name(inside[0]) if inside else box.label
-    label = name.rpartition(".")[0] or re.sub(r"\[(\d+), .*\]", r"[\1, *]", name)
+    label = node_label(name)
     if text_width(label, 10.5) > box.width - 4:
         label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
     shown = shortened(label, box.width - 4, 10.5)
@@ -214,7 +214,7 @@ class _Shapes:
     def _drawn(self, path: str, look: int, kind: int) -> str:
         if self.load is None:
             return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
-        width = (1.2 + look / 6) * min(1, self.layout.radius / 7)
+        width = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
 
     def _hit(self, path: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from collc.base.units import format_bytes, format_time
 from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
 from collc.pictures.charts import Series, heat_map, line_chart
-from collc.pictures.layout import node_numbers
+from collc.pictures.layout import node_label, node_numbers
 from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (
     SERIES,
@@ -88,14 +88,13 @@ def _colors(use: LinkUse, rows: Int64Array) -> list[str]:
     """The legend of the colours: which NPU each stands for, where they are few."""
     owners = sorted(set(use.owner[rows].tolist()))
     if len(owners) > SERIES:
-        words = f"colour: the NPU where a chunk begins, or where a sum ends ({SERIES} colours repeat)"
+        words = f"colour: the NPU {use.owners} ({SERIES} colours repeat)"
         return [text(_PAD, 18, words, "muted small")]
-    parts, x = [text(_PAD, 18, "from", "muted small")], _PAD + 34.0
-    if bool(use.reduce[rows].any()):
-        parts, x = [text(_PAD, 18, "sum for", "muted small")], _PAD + 50.0
+    words = f"the NPU {use.owners}:"
+    parts, x = [text(_PAD, 18, words, "muted small")], _PAD + text_width(words, 10.5) + 8
     for owner in owners:
         name = use.network.device_name(owner) if 0 <= owner < use.network.device_count else str(owner)
-        name = shortened(name, 90, 10.5)
+        name = shortened(name, (_WIDTH - 230) / len(owners) - 25, 10.5)
         parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
         parts.append(text(x + 15, 18, name, "small"))
         x += 15 + text_width(name, 10.5) + 10
@@ -113,7 +112,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     network = use.network
     devices = _nearest(network, MOST_ROWS)
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
-    rows = use.rows(inside)
+    rows = np.flatnonzero(inside)
     notes = _notes(
         len(devices), int(network.present.sum()), "devices", min(len(rows), MOST_TRANSFERS), len(use), "transfers"
     )
@@ -173,7 +172,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     used = np.flatnonzero(use.busy_per_link > 0)
     most = MOST_ROWS
     busiest = np.sort(used[np.argsort(-use.busy_per_link[used], kind="stable")][:most])
-    rows = use.rows(np.isin(use.link, busiest))
+    rows = np.flatnonzero(np.isin(use.link, busiest))
     notes: list[str] = []
     if len(busiest) < len(used):
         notes.append(f"the {len(busiest)} of {len(used)} used links that are busy longest")
@@ -273,26 +272,30 @@ def _heat_groups(network: Network) -> tuple[list[str], Int64Array]:
     if len(present) <= MOST_CELLS:
         group[present] = np.arange(len(present))
         return [network.device_name(device) for device in present.tolist()], group
-    nodes = node_numbers(network)
-    if nodes is None or int(nodes.max()) + 1 > MOST_CELLS:
-        block = -(-len(network.npus) // (MOST_CELLS // 2))
-        nodes = np.full(network.device_count, -1, np.int64)
-        nodes[network.npus] = np.arange(len(network.npus)) // block
-    count = int(nodes.max()) + 1
-    labels: list[str] = []
-    for node in range(count):
-        inside = np.flatnonzero(nodes == node)
-        first, last = network.device_name(int(inside[0])), network.device_name(int(inside[-1]))
-        labels.append(first if first == last else f"{first} … {last}")
-    group[: network.npu_count] = nodes[: network.npu_count]
-    switches = [device for device in present.tolist() if device >= network.npu_count]
-    if len(switches) + count <= MOST_CELLS:
+    nodes, labels = _blocks_of_npus(network)
+    group[: network.npu_count] = nodes
+    count = len(labels)
+    if len(present) - len(network.npus) + count <= MOST_CELLS:
+        switches = [device for device in present.tolist() if device >= network.npu_count]
         group[switches] = count + np.arange(len(switches))
-        labels += [network.device_name(switch) for switch in switches]
-    elif switches:
-        group[switches] = count
-        labels.append(f"{len(switches)} switches")
+        return labels + [network.device_name(switch) for switch in switches], group
+    for family in network.families:
+        if family.first >= network.npu_count:
+            group[family.first : family.first + family.count] = len(labels)
+            labels.append(f"{family.name}[*]" if family.count > 1 else family.name)
     return labels, group
+
+
+def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
+    """(int64[npus], labels): the node of each NPU, or where there are too many nodes, blocks of consecutive NPUs."""
+    nodes = node_numbers(network)
+    if nodes is not None and int(nodes.max()) < MOST_CELLS // 2 + MOST_CELLS // 4:
+        first = [int(np.flatnonzero(nodes == node)[0]) for node in range(int(nodes.max()) + 1)]
+        return nodes[: network.npu_count], [node_label(network.device_name(npu)) for npu in first]
+    size = -(-network.npu_count // (MOST_CELLS // 2))
+    begins = range(0, network.npu_count, size)
+    labels = [f"{network.device_name(npu)} …" for npu in begins]
+    return np.arange(network.npu_count, dtype=np.int64) // size, labels
 
 
 # Utilisation
