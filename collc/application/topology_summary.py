@@ -40,7 +40,11 @@ BOUND_COLUMNS: Final = ("collective", "size", "time at least", "bandwidth at mos
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """Devices of one family. least_out .. most_in: bytes per second of the links of one; None where a link has none."""
+    """Devices of one family.
+
+    links: out of one, least and most. rate_out, rate_in: bytes per second of the links of one, least and most; None
+    where a link has no bandwidth.
+    """
 
     name: str
     count: int
@@ -305,8 +309,9 @@ def _cut_between(network: Network, half: set[int]) -> Fraction:
     unit = 1
     for rate in rates:
         unit = math.lcm(unit, rate.denominator)
-    links = zip(network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True)
-    edges: list[tuple[int, int, int | None]] = [(a, b, int(rates[kind] * unit)) for a, b, kind in links]
+    capacity = [int(rate * unit) for rate in rates]
+    ends: list[list[int]] = [network.source.tolist(), network.target.tolist(), network.kind.tolist()]
+    edges: list[tuple[int, int, int | None]] = [(a, b, capacity[kind]) for a, b, kind in zip(*ends, strict=True)]
     source, sink = network.device_count, network.device_count + 1
     edges += [(source, npu, None) if npu in half else (npu, sink, None) for npu in network.npus.tolist()]
     return Fraction(minimum_cut(edges, source, sink)[0], unit)
