@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": {"graph", "kernels", "ten"},
     "ten": {"ten"} | BELOW,
     "smt": {"smt", "graph", "ten"} | BELOW,
-    "synthesis": {"synthesis", "smt", "graph", "kernels", "ten"} | BELOW,
+    "synthesis": {"synthesis", "simulation", "smt", "graph", "kernels", "ten"} | BELOW,
     "verification": {"verification", "smt", "graph", "kernels", "ten"} | BELOW,
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,

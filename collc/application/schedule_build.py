@@ -22,6 +22,7 @@ from collc.application.output_files import (
     write_outputs,
 )
 from collc.application.proofs import prove
+from collc.application.queueing import queueing_note
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
@@ -314,20 +315,14 @@ class ScheduleBuild:
                 self._verdicts.append((module.schedule, verdict))
 
     def _verify(self, module: Module) -> None:
-        """Check the schedule. Congestion is a warning where the program allows it."""
+        """Check the schedule. Messages may queue where the program allows congestion; a remark says for how long."""
         from collc.verification import verify_schedule
 
         self.progress(None, "verifying the schedule")
         known = (verdict for schedule, verdict in self._verdicts if schedule is module.schedule)
         verdict = next(known, None) or verify_schedule(module)
-        messages = self._at_algorithms(verdict.diagnostics)
-        failed = [name for name, outcome in verdict.checks.items() if outcome == "failed"]
-        if failed == ["congestion_free"] and self.request.allow_congestion:
-            checks = {**self._report.checks, **verdict.checks}
-            self._report = replace(self._report, checks=checks)
-            self._add({}, [replace(message, warning=True) for message in messages])
-        else:
-            self._add(verdict.checks, messages)
+        queued = queueing_note(module) if verdict.checks["congestion_free"] == "allowed" else ""
+        self._add(verdict.checks, self._at_algorithms(verdict.diagnostics), [queued] if queued else [])
 
     def _at_algorithms(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
         """The messages; where algorithms are written by hand, the first of each code with a place and a hint."""
@@ -362,9 +357,8 @@ class ScheduleBuild:
     def _prove(self, module: Module) -> None:
         """Ask Z3 for the proofs that the program and the settings want."""
         wanted = {check.name: check.span for check in self.request.checks}
-        congested = self._report.checks.get("congestion_free") == "failed"
         with self._interruptible():
-            proofs = prove(module, wanted, self.settings, self.progress, congested=congested)
+            proofs = prove(module, wanted, self.settings, self.progress)
         self._report = replace(self._report, optimal=proofs.optimal)
         self._add(proofs.checks, proofs.diagnostics, proofs.notes)
 

@@ -51,7 +51,9 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
     _check_chunks(module, transfers, findings, compiled)
-    return findings.verdict()
+    messages = transfers.messages
+    queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
+    return findings.verdict(queued)
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
@@ -95,6 +97,8 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     if len(sums):
         flags[sums] = rescreen(sums, *columns, *durations, *holders, passes)
     flags[transfers.chunk[transfers.relayed >= 0]] = 1
+    if transfers.messages is not None:
+        flags[transfers.chunk[transfers.messages.number >= 0]] = 1
     if module.planned is not None:
         flags[:] = 1
     leaving = np.flatnonzero(filled >= 0)
