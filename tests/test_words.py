@@ -19,7 +19,7 @@ RETIRED: dict[str, tuple[str, ...]] = {
     "detour": ("",),
     "salt": ("",),
     "blame": ("",),
-    "sweep": ("synthesis", "kernels", "passes", "ten"),
+    "sweep": ("",),
     "shop": ("",),
     "car": ("synthesis", "kernels"),
     "train": ("synthesis", "kernels"),

@@ -1,1 +1,0 @@
-"""Files that describe machines (NCCL, drivers, InfiniBand, Slurm, simulators), read into `.coll` programs."""
