@@ -17,19 +17,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "base": BELOW,
     "codes": {"codes"} | BELOW,
+    "parallel": {"parallel"} | BELOW,
     "kernels": {"kernels", "ten"},
     "graph": {"graph", "kernels", "ten"},
     "ten": {"ten"} | BELOW,
     "smt": {"smt", "graph", "ten"} | BELOW,
-    "synthesis": {"synthesis", "smt", "graph", "kernels", "ten"} | BELOW,
+    "synthesis": {"synthesis", "simulation", "smt", "graph", "kernels", "ten"} | BELOW,
     "verification": {"verification", "smt", "graph", "kernels", "ten"} | BELOW,
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "graph", "ten"} | BELOW,
+    "machines": {"machines", "source"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
+    "pictures": {"pictures", "simulation", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""
 

@@ -16,7 +16,8 @@ from collc.application.compile_report import ScheduleReport
 from collc.application.file_report import FileReport
 from collc.application.file_runs import FileRuns, RunOptions, run_program
 from collc.application.file_verification import Expectation, verify_file, verify_module
-from collc.application.output_files import Destination, write_msccl, write_mscclpp
+from collc.application.runtime_files import write_msccl, write_mscclpp
+from collc.application.written_files import Destination
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
 from collc.base.options import OptionValue
@@ -53,13 +54,14 @@ class LowerOptions(TypedDict, total=False):
     """The keywords of `lower`, which are the options of `emit msccl` and `emit mscclpp` (docs/msccl.md).
 
     format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
-        instances, sizes and placement.
+        instances, sizes, placement and coll.
     instances: how often the program is repeated, each with its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: at most so many.
     sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest.
     profile: the runtime: "executor" (msccl-executor-nccl, the default) or "old" (microsoft/msccl).
     placement: "in", "out" or "both"; whether the output is the input's memory.
+    coll: "custom" for one file of all runs together; else each run has a file.
     """
 
     format: Literal["msccl", "mscclpp"]
@@ -69,6 +71,7 @@ class LowerOptions(TypedDict, total=False):
     sizes: tuple[int, int | None]
     profile: Literal["executor", "old"]
     placement: Literal["in", "out", "both"] | None
+    coll: Literal["custom"] | None
 
 
 _TYPES: Final = {"str": "string", "tuple": "range"}
@@ -157,6 +160,8 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
         if "failed" in written.checks.values():
             raise CheckFailed(*written.diagnostics)
         texts = [path.read_text("utf-8") for path in destination.finals]
+    if len(texts) > 1 and len(module.demand.runs) > 1 and not settings.custom:
+        raise ValueError(f"{module.name} has {len(module.demand.runs)} runs, each with a file: 'emit' writes them")
     if len(texts) > 1:
         raise ValueError("the old runtime needs a file for each placement: say placement='in' or placement='out'")
     return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
@@ -166,7 +171,7 @@ def _msccl_options(options: LowerOptions) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
     sizes = arguments.sizes("sizes", options.get("sizes"))
     values: dict[str, OptionValue] = {}
-    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement"):
+    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll"):
         value: Any = sizes if name == "sizes" else options.get(name)
         if value is not None and value != (0, None):
             text = f"{name}={value!r}"

@@ -107,8 +107,7 @@ def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, p
         kinds = {emit.kind for emit in request.emits}
         added = [kind for kind in dict.fromkeys(settings.emit) if kind not in kinds]
         emits = [*request.emits, *(EmitRequest(kind, None, {}, request.span) for kind in added)]
-        named = [(name, emit.span) for emit in emits for name in file_names(emit, request.name)]
-        for name, span in named:
+        for name, span in file_names(emits, request):
             path = (settings.output / name).resolve()
             hint = "give one of them another name"
             if program is not None and path == program.resolve():

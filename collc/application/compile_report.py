@@ -202,10 +202,11 @@ class ScheduleReport:
         return f"{format_time(self.bound_ps)}{met} ({self.bound})"
 
     def _checks_in_words(self) -> str:
-        """The checks that failed, else how many passed ("10 ok"); "-" where none was made."""
+        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" where none was made."""
         passed = sum(outcome == "ok" for outcome in self.checks.values())
         failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
-        return "failed: " + ", ".join(failed) if failed else f"{passed} ok" if passed else "-"
+        allowed = ", congestion allowed" if "allowed" in self.checks.values() else ""
+        return "failed: " + ", ".join(failed) if failed else f"{passed} ok{allowed}" if passed else "-"
 
     def __repr__(self) -> str:
         if self.time_ps is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from collc.application.file_report import FileReport
 from collc.application.named_collectives import check_demand, collective_named
@@ -20,7 +21,10 @@ from collc.msccl.file_kinds import FileKind, kind_of, source_error
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
+    from collc.msccl.check import ExpectedResult, FileVerdict
     from collc.msccl.check.reader import Profile
+    from collc.msccl.check_plan import PlanVerdict
+    from collc.msccl.communicators import Communicator
     from collc.source.program import ScheduleRequest
 
 _UNCHECKED_NAMES: Final = ("send", "recv", "alltoallv", "custom")
@@ -180,53 +184,80 @@ def _request(program: Path, schedule: str | None) -> ScheduleRequest:
 # Files for runtimes
 
 
-def _collective_of_program(expected: Expectation) -> tuple[Expectation, ScheduleRequest | None]:
-    """The expectation with the collective that its program computes, and None.
+class _Check(Protocol):
+    """The check of one file against a collective."""
 
-    Where the program computes no collective of the standard library over all NPUs, the expectation as it is and the
-    schedule of the program.
-    """
+    def __call__(
+        self, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
+    ) -> FileVerdict | PlanVerdict: ...
+
+
+def _checked(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
+    """The verdict on a file; if a program is given, against the run that the file is for."""
+    from collc.msccl.check import Summary, expected_of
+
     if expected.program is None:
-        return expected, None
+        return check(collective=expected.collective, root=expected.root)
     request = _request(expected.program, expected.schedule)
-    standard = request.demand.runs[0].standard if len(request.demand.runs) == 1 else None
-    if standard is None or request.demand.runs[0].group.tolist() != request.network.npus.tolist():
-        return expected, request
-    root = standard.root if standard.root >= 0 else None
-    return replace(expected, collective=expected.collective or standard.kind, root=root), None
+    seen = check()
+    if seen.summary is None:
+        return seen
+    part = _part_for_file(path, request, seen.summary.coll, seen.summary.ranks)
+    standard = part.demand.runs[0].standard if len(part.demand.runs) == 1 else None
+    if standard is not None and seen.summary.coll != "custom":
+        root = standard.root if standard.root >= 0 else None
+        return check(collective=expected.collective or standard.kind, root=root)
+    width = expected_of(part.network, part.demand).width
+    chunks = seen.summary.nchunksperloop if isinstance(seen.summary, Summary) else seen.summary.chunks
+    result = expected_of(part.network, part.demand, max(1, chunks // max(1, width)))
+    return check(collective="custom", expected=result)
+
+
+def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) -> Communicator:
+    """The run of a schedule that a file is for, by its collective and number of ranks, or all runs together.
+
+    Raises CheckFailed V0108 where there is none.
+    """
+    from collc.msccl.check.collectives import canonical
+    from collc.msccl.communicators import communicators_of, confined
+
+    runs = communicators_of(request.network, request.demand)
+    fitting: list[Communicator] = []
+    for communicator in runs:
+        standard = communicator.demand.runs[0].standard if len(communicator.demand.runs) == 1 else None
+        if len(communicator.members) == ranks and (
+            len(runs) == 1 or canonical(standard.kind if standard else "custom") == coll
+        ):
+            fitting.append(communicator)
+    if coll == "custom":
+        # Beside files of single runs, a joint file has no ranks for NPUs in no group.
+        networks = (request.network, confined(request.network, request.demand))
+        joint = [communicators_of(network, request.demand, joint=True)[0] for network in networks]
+        fitting += [communicator for communicator in joint if len(communicator.members) == ranks]
+    if not fitting:
+        what = f"the collective {coll} of {ranks} ranks"
+        message = f"{path} is for {what}, and no run of '{request.name}' is that"
+        raise CheckFailed(Diagnostic("V0108", message, hint="name the schedule that the file was made from"))
+    return fitting[0]
 
 
 def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
-    from collc.msccl.check import check_file, contract_of, expected_of
+    from collc.msccl.check import check_file, contract_of
 
-    expected, custom = _collective_of_program(expected)
-    collective = expected.collective if custom is None else "custom"
-    verdict = check_file(path, collective=collective, root=expected.root, profile=expected.profile)
-    if custom is not None and verdict.summary is not None and verdict.checks["deadlock"] != "skipped":
-        one_instance = expected_of(custom.network, custom.demand)
-        instances = max(1, verdict.summary.nchunksperloop // max(1, one_instance.width))
-        result = expected_of(custom.network, custom.demand, instances)
-        verdict = check_file(path, collective="custom", profile=expected.profile, expected=result)
+    verdict = _checked(path, expected, partial(check_file, path, profile=expected.profile))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     if summary and path.stat().st_size <= _TWO_CONTRACTS:
         other: Profile = "old" if expected.profile == "executor" else "executor"
-        contracts = {expected.profile: checks["contract"], other: contract_of(path, other, collective)}
+        contracts = {expected.profile: checks["contract"], other: contract_of(path, other, str(summary["coll"]))}
         summary["contracts"] = {profile: contracts[profile] for profile in ("executor", "old")}
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
 
 
 def _verify_plan(path: Path, expected: Expectation) -> FileReport:
-    from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
 
-    expected, custom = _collective_of_program(expected)
-    verdict = check_plan(path, collective=expected.collective, root=expected.root)
-    if custom is not None and verdict.summary is not None:
-        one_instance = expected_of(custom.network, custom.demand)
-        instances = max(1, verdict.summary.chunks // max(1, one_instance.width))
-        result = expected_of(custom.network, custom.demand, instances)
-        verdict = check_plan(path, collective="custom", expected=result)
+    verdict = _checked(path, expected, partial(check_plan, path))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

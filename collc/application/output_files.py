@@ -4,59 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from collc.application.libra_files import libra_main_file, model_of_schedule, write_beside
+from collc.application.runtime_files import (
+    check_paths_inside,
+    check_runs,
+    write_msccl,
+    write_msccl_stages,
+    write_mscclpp,
+)
 from collc.application.settings import Progress
+from collc.application.written_files import (
+    Destination,
+    RunRanks,
+    WrittenFile,
+    combined,
+    ranks_name,
+    run_name,
+    variant_name,
+    write_ranks,
+)
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
-from collc.base.outcome import Outcome
 from collc.base.wording import did_you_mean, listed
 from collc.msccl.options import MscclOptions, options_of, plan_options_of
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages."""
-
-    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
-    notes: tuple[str, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where the files of one request go: under temporary names until all checks have passed.
-
-    path: the final name. finals: the final name of each temporary one.
-    """
-
-    path: Path
-    draft: Draft
-    finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
-
-    def new(self, variant: str = "") -> Path:
-        """The temporary name of one file. variant: of several, the part of its name before the suffix."""
-        final = self.path.with_name(variant_name(self.path.name, variant))
-        temporary = self.draft.new(final)
-        self.finals[temporary] = final
-        return temporary
-
-    def new_folder(self, replaced: str) -> Path:
-        """The temporary name of a folder with several files. replaced: see `Draft.new_folder`."""
-        temporary = self.draft.new_folder(self.path, replaced)
-        self.finals[temporary] = self.path
-        return temporary
-
-
-def variant_name(name: str, variant: str) -> str:
-    """The name of one of several files of a request: `a.xml` and "in" give `a.in.xml`; "" leaves the name."""
-    path = Path(name)
-    return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
 
 
 def write_ten(module: Module, path: Path) -> None:
@@ -65,91 +43,6 @@ def write_ten(module: Module, path: Path) -> None:
 
     with path.open("w", encoding="utf-8", newline="\n") as file:
         write_module(module, file)
-
-
-def write_msccl(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
-    """Lower the schedule to MSCCL, write it as XML, read the file back and check it. Raises what `lower` raises.
-
-    The old runtime needs a file for each placement; then there are two.
-    """
-    from collc.emit.msccl import write_xml
-    from collc.msccl.check import check_file, expected_of
-    from collc.msccl.lowering.files import program_files
-    from collc.msccl.lowering.quality import quality, slowdown_note
-
-    collective, root = _collective_of(module)
-    written: list[WrittenFile] = []
-    progress(None, "lowering to MSCCL")
-    files = program_files(module, options, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
-    for variant, program in files:
-        path = destination.new(variant)
-        with path.open("wb") as file:
-            write_xml(program, file)
-        custom = program.collective.kind == "custom"
-        progress(None, "reading the MSCCL file back and checking it")
-        verdict = check_file(
-            path,
-            collective=None if custom else collective,
-            root=None if custom else root,
-            profile=options.profile.value,
-            expected=expected_of(module.network, module.demand, options.instances) if custom else None,
-        )
-        progress(None, "simulating the MSCCL file")
-        measured = quality(program, module)
-        notes = [*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured)]
-        if len(files) > 1:
-            name = destination.finals[path].name
-            placement = "in place" if program.placement.in_place else "out of place"
-            notes = [f"{name} is for calls {placement}", *(f"{name}: {note}" for note in notes if note)]
-        written.append(WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics))
-    return _combined(written)
-
-
-def _combined(files: Sequence[WrittenFile]) -> WrittenFile:
-    """What is known of several files together; each check has the worst of its outcomes."""
-    checks: dict[str, Outcome] = {}
-    for name, outcome in (item for file in files for item in file.checks.items()):
-        found = (outcome, checks.get(name, outcome))
-        checks[name] = next(worst for worst in _WORST_FIRST if worst in found)
-    notes = tuple(note for file in files for note in file.notes)
-    return WrittenFile(checks, notes, tuple(message for file in files for message in file.diagnostics))
-
-
-def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
-    """Write the MSCCL program after each stage of the lowering, as text for people."""
-    from collc.msccl.lowering.stages import stages_of, stages_text
-
-    stages = stages_of(module, options)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(stages_text(stages))
-
-
-def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
-    """Write an MSCCL++ execution plan, read the file back and check it. Raises what `plan_of` raises."""
-    from collc.emit.mscclpp import write_plan
-    from collc.msccl.check import expected_of
-    from collc.msccl.check_plan import check_plan
-
-    path = destination.new()
-    progress(None, "lowering to MSCCL++")
-    with path.open("wb") as file:
-        custom, notes = write_plan(module, options, file)
-    collective, root = _collective_of(module)
-    progress(None, "reading the MSCCL++ plan back and checking it")
-    if custom:
-        expected = expected_of(module.network, module.demand, options.instances)
-        verdict = check_plan(path, collective="custom", expected=expected)
-    else:
-        verdict = check_plan(path, collective=collective, root=root)
-    return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
-
-
-def _collective_of(module: Module) -> tuple[str | None, int | None]:
-    """The collective of the standard library that a module computes, and its root; None where there is none."""
-    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
-    if standard is None:
-        return None, None
-    return standard.kind, standard.root if standard.root >= 0 else None
 
 
 def _emit_chakra(module: Module, _emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
@@ -173,14 +66,28 @@ def _emit_trace(module: Module, _emit: EmitRequest, destination: Destination, _p
         return WrittenFile(notes=tuple(write_trace(module, file)))
 
 
+def _emit_report(module: Module, _emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
+    from collc.application.module_report import report_of_module
+
+    progress(None, "drawing the report")
+    destination.new().write_text(report_of_module(module), encoding="utf-8", newline="\n")
+    return WrittenFile()
+
+
 CHECKED: Final = ("msccl", "mscclpp")
 """Kinds whose files are read back and checked."""
+
+RANKED: Final = (*CHECKED, "msccl_stages")
+"""Kinds for which each run has ranks of its own."""
 
 FROM_NPU_TO_NPU: Final = (*CHECKED, "msccl_stages", "chakra")
 """Kinds for runtimes that send from NPU to NPU. In a schedule for them, a switch passes each chunk on once."""
 
 FOLDERS: Final = ("chakra",)
 """Kinds that are written to several files in a folder."""
+
+SUFFIXES: Final = {"report": "html"}
+"""Suffixes of files that are named after the schedule, where they differ from the kind."""
 
 Writer = Callable[[Module, EmitRequest, Destination, Progress], WrittenFile]
 
@@ -226,46 +133,67 @@ WRITERS: Final[dict[str, Writer]] = {
     "libra": _emit_libra,
     "chakra": _emit_chakra,
     "trace": _emit_trace,
+    "report": _emit_report,
 }
 """The function that writes each kind, by its name in `emit`."""
 
 
 def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
     """Raise SourceError for a file that can hold no schedule of the request, before one is synthesized."""
-    from collc.msccl.lowering.precheck import precheck
-    from collc.msccl.plans.precheck import precheck_plan
-
     for emit in emits:
+        if emit.kind not in RANKED:
+            continue
         try:
-            if emit.kind in ("msccl", "msccl_stages"):
-                precheck(request.network, request.demand, options_of(emit.options))
-            elif emit.kind == "mscclpp":
-                precheck_plan(request.network, request.demand, plan_options_of(emit.options))
+            options = _options(emit)
+            check_runs(request.network, request.demand, options, plan=emit.kind == "mscclpp")
+            if not options.custom:
+                check_paths_inside(request.network, request.demand)
         except SourceError as error:
             raise SourceError(*(d if d.span else replace(d, span=emit.span) for d in error.diagnostics)) from error
 
 
+def _options(emit: EmitRequest) -> MscclOptions:
+    """The options of a file with ranks. Raises as `options_of` and `plan_options_of` do."""
+    return (plan_options_of if emit.kind == "mscclpp" else options_of)(emit.options)
+
+
+def stays_in_groups(emits: Sequence[EmitRequest]) -> bool:
+    """Whether the chunks of a run may pass NPUs of its group only, since a file has ranks for no others."""
+    return any(not _options(emit).custom for emit in emits if emit.kind in RANKED)
+
+
 def _main_file(emit: EmitRequest, schedule: str) -> str:
     """The name of the file, or of the first one where there are several."""
-    return libra_main_file(emit, schedule) if emit.kind == "libra" else emit.path or f"{schedule}.{emit.kind}"
+    if emit.kind == "libra":
+        return libra_main_file(emit, schedule)
+    return emit.path or f"{schedule}.{SUFFIXES.get(emit.kind, emit.kind)}"
 
 
-def file_names(emit: EmitRequest, schedule: str) -> list[str]:
-    """The names of all files that a request may write, relative to the output folder."""
+def file_names(emits: Sequence[EmitRequest], request: ScheduleRequest) -> list[tuple[str, Span]]:
+    """The names of all files that a schedule may write, relative to the output folder, each with its place."""
+    named = [(name, emit.span) for emit in emits for name in _names_of(emit, request)]
+    if all(np.array_equal(run.group, request.network.npus) for run in request.demand.runs):
+        return named
+    ranks = {ranks_name(_main_file(emit, request.name)): emit.span for emit in emits if emit.kind in CHECKED}
+    return [*named, *ranks.items()]
+
+
+def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
+    """The names of the files that one `emit` may write, without that of the ranks."""
     from collc.msccl.lowering.files import VARIANTS, may_be_two_files
 
-    name = _main_file(emit, schedule)
-    if emit.kind != "msccl":
+    name = _main_file(emit, request.name)
+    if emit.kind not in CHECKED:
         return [name]
     try:
-        two = may_be_two_files(options_of(emit.options))
+        options = _options(emit)
     except SourceError:
         return [name]  # reported when the file is written
-    return [name, *(variant_name(name, variant) for variant in VARIANTS)] if two else [name]
-
-
-_WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
-"""Of several files, a check has the worst of its outcomes."""
+    runs = 1 if options.custom else len(request.demand.runs)
+    names = [run_name(name, run, several=runs > 1) for run in range(runs)]
+    if emit.kind == "msccl" and may_be_two_files(options):
+        names += [variant_name(one, variant) for one in names for variant in VARIANTS]
+    return names
 
 
 def write_outputs(
@@ -276,6 +204,7 @@ def write_outputs(
     Raises CollcError where a file cannot be written.
     """
     written: list[WrittenFile] = []
+    ranks: dict[str, tuple[RunRanks, ...]] = {}
     for emit in emits:
         name = _main_file(emit, module.name)
         path = path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS)
@@ -289,7 +218,11 @@ def write_outputs(
         if "failed" in found.checks.values() and messages:
             messages[0] = _as_internal_fault(messages[0], path)
         written.append(replace(found, diagnostics=tuple(messages)))
-    return _combined(written)
+        if found.ranks:
+            ranks[ranks_name(name)] = found.ranks
+    for name, of_runs in ranks.items():
+        write_ranks(of_runs, draft.new(folder / name))
+    return combined(written)
 
 
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:

@@ -18,8 +18,6 @@ from collc.ten.module import Module
 PROOF_SECONDS: Final = 60.0
 """Time limit of each question to Z3 where the settings have none."""
 
-_CONGESTED: Final = "two chunks are on one link at once, so that the schedule takes longer than its time says"
-
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
@@ -41,14 +39,11 @@ def prove(
     wanted: Mapping[str, Span | None],
     settings: Settings,
     progress: Progress,
-    *,
-    congested: bool = False,
 ) -> Proofs:
     """Make the proofs that a program or the settings ask for.
 
     wanted: the names in `verify` statements with their places; "optimal" and "proved" ask for proofs. `settings.prove`
     asks for the properties, and reports whether the schedule is optimal without failing where it is not.
-    congested: two chunks are on a link at once, and the program allows it: then the time of the schedule is not exact.
 
     A shorter schedule that Z3 finds is verified, and written to NAME.shorter.ten in the output folder where
     `settings.write_shorter` says so. The certificate is written also where a proof fails.
@@ -56,7 +51,7 @@ def prove(
     timeout = settings.time_limit or PROOF_SECONDS
     answers: list[Proofs] = []
     if "optimal" in wanted or settings.prove:
-        answers.append(_prove_optimal(module, wanted, settings, timeout, progress, congested))
+        answers.append(_prove_optimal(module, wanted, settings, timeout, progress))
     if "proved" in wanted or settings.prove:
         answers.append(_prove_properties(module, wanted.get("proved"), timeout, progress))
     certificates = tuple(text for answer in answers for text in answer.certificates)
@@ -95,16 +90,14 @@ def _prove_optimal(
     settings: Settings,
     timeout: float,
     progress: Progress,
-    congested: bool,
 ) -> Proofs:
     """Whether no schedule is shorter: a lower bound is met, or Z3 shows it within `timeout` seconds.
 
     Messages: C0104 where Z3 finds a shorter schedule, C0103 where the question stays undecided.
     """
-    from collc.verification.optimal import Optimality as Proof
     from collc.verification.optimal import prove_optimal
 
-    found = prove_optimal(module, timeout, progress) if not congested else Proof("undecided", _CONGESTED)
+    found = prove_optimal(module, timeout, progress)
     certificates = tuple(map(str, found.certificates))
     asked = "optimal" in wanted
     outcome: Outcome = "ok" if found.answer == "proved" else "failed"
@@ -126,8 +119,6 @@ def _prove_optimal(
     hint = "ask for what can be measured: 'verify time <= 1.05 * bound'"
     if found.timed_out:
         hint = "give the proof more time with --time-limit, or " + hint
-    elif congested:
-        hint = "leave out 'allow congestion', so that a schedule without it is sought"
     diagnostic = Diagnostic("C0103", message, span, (Note(found.reason),), hint)
     return Proofs(checks, (diagnostic,), (), certificates, undecided)
 

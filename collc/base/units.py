@@ -114,12 +114,10 @@ def percent(share: float) -> str:
 
 
 def format_rate(rate: Fraction) -> str:
-    """The text of a rate, rounded only if no unit is exact: `50GiB/s`, `12.5GB/s`."""
+    """The text of a rate, rounded only if no unit is exact; of exact texts the shortest: `50GiB/s`, `12.5GB/s`."""
     binary = [(f"{p}iB/s", Fraction(2 ** (10 * k))) for k, p in ((4, "T"), (3, "G"), (2, "M"), (1, "K"))]
     decimals = [(f"{p}B/s", Fraction(10**k)) for k, p in ((12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""))]
-    text = None
-    for name, scale in binary:
-        if rate >= scale and (rate / scale).denominator == 1:
-            text = f"{rate / scale}{name}"
-            break
-    return text or _exact(rate, decimals) or decimal(rate) + "B/s"
+    whole = [f"{rate / scale}{name}" for name, scale in binary if rate >= scale and (rate / scale).denominator == 1]
+    exact = _exact(rate, decimals)
+    texts = [*whole[:1], *([] if exact is None else [exact])]
+    return min(texts, key=len) if texts else decimal(rate) + "B/s"

@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
+from collc.pictures import PICTURES
 from collc.version import __version__
 
 EXIT_CODES: Final = (
@@ -25,7 +26,7 @@ EXIT_CODES: Final = (
 
 _PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
 _ROOT: Final = "rank of the root of a rooted collective"
-_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace"
+_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace, report"
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
@@ -86,6 +87,37 @@ def _definition(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _values(text: str) -> tuple[str, tuple[str, ...]]:
+    """The values of a param to sweep, as in `size=1MiB,16MiB`."""
+    name, value = _definition(text)
+    return name, tuple(_parts(value))
+
+
+def _parts(text: str) -> list[str]:
+    """What commas separate, but for those in brackets and quotes."""
+    parts = [""]
+    depth, quoted = 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "([") - (letter in ")]")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"values separated by commas are expected, not {text!r}")
+    return parts
+
+
+T = TypeVar("T")
+
+
+def _list_of(read: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """A reader of several values, separated by commas."""
+    return lambda text: [read(part) for part in _parts(text)]
+
+
 def _number(least: int) -> Callable[[str], int]:
     """A reader of whole numbers from `least` to 2**63 - 1."""
 
@@ -107,7 +139,12 @@ _positive: Final = _number(1)
 
 
 def _chunks(text: str) -> int | str:
-    return text if text == "auto" else _positive(text)
+    if text == "auto":
+        return text
+    try:
+        return _positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"auto or {error}") from None
 
 
 def _seconds(text: str) -> float:
@@ -160,7 +197,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace",
+        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace, report",
     )
     names = [name for name in SYNTHESIZERS if name != "fixed"]
     synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)
@@ -241,6 +278,46 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    values = "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params"
+    add("-D", dest="definitions", action="append", type=_values, default=[], metavar="name=v1,v2", help=values)
+    algorithms = "synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring"
+    add("--algorithm", "--synthesizer", type=_list_of(str), default=[], metavar="A,B", help=algorithms)
+    add("--seed", type=_list_of(_number(0)), default=[], metavar="N,M", help="the seeds of all random choices")
+    add("--chunks", type=_list_of(_chunks), default=[], metavar="N,M", help=_CHUNKS)
+    add("--schedule", metavar="NAME", help="compile only this schedule of the program")
+    for name, option in COMMON.items():
+        if name != "seed":
+            _add_synthesizer_option(parser, name, option)
+    formats = "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs"
+    add("-o", "--output", type=Path, metavar="FILE", help=formats)
+    add("--timings", action="store_true", help="add the CPU seconds of each case to the table")
+    add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
+    add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")
+    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add(
+        "-o", "--output", type=Path, metavar="FILE.html", help="the report (default: NAME.html, without --svg or --png)"
+    )
+    add("--svg", type=Path, metavar="FILE.svg", help="write one picture")
+    add("--png", type=Path, metavar="FILE.png", help="write one picture; needs the extra collc[png]")
+    add("--picture", choices=PICTURES, help="which one (default: topology)")
+    add("--theme", choices=("light", "dark"), help="the colours of that picture (default: light)")
+    add("--schedule", metavar="NAME", help="show only this schedule of the program")
+    _add_definitions(parser)
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network on which an MSCCL file or a plan is simulated")
+    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
+    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+
+
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
@@ -263,14 +340,47 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _topology_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topology", metavar="FILE.coll:TOPOLOGY", help="a topology of a program")
+    _add_definitions(parser)
+    parser.add_argument("--json", action="store_true", help=_JSON)
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("words", nargs="*", metavar="[KIND] FILE", help="files of this kind (default: by their content)")
+    add("-o", "--output", type=Path, metavar="FILE.coll", help="the program to write (default: standard output)")
+    add("--name", default="pod", metavar="NAME", help="name of the topology (default: pod)")
+    add("--node", metavar="[KIND:]FILE", help="the inside of each node of a fabric")
+    add("--fabric", metavar="rails|switch|[KIND:]FILE", help="the network between nodes")
+    add("--nodes", metavar="HOST,...", help="take these hosts of the fabric, in its order; or name the nodes")
+    add("--gpu", metavar="MODEL", help="the GPUs, where the file does not say: v100, a100, h100, b200, ...")
+    add("--gpus-per-node", type=_positive, metavar="N", help="GPUs of a node, where no file describes its inside")
+    add("--nvlink", type=_number(0), metavar="N", help="NVLinks of each GPU to NVSwitches, where the file names none")
+    add("--pcie", action=argparse.BooleanOptionalAction, help="keep paths over PCIe, also where NVLinks join all GPUs")
+    add("--npu", metavar="ATTRIBUTE=VALUE", help="which nodes of a graph are NPUs; all: all of them")
+    add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")
+    add("--latency", metavar="ATTRIBUTE=UNIT", help="latency of the edges of a graph, as in latency=us")
+    add("--chunk", type=_size, metavar="BYTES", help="size of the chunk for which a TACCL file was made")
+    links = "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
+    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help=links)
+
+
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
     "compile": ("synthesize and verify the schedules of a program, and write their files", _compile_arguments),
     "check": ("check syntax, names, types and units of a program, without synthesis", _check_arguments),
     "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "simulate": ("simulate a schedule, or Chakra traces as ASTRA-sim does", _simulate_arguments),
+    "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
+    "show": ("write a report with pictures of a program, a schedule or a file for a runtime", _show_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
+    "topology": ("show what a network is: devices, links, symmetry, diameter, bounds", _topology_arguments),
+    "import": (
+        "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
+        _import_arguments,
+    ),
     "fmt": ("rewrite programs in the canonical layout", _fmt_arguments),
     "std": ("list the standard library, or print the source of one declaration", _std_arguments),
     "explain": ("explain the code of a message", _explain_arguments),

@@ -7,6 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
@@ -269,14 +270,133 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def sweep_command(chosen: argparse.Namespace) -> Exit:
+    """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
+    from collc.application.sweeping import SweepSettings, sweep_program
+    from collc.parallel.processes import Processes
+
+    definitions: dict[str, tuple[str, ...]] = {}
+    for name, values in chosen.definitions:
+        definitions[name] = (*definitions.get(name, ()), *values)
+    settings = SweepSettings(
+        definitions=tuple(definitions.items()),
+        algorithms=tuple(chosen.algorithm),
+        seeds=tuple(chosen.seed),
+        chunks=tuple(chosen.chunks),
+        schedule=chosen.schedule,
+        trials=chosen.trials,
+        threads=chosen.threads,
+        time_limit=chosen.time_limit,
+        link_model=chosen.link_model,
+        output=chosen.output,
+        timings=chosen.timings,
+        processes=Processes(chosen.jobs, chosen.memory),
+        scheduler=chosen.scheduler,
+    )
+    with progress_bar(chosen.quiet) as progress:
+        report = sweep_program(chosen.file, settings, progress)
+    if chosen.json:
+        _print_json({"rows": report.table.rows}, report.failures())
+    elif not chosen.quiet:
+        print_table(report.table.columns(), report.table.cells())
+        for note in report.notes:
+            print(note, file=sys.stderr)
+    print_messages(report.failures())
+    return report.exit
+
+
+def topology_command(chosen: argparse.Namespace) -> Exit:
+    """`collc topology`: what a person checks about a network."""
+    from collc.application.topology_summary import summarize, tables
+
+    found = summarize(chosen.topology, dict(chosen.definitions))
+    if chosen.json:
+        _print_json(found.as_json())
+        return Exit.DONE
+    for columns, rows in tables(found):
+        if rows:
+            print_table(columns, rows)
+    return Exit.DONE
+
+
+def import_command(chosen: argparse.Namespace) -> Exit:
+    """`collc import`: files that describe a machine as a program."""
+    from collc.application.importing import ImportSettings, import_machine
+    from collc.base.atomic_files import write_file
+    from collc.machines.kinds import KINDS
+
+    words: list[str] = chosen.words
+    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
+    text = import_machine(
+        ImportSettings(
+            files=tuple(Path(word) for word in words[named:]),
+            kind=words[0] if named and words[0] != "pod" else None,
+            name=chosen.name,
+            node=chosen.node,
+            fabric=chosen.fabric,
+            nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
+            gpu=chosen.gpu,
+            gpus_per_node=chosen.gpus_per_node,
+            nvlink=chosen.nvlink,
+            pcie=chosen.pcie,
+            definitions=dict(chosen.definitions),
+            npu=chosen.npu,
+            capacity=chosen.capacity,
+            latency=chosen.latency,
+            chunk=chosen.chunk,
+        )
+    )
+    if chosen.output is None:
+        print(text, end="")
+    else:
+        write_file(chosen.output, text)
+        print(f"{chosen.output} written; 'collc check {chosen.output}' checks it", file=sys.stderr)
+    return Exit.DONE
+
+
+def show_command(chosen: argparse.Namespace) -> Exit:
+    """`collc show`: a report or a picture."""
+    from collc.application.showing import ShowSettings, show_file
+
+    single = chosen.svg is not None or chosen.png is not None
+    if not single and (chosen.picture is not None or chosen.theme is not None):
+        option = "--picture" if chosen.picture is not None else "--theme"
+        raise UsageError(Diagnostic("U0135", f"{option} is for single pictures", hint="name a file: --svg FILE.svg"))
+    page = chosen.output
+    if page is None and not single:
+        page = Path(f"{chosen.file.stem or 'report'}.html")
+    settings = ShowSettings(
+        page=page,
+        svg=chosen.svg,
+        png=chosen.png,
+        picture=chosen.picture or "topology",
+        theme=chosen.theme or "light",
+        schedule=chosen.schedule,
+        definitions=dict(chosen.definitions),
+        on=chosen.on,
+        size=chosen.size,
+        profile=chosen.profile,
+    )
+    with progress_bar(quiet=False) as progress:
+        shown = show_file(chosen.file, settings, progress)
+    for file in shown.files:
+        print(file)
+    print_messages(shown.messages)
+    return Exit.DONE if shown.ok else Exit.CHECK_FAILED
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
     "verify": verify_command,
     "run": run_command,
     "simulate": simulate_command,
+    "sweep": sweep_command,
+    "show": show_command,
     "inspect": inspect_command,
     "design": design_command,
+    "topology": topology_command,
+    "import": import_command,
     "fmt": fmt_command,
     "std": std_command,
     "explain": explain_command,

@@ -15,12 +15,14 @@ from collc.chakra.names import node_name
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_of
+from collc.simulation.routing import shortest_routes
 from collc.simulation.schedule_tasks import ChunkMoves
 from collc.simulation.tasks import Routes
 from collc.ten.arrays import Int32Array
+from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock
+from collc.ten.schedule import Clock, RowSchedule, Transfers
 
 _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""
@@ -35,9 +37,11 @@ def algorithm_of_module(module: Module) -> Algorithm:
     network, demand, schedule = module.network, module.demand, module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    if not network.has_switches:
-        rows = schedule.transfers
-        ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
+    rows = schedule.transfers if not network.has_switches or isinstance(schedule, RowSchedule) else None
+    if rows is not None and rows.messages is not None:
+        return _algorithm_of_messages(module, rows, rows.messages.number)
+    if rows is not None and not network.has_switches:
+        ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
         moves = ChunkMoves.of(network, rows, ends)
         return algorithm_of(network, demand, moves, Routes.single_links(network), rows.link, rows.reduce)
     try:
@@ -58,6 +62,23 @@ def algorithm_of_module(module: Module) -> Algorithm:
     route = np.array([number[m.path] for m in messages], np.int32)
     return algorithm_of(
         network, demand, moves, Routes.of(paths), route, np.array([m.reduce for m in messages], np.bool_)
+    )
+
+
+def _algorithm_of_messages(module: Module, rows: Transfers, number: Int32Array) -> Algorithm:
+    """The messages of a schedule in which they queue at links, each over all of its hops."""
+    network, demand = module.network, module.demand
+    hops = MessageHops.of(number, rows.start)
+    ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
+    moves = ChunkMoves.of_messages(network, rows, ends, hops)
+    begin = np.flatnonzero(np.isin(hops.rows, hops.first))
+    links = [tuple(part.tolist()) for part in np.split(rows.link[hops.rows], begin[1:])]
+    paths = list(dict.fromkeys(links))
+    number_of = {path: row for row, path in enumerate(paths)}
+    route = np.array([number_of[path] for path in links], np.int32)
+    order = np.lexsort((rows.start[hops.first], moves.start))
+    return algorithm_of(
+        network, demand, moves.taken(order), Routes.of(paths), route[order], rows.reduce[hops.first][order]
     )
 
 
@@ -192,7 +213,8 @@ def network_text(network: Network, algorithm: Algorithm) -> tuple[str, str]:
     """(network file, ""), or ("", why ASTRA-sim's congestion-aware backend cannot express the network).
 
     That backend knows networks of one dimension with equal links. Where messages go between neighbours only, a
-    FullyConnected network of such links is exact; through one switch to which all NPUs are joined, a Switch.
+    FullyConnected network of such links is exact; through one switch to which all NPUs are joined, a Switch; where NPUs
+    forward messages, a Ring, if they take its shortest routes.
     """
     used = np.unique(algorithm.routes.of_tasks(algorithm.route)[1])
     problem = _inexpressible(network, used, algorithm)
@@ -201,8 +223,9 @@ def network_text(network: Network, algorithm: Algorithm) -> tuple[str, str]:
     kind = network.kinds[int(network.kind[used[0]])]
     assert kind.bandwidth is not None
     assert kind.latency is not None
+    forwarded = int(np.diff(algorithm.routes.offsets).max(initial=0)) > 1
     lines = {
-        "topology": "Switch" if network.has_switches else "FullyConnected",
+        "topology": "Switch" if network.has_switches else "Ring" if forwarded else "FullyConnected",
         "npus_count": str(len(network.npus)),
         "bandwidth": repr(float(kind.bandwidth / 2**30)),
         "latency": repr(kind.latency / 1000),
@@ -221,9 +244,24 @@ def _inexpressible(network: Network, used: Int32Array, algorithm: Algorithm) -> 
     if len(np.unique(pairs)) < len(pairs):
         return "there are parallel links between two devices"
     if not network.has_switches:
-        return ""
+        return _no_ring(network, algorithm)
     lengths = np.diff(algorithm.routes.offsets)[algorithm.route]
     switches = np.unique(network.target[used][network.target[used] >= network.npu_count])
     if len(switches) > 1:
         return "messages pass several switches"
     return "" if bool((lengths == 2).all()) else "some messages pass a switch and others do not"
+
+
+def _no_ring(network: Network, algorithm: Algorithm) -> str:
+    """Why NPUs that forward messages are not those of a Ring; "" if they are, or if there are none."""
+    routes, route = algorithm.routes, algorithm.route
+    if int(np.diff(routes.offsets).max(initial=0)) == 1:
+        return ""
+    apart = (network.target - network.source) % len(network.npus)
+    every = len(network.npus) == network.npu_count and network.link_count == 2 * network.npu_count
+    if not every or set(apart.tolist()) != {1, network.npu_count - 1}:
+        return "NPUs forward messages, and its links are not those of a Ring"
+    shortest, row = shortest_routes(network, algorithm.moves.source, algorithm.moves.target)
+    taken, wanted = routes.of_tasks(route), shortest.of_tasks(row)
+    same = np.array_equal(taken[0], wanted[0]) and np.array_equal(taken[1], wanted[1])
+    return "" if same else "messages take other routes than those of a Ring"

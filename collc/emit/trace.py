@@ -12,7 +12,7 @@ from typing import Final, TextIO
 import numpy as np
 
 from collc.base.units import format_time
-from collc.simulation.schedule_tasks import ChunkMoves, chunk_edges
+from collc.simulation.schedule_tasks import transfer_edges
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -65,7 +65,7 @@ def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
     part = slice(0, MOST_TRANSFERS)
     end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
     note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
-    return Transfers(rows.chunk[part], rows.link[part], rows.start[part], rows.reduce[part]), [note]
+    return rows.taken(part), [note]
 
 
 def _us(picoseconds: int) -> float:
@@ -127,7 +127,7 @@ def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: 
 
 def _arrows(module: Module, rows: Transfers, arrives: Int64Array) -> Iterator[Event]:
     """An arrow from each transfer to those that wait for its chunk."""
-    edges = chunk_edges(module.network, module.demand, ChunkMoves.of(module.network, rows, arrives))
+    edges = transfer_edges(module.network, module.demand, rows, arrives)
     pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_ARROWS].tolist()
     for number, (before, after) in enumerate(pairs):
         common = {"name": "chunk", "cat": "chunk", "id": number, "pid": _LINKS}

@@ -20,7 +20,7 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 Numbers = MutableSequence[int]
 Four = tuple[Numbers, Numbers, Numbers, Numbers]
 
-COMPILED = 20_000
+COMPILED = 60_000
 """Members x edges from which flows are computed by compiled code."""
 
 

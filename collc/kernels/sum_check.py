@@ -30,10 +30,40 @@ def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
 
 
 @njit(cache=True)
-def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array) -> None:
+def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array, queue: Int32Array) -> None:
     if seen[device] != tag:
         seen[device] = tag
         value[device, :] = 0
+        queue[:, device] = -1
+
+
+@njit(cache=True)
+def _enter(position: int, reduce: bool, device: int, queue: Int32Array, after: Int32Array, arrival: Int64Array) -> bool:
+    """Put an arrival at the end of a switch's queue; False where another partial arrives at the same time.
+
+    queue: int32[4, devices], the first and last positions of partials, and those of copies, -1 for none.
+    """
+    first = 0 if reduce else 2
+    last = queue[first + 1, device]
+    if queue[first, device] < 0:
+        queue[first, device] = position
+    elif reduce and arrival[last] == arrival[position]:
+        return False
+    else:
+        after[last] = position
+    after[position] = -1
+    queue[first + 1, device] = position
+    return True
+
+
+@njit(cache=True)
+def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) -> int:
+    """Take the first of a switch's queue: its position, -1 where there is none."""
+    first = 0 if reduce else 2
+    position = queue[first, device]
+    if position >= 0:
+        queue[first, device] = after[position]
+    return position
 
 
 @njit(cache=True)
@@ -69,40 +99,54 @@ def added_up(
     post: Int32Array,
     seen: Int64Array,
     value: UInt64Array,
+    passes: BoolArray,
+    queue: Int32Array,
     tag: int,
 ) -> bool:
-    """Whether a reduction between NPUs is right: every transfer carries something, every contribution arrives once.
+    """Whether a reduction is right: every transfer carries something, every contribution arrives once, and switches
+    pass on what arrives, the oldest first.
 
     seen: int64[devices], value: uint64[devices, words]: the contributions that a device holds, valid where
-    seen[device] == tag.
+    seen[device] == tag. passes: bool[devices], switches that pass on any number of arrivals. queue: see _enter.
     """
     words = (len(pre) + 63) // 64
     full, carried = np.zeros(words, np.uint64), np.empty((len(rows), words), np.uint64)
     for number, device in enumerate(pre):
-        _begin(device, tag, seen, value)
+        _begin(device, tag, seen, value, queue)
         value[device, number // 64] = np.uint64(1) << np.uint64(number % 64)
         full[number // 64] |= value[device, number // 64]
     arrival, order = _arrivals(rows, link, start, reduce, total, kind)
     if len(order) < len(rows):
         return False
-    arrived = 0
+    after = np.empty(len(rows), np.int32)
+    arrived, waiting = 0, 0
     for position in range(len(rows) + 1):
         now = start[rows[position]] if position < len(rows) else np.iinfo(np.int64).max
         while arrived < len(rows) and arrival[order[arrived]] <= now:
             row = rows[order[arrived]]
-            if not _arrive(value[target[link[row]], :words], carried[order[arrived]], reduce[row]):
+            device = target[link[row]]
+            if device < npus:
+                good = _arrive(value[device, :words], carried[order[arrived]], reduce[row])
+            else:
+                good = _enter(order[arrived], reduce[row], device, queue, after, arrival)
+                waiting += reduce[row]
+            if not good:
                 return False
             arrived += 1
         if position < len(rows):
-            on = link[rows[position]]
-            if source[on] >= npus or target[on] >= npus:
+            on, partial = link[rows[position]], reduce[rows[position]]
+            a, b = source[on], target[on]
+            if (a >= npus and not passes[a]) or (b >= npus and not passes[b]):
                 return False
-            _begin(source[on], tag, seen, value)
-            _begin(target[on], tag, seen, value)
-            carried[position] = value[source[on], :words]
-            if not _leaves(carried[position], full, reduce[rows[position]]):
+            _begin(a, tag, seen, value, queue)
+            _begin(b, tag, seen, value, queue)
+            came = _passed_on(partial, a, queue, after) if a >= npus else -1
+            back = partial and came >= 0 and source[link[rows[came]]] == b
+            carried[position] = carried[came] if came >= 0 else value[a, :words]
+            waiting -= partial and a >= npus
+            if back or (a >= npus and came < 0) or not _leaves(carried[position], full, partial):
                 return False
-    missing = 0
+    missing = waiting
     for device in post:
         missing += seen[device] != tag or not _leaves(value[device, :words], full, False)
     return missing == 0
@@ -127,9 +171,11 @@ def rescreen(
     post: Int32Array,
     sets: Int64Array,
     members: Int32Array,
+    passes: BoolArray,
 ) -> UInt8Array:
-    """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check."""
+    """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check. passes: see added_up."""
     found = np.ones(len(doubtful), np.uint8)
+    queue = np.full((4, devices), -1, np.int32)
     owner, value = np.full(devices, -1, np.int64), np.empty((devices, 0), np.uint64)
     for position, chunk in enumerate(doubtful):
         rows = order[offsets[chunk] : offsets[chunk + 1]]
@@ -140,6 +186,21 @@ def rescreen(
             owner[:] = -1
         column = total[:, size_of[chunk]]
         found[position] = len(before) == 0 or not added_up(
-            rows, link, start, reduce, source, target, column, kind, npus, before, after, owner, value, chunk
+            rows,
+            link,
+            start,
+            reduce,
+            source,
+            target,
+            column,
+            kind,
+            npus,
+            before,
+            after,
+            owner,
+            value,
+            passes,
+            queue,
+            chunk,
         )
     return found

@@ -114,27 +114,17 @@ def layout_of(network: Network, demand: Demand) -> BufferLayout:
     return BufferLayout(tuple(inputs), tuple(outputs))
 
 
-def chunk_bytes(demand: Demand) -> int:
-    """The size of each chunk in bytes.
+def collective_of(
+    network: Network, demand: Demand, layout: BufferLayout, profile: Profile, *, custom: bool = False
+) -> Collective:
+    """The collective of MSCCL that a demand is. custom: `custom`, also if it has a name.
 
-    Raises SourceError M0104 if chunks differ in size: MSCCL divides a buffer into equal parts.
-    """
-    sizes = np.unique(demand.chunks.size)
-    if len(sizes) > 1:
-        message = f"chunks of {len(sizes)} sizes ({sizes[0]} to {sizes[-1]} bytes) cannot be written to an MSCCL file"
-        hint = "make all chunks equal"
-        raise SourceError(Diagnostic("M0104", message, hint=hint))
-    return int(sizes[0]) if len(sizes) else 0
-
-
-def collective_of(network: Network, demand: Demand, layout: BufferLayout, profile: Profile) -> Collective:
-    """The collective of MSCCL that a demand is.
-
-    Raises SourceError M0105 if MSCCL has no name for it, M0106 if its group is not all NPUs in order.
+    Raises SourceError M0105 if MSCCL has no name for it; ValueError for the executor if there are several runs, or one
+    whose group is not all NPUs in order.
     """
     ranks = len(network.npus)
     run = next(iter(demand.runs)) if len(demand.runs) == 1 else None
-    named = _named(run, profile)
+    named = None if custom else _named(run, profile)
     if run is not None and named is not None and np.array_equal(run.group, network.npus):
         kind, coll = named
         block = run.standard.chunks if run.standard else 1
@@ -148,7 +138,11 @@ def collective_of(network: Network, demand: Demand, layout: BufferLayout, profil
         op = _one_reduction(demand)
         largest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
         return Collective("custom", "custom", ranks, largest, largest, op=op, pad_buffers=True)
-    raise _unnamed(network, demand, named is not None)
+    if named is not None or run is None:
+        raise ValueError(f"{network.name} is not the communicator of one run: see communicators_of")
+    message = f"'{run.collective}' is not a collective of the MSCCL executor"
+    hint = f"it has {', '.join(_FILE_NAMES)}; or write 'emit msccl(profile: \"old\")' for a custom collective"
+    raise SourceError(Diagnostic("M0105", message, hint=hint))
 
 
 def _one_reduction(demand: Demand) -> Op:
@@ -170,19 +164,3 @@ def _named(run: Run | None, profile: Profile) -> tuple[str, str] | None:
     names = _FILE_NAMES[run.standard.kind]
     name = names[0] if profile is Profile.EXECUTOR else names[1]
     return None if name is None else (run.standard.kind, name)
-
-
-def _unnamed(network: Network, demand: Demand, named: bool) -> SourceError:
-    custom = "write 'emit msccl(profile: \"old\")' for a custom collective of the old runtime"
-    if len(demand.runs) > 1:
-        message = f"an MSCCL file computes one collective, and this schedule has {len(demand.runs)} runs"
-        return SourceError(
-            Diagnostic("M0105", message, hint=f"write a schedule on a topology of its own for each run, or {custom}")
-        )
-    if named:
-        message = f"an MSCCL file needs all {len(network.npus)} NPUs of {network.name} in their order as its group"
-        hint = f"run it over all NPUs, make a topology of the group alone, or {custom}"
-        return SourceError(Diagnostic("M0106", message, hint=hint))
-    message = f"'{next(iter(demand.runs)).collective}' is not a collective of the MSCCL executor"
-    hint = f"it has {', '.join(_FILE_NAMES)}; or {custom}"
-    return SourceError(Diagnostic("M0105", message, hint=hint))

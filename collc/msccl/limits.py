@@ -19,7 +19,8 @@ MOST_RANKS: Final = 1023
 MULTIPROCESSORS: Final = 132
 """Streaming multiprocessors of an H100 SXM (NVIDIA H100 whitepaper)."""
 
-_LAST_OFFSET: Final = 32767
+LAST_OFFSET: Final = 32767
+"""Largest offset of a slot in a buffer."""
 _LAST_AWAITED: Final = 127
 _NODES: Final = 4095
 
@@ -104,7 +105,7 @@ def check_merged_limits(program: Program, channels: int) -> None:
 
 def last_offset(needed: int) -> LimitUse:
     """The limit on the offset of the last chunk of a buffer."""
-    return LimitUse("as the last chunk of a buffer", needed, _LAST_OFFSET, _FEWER)
+    return LimitUse("as the last chunk of a buffer", needed, LAST_OFFSET, _FEWER)
 
 
 def residency_notes(threadblocks: int) -> list[str]:

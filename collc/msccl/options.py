@@ -44,13 +44,20 @@ class Placement(StrEnum):
         return self is not Placement.IN
 
 
+class _Coll(StrEnum):
+    """What `coll` can be; without it, each file has the collective of its run."""
+
+    CUSTOM = "custom"
+
+
 @dataclass(frozen=True, slots=True)
 class MscclOptions:
     """Options of `emit msccl(...)`.
 
     instances: number of copies of the program, each with 1/instances of every chunk. channels: most channels; None:
     as many as the runtime allows. sizes: smallest and largest buffer in bytes, both included; None: no limit.
-    placement: None: every one in which the program is right.
+    placement: None: every one in which the program is right. custom: whether all runs are in one file, as the
+    collective `custom` (`coll: "custom"`); else each run has a file.
     """
 
     instances: int = 1
@@ -59,10 +66,11 @@ class MscclOptions:
     sizes: tuple[int, int | None] = (0, None)
     profile: Profile = Profile.EXECUTOR
     placement: Placement | None = None
+    custom: bool = False
 
 
-def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options of an `emit msccl` statement, from the values that it gives by name.
+def options_of(values: Mapping[str, OptionValue], *, plan: bool = False) -> MscclOptions:
+    """The options of an `emit msccl` statement, from the values that it gives by name. plan: of `emit mscclpp`.
 
     Raises SourceError with a message for each wrong one: M0101 unknown option, M0102 wrong type, M0103 value out of
     range.
@@ -79,6 +87,10 @@ def options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
             options = reader(options, value)
         except SourceError as error:
             problems += error.diagnostics
+    if options.custom and options.profile is not Profile.OLD and not plan:
+        message = "only the old runtime has the collective 'custom'"
+        hint = "add 'profile: \"old\"', or leave out 'coll': each run then has a file"
+        problems.append(Diagnostic("M0103", message, values["coll"].span, hint=hint))
     if problems:
         raise SourceError(*problems)
     return options
@@ -92,7 +104,7 @@ _NOT_IN_PLANS: Final = {
 
 
 def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options of an `emit mscclpp` statement: instances, sizes and placement.
+    """The options of an `emit mscclpp` statement: instances, sizes, placement and coll.
 
     Raises SourceError as `options_of` does, also M0101 for options that only MSCCL files have and M0103 for both
     placements.
@@ -105,7 +117,7 @@ def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     ]
     if problems:
         raise SourceError(*problems)
-    options = options_of(values)
+    options = options_of(values, plan=True)
     if options.placement is Placement.BOTH:
         message = "a plan is either in place or out of place"
         hint = "write 'placement: \"in\"' or 'placement: \"out\"', or emit one plan for each"
@@ -157,4 +169,5 @@ _READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] 
     "sizes": lambda o, v: replace(o, sizes=_sizes(v)),
     "profile": lambda o, v: replace(o, profile=Profile(_choice("profile", v, Profile))),
     "placement": lambda o, v: replace(o, placement=Placement(_choice("placement", v, Placement))),
+    "coll": lambda o, v: replace(o, custom=bool(_choice("coll", v, _Coll))),
 }

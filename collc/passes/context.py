@@ -29,7 +29,8 @@ class PassContext:
     """What passes may know beside the module.
 
     handwritten: the runs whose algorithms are written by hand, by number. effort: seed, trials and threads where a pass
-    does not set its own, the time limit, and where to report progress. allow_congestion: congestion is no failure.
+    does not set its own, the time limit, and where to report progress. allow_congestion: messages of
+    algorithms may meet on links, where they queue.
     library: the textbook algorithms that auto may try, None for none.
     """
 

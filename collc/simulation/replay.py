@@ -19,7 +19,7 @@ from collc.simulation.timing import ExactTiming
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
+from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Schedule, Transfers
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,5 +66,10 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     order = np.lexsort((rows.chunk, rows.link, found.start))
-    replayed = replace(rows, start=found.start).taken(order)
+    replayed = replace(rows, start=found.start, messages=_alone(rows, found.start)).taken(order)
     return Replay(model, replayed, found.end[order], found.busy, found.sent)
+
+
+def _alone(rows: Transfers, start: Int64Array) -> QueuedMessages | None:
+    """The messages of a schedule, whose hops join the queue of a link when it is their turn."""
+    return None if rows.messages is None else QueuedMessages(rows.messages.number, start)

@@ -20,12 +20,15 @@ class NoRoute(Exception):
         self.target: int = target
 
 
-def shortest_routes(network: Network, source: Int32Array, target: Int32Array) -> tuple[Routes, Int32Array]:
+def shortest_routes(
+    network: Network, source: Int32Array, target: Int32Array, length: Int64Array | None = None
+) -> tuple[Routes, Int32Array]:
     """(routes, int32[messages]): the routes with the fewest hops, and the row of each message.
 
-    source, target: int32[messages], different devices. Of several shortest routes it is the one that at each device
-    takes the neighbour with the next number (after the last comes 0), so that on a ring half of the way round goes
-    towards higher numbers, as in ASTRA-sim. Messages between devices with parallel links take them in turn.
+    source, target: int32[messages], different devices. length: int64[links], at least 1; the routes are then those of
+    the least length, but the direct link where there is one. Of several shortest routes it is the one that at each
+    device takes the neighbour with the next number (after the last comes 0), so that on a ring half of the way round
+    goes towards higher numbers, as in ASTRA-sim. Messages between devices with parallel links take them in turn.
     Raises NoRoute.
     """
     pair_of = source.astype(np.int64) * network.device_count + target
@@ -41,9 +44,10 @@ def shortest_routes(network: Network, source: Int32Array, target: Int32Array) ->
             paths[row] = (lanes[begin, end][number % most],)
         else:
             indirect.setdefault(end, []).append(row)
-    graph, hops = Digraph.of(network), np.ones(network.link_count, np.int64)
+    graph = Digraph.of(network)
+    hops = np.ones(network.link_count, np.int64) if length is None else length
     for there, found in indirect.items():
-        ahead = _links_towards(network, distances_to(graph, hops, np.array([there], np.int32))[0])
+        ahead = _links_towards(network, hops, distances_to(graph, hops, np.array([there], np.int32))[0])
         for row in found:
             paths[row] = _walk(network, ahead, int(rows[row]) // most // network.device_count, there)
     return Routes.of(paths), route_of.astype(np.int32)
@@ -72,9 +76,9 @@ def _variants(network: Network, pair_of: Int64Array, lanes: dict[tuple[int, int]
     return turn % np.array(width, np.int64)[row]
 
 
-def _links_towards(network: Network, distance: Int64Array) -> list[int]:
-    """By device, the link that leads one hop nearer, to the neighbour with the next number; -1 where there is none."""
-    nearer = np.flatnonzero(distance[network.source] == distance[network.target] + 1)
+def _links_towards(network: Network, length: Int64Array, distance: Int64Array) -> list[int]:
+    """By device, the link on a shortest path, to the neighbour with the next number; -1 where there is none."""
+    nearer = np.flatnonzero(distance[network.source] == distance[network.target] + length)
     nearer = nearer[distance[network.source[nearer]] < UNREACHABLE]
     ahead_by = (network.target[nearer] - network.source[nearer]) % network.device_count
     nearer = nearer[np.argsort(ahead_by, kind="stable")][::-1]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
+from collc.ten.message_hops import MessageHops
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
 
@@ -32,6 +34,29 @@ class ChunkMoves:
         """One for each transfer."""
         return ChunkMoves(rows.chunk, network.source[rows.link], network.target[rows.link], rows.start, ends)
 
+    @staticmethod
+    def of_messages(network: Network, rows: Transfers, ends: Int64Array, hops: MessageHops) -> ChunkMoves:
+        """One for each message, which leaves when it joins its first queue."""
+        first, last = hops.first, hops.last
+        ready = rows.start
+        if rows.messages is not None:
+            ready = np.where(rows.messages.number >= 0, rows.messages.ready, ready)
+        source, target = network.source[rows.link[first]], network.target[rows.link[last]]
+        return ChunkMoves(rows.chunk[first], source, target, ready[first], ends[last])
+
+    def taken(self, rows: NDArray[np.intp]) -> ChunkMoves:
+        """Some of the moves, or all in another order."""
+        return ChunkMoves(self.chunk[rows], self.source[rows], self.target[rows], self.start[rows], self.end[rows])
+
+    def overtaken(self, network: Network, reduced: BoolArray, ready: Int64Array, end: Int64Array) -> bool:
+        """Whether, at other times, a reduced chunk leaves a device after more or fewer arrivals than at these.
+
+        reduced: bool[moves]. ready, end: int64[moves], the other times.
+        """
+        _, first, last = _arrivals(network, self)
+        _, other_first, other_last = _arrivals(network, replace(self, start=ready, end=end))
+        return bool(((last - first) != (other_last - other_first))[reduced].any())
+
 
 def schedule_tasks(
     network: Network, demand: Demand, rows: Transfers, ends: Int64Array, in_turn: bool = True
@@ -42,7 +67,7 @@ def schedule_tasks(
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     count = len(rows)
-    edges = chunk_edges(network, demand, ChunkMoves.of(network, rows, ends))
+    edges = transfer_edges(network, demand, rows, ends)
     edges = Edges.joined([edges, link_edges(rows.link)]) if in_turn else edges
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
@@ -53,6 +78,21 @@ def schedule_tasks(
         routes=Routes.single_links(network),
         edges=edges,
     )
+
+
+def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
+    """The arrivals for which each transfer waits: those of its chunk, or of the hop before in the same message.
+
+    ends: int64[transfers], when each arrives in the schedule. Raises as `chunk_edges`.
+    """
+    if rows.messages is None:
+        return chunk_edges(network, demand, ChunkMoves.of(network, rows, ends))
+    hops = MessageHops.of(rows.messages.number, rows.start)
+    between = chunk_edges(network, demand, ChunkMoves.of_messages(network, rows, ends, hops))
+    last, first = hops.last[between.before].astype(np.int32), hops.first[between.after].astype(np.int32)
+    ends_to_starts = Edges.all_of(last, first, DONE)
+    inside = Edges.all_of(hops.before.astype(np.int32), hops.after.astype(np.int32), DONE)
+    return Edges.joined([ends_to_starts, inside])
 
 
 def link_edges(link: Int32Array) -> Edges:

@@ -36,8 +36,7 @@ def retimed(module: Module) -> Module:
     """
     assert module.schedule is not None
     schedule = _with_same_starts(module.schedule)
-    limited = bool((module.network.buffers >= 0).any())
-    if limited or len(schedule) > MOST_TRANSFERS:
+    if len(schedule) > MOST_TRANSFERS:
         return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
     rows = shifted_left(module.network, module.demand, LinkModel.PIPELINED, schedule.transfers)
     if rows is not None:
@@ -48,8 +47,11 @@ def retimed(module: Module) -> Module:
 def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Transfers) -> Transfers | None:
     """The transfers of a schedule, each as early as their order allows; None if not found in ROUNDS.
 
-    Transfers keep their order on each link, and arrivals and departures theirs at each device.
+    Transfers keep their order on each link, and arrivals and departures theirs at each device. Also None where a switch
+    has a limited buffer: which chunk fills a slot that another one leaves is not among what is kept.
     """
+    if (network.buffers >= 0).any():
+        return None
     start = _earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
     return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce, rows.relayed)
 

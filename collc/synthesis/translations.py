@@ -12,9 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.synthesis.coordinates import Coordinates, coordinates_of, kind_code, mixed
+from collc.synthesis.coordinates import coordinates_of, kind_code, mixed
 from collc.synthesis.switch_shifts import spread_over_switches
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.coordinates import Coordinates
 from collc.ten.network import Network
 from collc.ten.translations import Translations
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collc.ten.arrays import BoolArray, Int32Array
 
 
@@ -23,3 +26,20 @@ class AlgorithmSends:
 
     def __len__(self) -> int:
         return len(self.chunk)
+
+    def taken(self, rows: NDArray[np.intp]) -> AlgorithmSends:
+        """Some of the statements."""
+        return AlgorithmSends(
+            self.chunk[rows], self.source[rows], self.target[rows], self.step[rows], self.reduce[rows]
+        )
+
+    @staticmethod
+    def joined(parts: list[AlgorithmSends]) -> AlgorithmSends:
+        """All statements of all parts."""
+        return AlgorithmSends(
+            np.concatenate([part.chunk for part in parts]),
+            np.concatenate([part.source for part in parts]),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([part.step for part in parts]),
+            np.concatenate([part.reduce for part in parts]),
+        )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.read import parse_module
 from collc.ten.text.write import format_module
 
@@ -42,7 +42,12 @@ _BLOCK: Final = 1 << 24
 _COLUMNS: Final = {"chunk": "int32", "link": "int32", "start": "int64", "reduce": "bool"}
 _RELAYED: Final = "relayed"
 """The column of `Transfers.relayed`, which is there only if some transfer relays."""
-_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, _RELAYED))})
+_MESSAGE: Final = "message"
+_READY: Final = "ready"
+"""The columns of `Transfers.messages`, which are there only if some transfer is a hop of a message."""
+_MEMBERS: Final = frozenset(
+    {"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, _RELAYED, _MESSAGE, _READY))}
+)
 _ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
 """The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
 _ARRAY_HEADER: Final = re.compile(
@@ -84,6 +89,8 @@ def save_module(module: Module, path: Path) -> None:
             rows = schedule.transfers
             columns = {"chunk": rows.chunk, "link": rows.link, "start": rows.start, "reduce": rows.reduce}
             columns |= {} if rows.relayed is None else {_RELAYED: rows.relayed}
+            queued = rows.messages
+            columns |= {} if queued is None else {_MESSAGE: queued.number, _READY: queued.ready}
         _write_bytes(archive, "schedule.json", (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode())
         for name, column in columns.items():
             _write_array(archive, f"{name}.npy", column)
@@ -300,12 +307,24 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
         column = columns[name]
         if column.ndim != 1 or column.shape != count or column.dtype.name != dtype:
             _damaged(path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
-    relayed = archive.array(f"{_RELAYED}.npy") if f"{_RELAYED}.npy" in archive.members else None
-    if relayed is not None and (relayed.shape != count or relayed.dtype.name != "int32"):
-        _damaged(path, f"{_RELAYED}.npy is {relayed.dtype}{list(relayed.shape)}, not int32{list(count)}")
-    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed)
+    relayed = _optional(archive, _RELAYED, "int32", count)
+    number, ready = _optional(archive, _MESSAGE, "int32", count), _optional(archive, _READY, "int64", count)
+    if (number is None) != (ready is None):
+        _damaged(path, f"only one of {_MESSAGE}.npy and {_READY}.npy is there")
+    messages = None if number is None or ready is None else QueuedMessages(number, ready)
+    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed, messages)
     _require_sorted(path, rows)
     return RowSchedule(model, rows)
+
+
+def _optional(archive: _Archive, name: str, dtype: str, count: tuple[int, ...]) -> NDArray[Any] | None:
+    """A column that is there only where some transfer needs it."""
+    if f"{name}.npy" not in archive.members:
+        return None
+    column = archive.array(f"{name}.npy")
+    if column.shape != count or column.dtype.name != dtype:
+        _damaged(archive.path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
+    return column
 
 
 def _require_sorted(path: Path, rows: Transfers, block: int = 1 << 22) -> None:

@@ -42,11 +42,13 @@ class Phase:
 
     module: the part as a module of its own. inverted: it is solved on reversed links, and its schedule is then
     reversed in time (PCCL, section 4.4). start: picoseconds at which its schedule begins in that of the demand.
+    forward: the reversed schedule, where it is computed already.
     """
 
     module: Module
     inverted: bool
     start: int = 0
+    forward: Schedule | None = None
 
 
 @dataclass(frozen=True, eq=False)

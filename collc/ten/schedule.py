@@ -36,6 +36,33 @@ class LinkModel(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
+class QueuedMessages:
+    """Columns of transfers that are hops of messages, where messages queue at links (`allow congestion`).
+
+    number: int32, the message that a transfer is a hop of; -1: it is a transfer by itself. The devices between the ends
+    of a message forward it, and neither hold nor add what it carries.
+    ready: int64, picoseconds; when the message joined the queue of the link. The first hop carries what its sender
+    held then.
+    """
+
+    number: Int32Array
+    ready: Int64Array
+
+    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
+        """Those of some transfers, or of all in another order; None where none of them is a hop of a message."""
+        number = self.number[rows]
+        return QueuedMessages(number, self.ready[rows]) if bool((number >= 0).any()) else None
+
+    @staticmethod
+    def joined(parts: list[Transfers]) -> QueuedMessages | None:
+        """The columns of all parts, whose messages have different numbers."""
+        if all(part.messages is None for part in parts):
+            return None
+        columns = [part.messages or QueuedMessages(np.full(len(part), -1, np.int32), part.start) for part in parts]
+        return QueuedMessages(np.concatenate([c.number for c in columns]), np.concatenate([c.ready for c in columns]))
+
+
+@dataclass(frozen=True, eq=False)
 class Transfers:
     """Transfers, sorted by (start, link, chunk).
 
@@ -43,6 +70,7 @@ class Transfers:
     what arrives to what it holds (a receiver that holds nothing of the chunk stores what arrives).
     relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 where it
     carries what its sender holds. None: -1 everywhere.
+    messages: where messages queue at links, which message each transfer is a hop of; None: each is one by itself.
     """
 
     chunk: Int32Array
@@ -50,6 +78,7 @@ class Transfers:
     start: Int64Array
     reduce: BoolArray
     relayed: Int32Array | None = None
+    messages: QueuedMessages | None = None
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -61,18 +90,21 @@ class Transfers:
         start: Int64Array,
         reduce: BoolArray | bool = False,
         relayed: Int32Array | None = None,
+        messages: QueuedMessages | None = None,
     ) -> Transfers:
         """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
-        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed
-        return Transfers(*columns).taken(_order(chunk, link, start))
+        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed, messages
+        rows = Transfers(*columns)
+        return rows.taken(slice(None) if rows.ordered else _order(chunk, link, start))
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
         """Some of the transfers, or all in another order."""
         relayed = None if self.relayed is None else self.relayed[rows]
         if relayed is not None and bool((relayed == -1).all()):
             relayed = None
-        return Transfers(self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed)
+        messages = None if self.messages is None else self.messages.taken(rows)
+        return Transfers(self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed, messages)
 
     @property
     def relays(self) -> Int32Array:
@@ -101,6 +133,7 @@ class Transfers:
             np.concatenate([p.start for p in parts]),
             np.concatenate([p.reduce for p in parts]),
             None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
+            QueuedMessages.joined(parts),
         )
 
 
@@ -110,7 +143,8 @@ def _order(chunk: Int32Array, link: Int32Array, start: Int64Array) -> NDArray[np
     if int(link.min(initial=0)) >= 0 <= int(start.min(initial=0)) and int(start.max(initial=0)) < LATEST_KEY // links:
         key = start.astype(np.int64) * links + link
         order = np.argsort(key)
-        if bool((np.diff(key[order]) > 0).all()):  # else chunks decide
+        ascending = key[order]
+        if bool((ascending[1:] > ascending[:-1]).all()):  # else chunks decide
             return order
     return np.lexsort((chunk, link, start))
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.demand import Op
+from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.verification.buffers import BufferSlot, ChunkBuffer
 from collc.verification.timed_transfers import TimedTransfers
@@ -19,6 +20,11 @@ from collc.verification.verdict import Findings, at
 
 Interval = tuple[int, int, int, int]
 """(switch, from, until, chunk): a buffer slot that is occupied, in picoseconds."""
+
+
+_Carried = tuple[int, int, int, int, int, int, bool, int]
+"""What goes from device to device: start, how long it occupies its link, time until it arrives (picoseconds), link,
+source, target, whether it is added there, and the link over which came what it relays."""
 
 
 class ChunkCheck:
@@ -57,20 +63,7 @@ class _ChunkReplay:
 
     def replay(self, rows: NDArray[np.intp]) -> None:
         """Replay all transfers by time, then check the postcondition."""
-        columns = self.check.transfers
-        busy, total = columns.durations(rows)
-        link = columns.link[rows]
-        transfers: Iterable[tuple[int, int, int, int, int, int, bool, int]] = zip(
-            columns.start[rows].tolist(),
-            busy.tolist(),
-            total.tolist(),
-            link.tolist(),
-            self.network.source[link].tolist(),
-            self.network.target[link].tolist(),
-            columns.reduce[rows].tolist(),
-            columns.relayed[rows].tolist(),
-            strict=True,
-        )
+        transfers = self._transfers(rows) if self.check.transfers.messages is None else self._messages(rows)
         # Copies arrive before partials of the same time, so that a partial that is added to a complete value is found.
         coming: list[tuple[int, bool, int, int, int, int]] = []
         for start, occupied, until_arrival, number, source, target, flag, relayed in transfers:
@@ -85,6 +78,51 @@ class _ChunkReplay:
         while coming:
             self._arrive(*heapq.heappop(coming))
         self._settle()
+
+    def _transfers(self, rows: NDArray[np.intp]) -> Iterable[_Carried]:
+        columns = self.check.transfers
+        busy, total = columns.durations(rows)
+        link = columns.link[rows]
+        return zip(
+            columns.start[rows].tolist(),
+            busy.tolist(),
+            total.tolist(),
+            link.tolist(),
+            self.network.source[link].tolist(),
+            self.network.target[link].tolist(),
+            columns.reduce[rows].tolist(),
+            columns.relayed[rows].tolist(),
+            strict=True,
+        )
+
+    def _messages(self, rows: NDArray[np.intp]) -> Iterable[_Carried]:
+        """The hops of a message as one transfer between its ends, which begins when it joins the first queue."""
+        columns = self.check.transfers
+        messages = columns.messages
+        assert messages is not None
+        busy, total = columns.durations(rows)
+        start, link = columns.start[rows], columns.link[rows]
+        number = messages.number[rows]
+        hops = MessageHops.of(number, start)
+        source, target = self.network.source[link], self.network.target[link]
+        for before, after in zip(hops.before.tolist(), hops.after.tolist(), strict=True):
+            if target[before] >= self.network.npu_count:
+                arrival, left = int(start[before] + total[before]), int(start[after] + busy[after])
+                self.check.intervals.append((int(target[before]), arrival, left, self.chunk))
+        ready = np.where(number >= 0, messages.ready[rows], start)[hops.first]
+        order = np.argsort(ready, kind="stable")
+        first, last = hops.first[order], hops.last[order]
+        return zip(
+            ready[order].tolist(),
+            busy[first].tolist(),
+            (start[last] + total[last] - ready[order]).tolist(),
+            link[last].tolist(),
+            source[first].tolist(),
+            target[last].tolist(),
+            columns.reduce[rows][first].tolist(),
+            columns.relayed[rows][first].tolist(),
+            strict=True,
+        )
 
     def _report(self, code: str, time: int, link: int, what: str, expected: str) -> None:
         check = {"1": "causality", "3": "delivered", "4": "reductions", "5": "switches"}[code[2]]

@@ -22,6 +22,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 from collc.verification.automorphisms import are_translations
+from collc.verification.factored_sums import SumMessages, sums_are_right
 
 LATEST = 2**50
 """Picoseconds (18 minutes); later times are not proved, so that a chunk, a device and a time fit into one number."""
@@ -163,7 +164,9 @@ class _Chunks:
         if not visits.pass_switches(copies) or not visits.pass_switches(partials) or not visits.keep_apart(partials):
             return False
         held = self._sums(visits, network) if self.reduced else self._given(visits, network)
-        if held is None or not visits.copied_after(copies, held):
+        if held is None:
+            return self.reduced and self._replayed(visits, network)
+        if not visits.copied_after(copies, held):
             return False
         ends_with_sums = self.reduced and not self.spread
         return ends_with_sums or self._delivered(visits, copies, network)
@@ -209,6 +212,22 @@ class _Chunks:
         held = np.full(len(visits.keys), LATEST, np.int64)
         held[own] = added[own]
         return held
+
+    def _replayed(self, visits: _Visits, network: Network) -> bool:
+        """Whether a replay of the messages between NPUs gives the sums; only where no two partials of a chunk may be in
+        a switch together.
+        """
+        if len(visits.together(self.flag)[0]):
+            return False
+        hops, onward = self.hops, np.maximum(visits.matched_rows(self.flag), visits.matched_rows(~self.flag))
+        begin = np.flatnonzero(~visits.switch[visits.out])
+        begin = begin[np.argsort(hops.first[begin], kind="stable")]
+        end = begin.copy()
+        while bool((passing := onward[end] >= 0).any()):
+            end[passing] = onward[end[passing]]
+        sender = self.chunk[begin], hops.source[begin], hops.target[end], hops.first[begin], hops.last[begin]
+        messages = SumMessages(*sender, hops.soonest[end], hops.latest[end], self.flag[begin])
+        return sums_are_right(messages, network.npu_count, self.owner, self.spread)
 
     def _delivered(self, visits: _Visits, copies: BoolArray, network: Network) -> bool:
         """Whether a copy arrives at every NPU that wants one."""
@@ -261,22 +280,34 @@ class _Visits:
             return False
         return bool((self.hops.first[departures] >= self.hops.latest[arrivals]).all())
 
+    def matched_rows(self, kind: BoolArray) -> Int64Array:
+        """int64[rows]: the row by which what a row of a kind brings to a switch leaves it; -1 for other rows."""
+        found = np.full(len(self.into), -1, np.int64)
+        arrivals, departures = self._matched(kind)
+        found[arrivals] = departures
+        return found
+
+    def together(self, partials: BoolArray) -> tuple[Int64Array, Int64Array]:
+        """Rows of partials that may be in a switch together, as pairs of one that arrives and the next one."""
+        arrivals, departures = self._matched(partials)
+        key = self.out[departures]
+        number = np.cumsum(np.append(False, key[1:] != key[:-1]))[: len(key)]
+        span = max(int(self.hops.last[departures].max(initial=0)), int(self.hops.soonest[arrivals].max(initial=0))) + 1
+        if (int(number.max(initial=0)) + 1) * span >= 2**62:
+            return arrivals[:-1], arrivals[1:]
+        left = np.maximum.accumulate(number * span + self.hops.last[departures])
+        coming = np.minimum.accumulate((number * span + self.hops.soonest[arrivals])[::-1])[::-1]
+        both = (number[1:] == number[:-1]) & (left[:-1] >= coming[1:])
+        return arrivals[:-1][both], arrivals[1:][both]
+
     def keep_apart(self, partials: BoolArray) -> bool:
         """Whether all partials that are in a switch together leave it to one device, from which none of them came."""
         arrivals, departures = self._matched(partials)
-        if len(departures) < 1:
-            return True
-        key = self.out[departures]
-        number = np.concatenate([[0], np.cumsum(key[1:] != key[:-1])])
-        span = max(int(self.hops.last[departures].max()), int(self.hops.soonest[arrivals].max())) + 1
-        if int(number[-1] + 1) * span >= 2**62:
+        if bool((self.hops.source[arrivals] == self.hops.target[departures]).any()):
             return False
-        left = np.maximum.accumulate(number * span + self.hops.last[departures])
-        coming = np.minimum.accumulate((number * span + self.hops.soonest[arrivals])[::-1])[::-1]
-        together = (number[1:] == number[:-1]) & (left[:-1] >= coming[1:])
-        target = self.hops.target[departures]
-        back = self.hops.source[arrivals] == target
-        return not bool(back.any()) and bool((target[1:] == target[:-1])[together].all())
+        onward = self.matched_rows(partials)
+        first, second = self.together(partials)
+        return np.array_equal(self.hops.target[onward[first]], self.hops.target[onward[second]])
 
     def copied_after(self, copies: BoolArray, held: Int64Array) -> bool:
         """Whether each NPU sends copies after it holds the chunk: from `held` on, or after the first copy arrived."""

@@ -51,7 +51,9 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
     _check_chunks(module, transfers, findings, compiled)
-    return findings.verdict()
+    messages = transfers.messages
+    queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
+    return findings.verdict(queued)
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
@@ -75,14 +77,15 @@ def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings,
 def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
-    The slots are int64[slots, 4]: switch, from, until, chunk.
+    The slots are int64[slots, 4]: switch, from, until, chunk; none where no buffer is limited.
     """
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen
 
     network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(transfers.chunk, len(table))
-    filled = np.full(len(transfers) if network.switch_count else 0, -1, np.int64)
+    limited = bool((network.buffers >= 0).any())
+    filled = np.full(len(transfers) if limited else 0, -1, np.int64)
     columns = (offsets, order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
     clock = transfers.clock
     durations = (clock.total, clock.size_of, clock.kind, network.npu_count, network.device_count)
@@ -92,8 +95,10 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled, passes)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
-        flags[sums] = rescreen(sums, *columns, *durations, *holders)
+        flags[sums] = rescreen(sums, *columns, *durations, *holders, passes)
     flags[transfers.chunk[transfers.relayed >= 0]] = 1
+    if transfers.messages is not None:
+        flags[transfers.chunk[transfers.messages.number >= 0]] = 1
     if module.planned is not None:
         flags[:] = 1
     leaving = np.flatnonzero(filled >= 0)

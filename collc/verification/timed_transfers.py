@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
-from collc.ten.schedule import Clock, Schedule, Transfers
+from collc.ten.schedule import Clock, QueuedMessages, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
 LATEST = 2**62
@@ -20,7 +21,8 @@ LATEST = 2**62
 class TimedTransfers:
     """Transfers in order of start, all of chunks and links that exist.
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, see Transfers.
+    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, messages:
+    see Transfers.
     """
 
     chunk: Int32Array
@@ -29,6 +31,7 @@ class TimedTransfers:
     reduce: BoolArray
     clock: Clock
     relayed: Int32Array
+    messages: QueuedMessages | None = None
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -64,7 +67,7 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
 def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> TimedTransfers:
     """The transfers of existing chunks and links, between present devices, from 0 to LATEST; others are reported."""
     network = module.network
-    chunk, link, start, reduce = transfers.chunk, transfers.link, transfers.start, transfers.reduce
+    chunk, link, start = transfers.chunk, transfers.link, transfers.start
     usable = network.source != network.target
     usable &= network.present[network.source] & network.present[network.target]
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
@@ -73,16 +76,51 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     if network.link_count:
         known = np.clip(link, 0, network.link_count - 1)
         good &= usable[known]
-        # What is relayed came over a link into the sender, an NPU.
-        into = network.target[np.clip(relayed, 0, network.link_count - 1)]
-        from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
-        good &= (relayed == -1) | ((relayed >= 0) & from_sender)
+        if transfers.relayed is not None:  # what is relayed came over a link into the sender, an NPU
+            into = network.target[np.clip(relayed, 0, network.link_count - 1)]
+            from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
+            good &= (relayed == -1) | ((relayed >= 0) & from_sender)
     if not good.all():
         bad = np.flatnonzero(~good)
         for row in bad[: 50 * SHOWN - 1]:
             _report(module, int(chunk[row]), int(link[row]), int(start[row]), int(relayed[row]), findings)
-        chunk, link, start, reduce, relayed = chunk[good], link[good], start[good], reduce[good], relayed[good]
-    return TimedTransfers(chunk, link, start, reduce, clock, relayed)
+        transfers = transfers.taken(good)
+    rows = TimedTransfers(
+        transfers.chunk,
+        transfers.link,
+        transfers.start,
+        transfers.reduce,
+        clock,
+        transfers.relays,
+        transfers.messages,
+    )
+    return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, findings)
+
+
+def _with_whole_messages(
+    module: Module, rows: TimedTransfers, messages: QueuedMessages, findings: Findings
+) -> TimedTransfers:
+    """The transfers, all hops of broken messages as transfers by themselves; these messages are reported."""
+    network = module.network
+    source, target = network.source[rows.link], network.target[rows.link]
+    hops = MessageHops.of(messages.number, rows.start)
+    end = rows.start + rows.durations(slice(None))[1]
+    broken = hops.broken(rows.chunk, source, target, rows.start, end, rows.reduce)
+    early = np.flatnonzero((messages.number >= 0) & ((messages.ready > rows.start) | (messages.ready < 0)))
+    inner = np.concatenate(
+        [hops.first[source[hops.first] >= network.npu_count], hops.last[target[hops.last] >= network.npu_count]]
+    )
+    inner = inner[messages.number[inner] >= 0]
+    relays = np.flatnonzero((messages.number >= 0) & (rows.relayed >= 0))
+    bad = np.unique(np.concatenate([broken, early, inner, relays]))
+    for row in bad[: 50 * SHOWN - 1].tolist():
+        what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
+        expected = "hops that follow one another from an NPU to an NPU, each after it joined the queue of its link"
+        start = int(rows.start[row])
+        message = f"{what} at {at(start)} is no hop of message {int(messages.number[row])}"
+        findings.add("causality", "V0109", start, message, expected)
+    number = np.where(np.isin(messages.number, messages.number[bad]), -1, messages.number).astype(np.int32)
+    return replace(rows, messages=QueuedMessages(number, messages.ready) if bool((number >= 0).any()) else None)
 
 
 def _report(module: Module, chunk: int, link: int, start: int, relayed: int, findings: Findings) -> None:

@@ -181,16 +181,21 @@ WRONG = [(0, ValueError), ("many", ValueError), (1.5, TypeError), (True, TypeErr
 
 
 @pytest.mark.parametrize(("value", "error"), WRONG)
-def test_wrong_numbers_are_refused(value: object, error: type[Exception]) -> None:
+def test_wrong_numbers_are_refused(value: object, error: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(error, match="chunks"):
         collc.compile_text(MESH, chunks=value)
     assert main(["compile", "p.coll", "--chunks", str(value)]) == 2
+    assert "auto or a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_a_number_that_does_not_divide_is_an_error() -> None:
     with pytest.raises(collc.SourceError) as caught:
         compiled("all_gather(t.npus, size: 8MiB)", chunks=7)
     assert [d.code for d in caught.value.diagnostics] == ["E0218"]
+    assert "'chunks' is 7 in all runs, as --chunks" in str(caught.value)
+    with pytest.raises(collc.SourceError) as caught:
+        compiled("all_gather(t.npus, size: 8MiB, chunks: 7)")
+    assert "--chunks" not in str(caught.value)
 
 
 def test_the_report_of_runs_with_unlike_numbers_has_none() -> None:

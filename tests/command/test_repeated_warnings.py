@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import pytest
-
 from collc.base.diagnostics import Diagnostic, Note
 from collc.base.rendering import folded
-from collc.command.cli import main
-
-PROGRAM = """
-import std.topologies
-import std.collectives
-import std.algorithms
-topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)
-schedule a on loop { run all_gather(loop.npus, size: 4MiB) using direct allow congestion }
-"""
 
 
 def warning(message: str, *notes: str, code: str = "C0101", warning: bool = True) -> Diagnostic:
@@ -45,16 +31,3 @@ def test_errors_and_different_warnings_are_all_reported() -> None:
 def test_faults_that_a_check_left_out_are_counted() -> None:
     (one,) = folded([warning("link 1"), warning("link 2"), warning("link 3", "and 7 more of this check")])
     assert one.notes[-1].message == "and 9 more like this"
-
-
-def test_allowed_congestion_is_reported_once(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("p.coll").write_text(PROGRAM)
-    assert main(["compile", "p.coll"]) == 0
-    messages = capsys.readouterr().err
-    assert messages.count("V0201") == 1
-    assert "more like this" in messages
-    main(["compile", "p.coll", "--json"])
-    assert len(json.loads(capsys.readouterr().out)["diagnostics"]) > 1

@@ -173,11 +173,12 @@ def assert_readers_agree(seed: int, kind: str, folder: Path) -> set[str]:
     assert verify_schedule(module, large=0).ok, (seed, "compiled")
     assert all(interpret(module).values()), seed
     read = read_as_file(module, kind, folder)
-    mixed = len(np.unique(module.demand.chunks.size)) > 1
-    # MSCCL has one size of chunks; nothing else prevents a file.
-    assert read == ("M0104" if mixed else "right"), (seed, read)
+    assert read == "right", (seed, read)
     network, op = module.network, module.demand.chunks.op
-    there = {read, kind, module.model.value} | ({"runs"} if len(module.demand.runs) > 1 else set())
+    mixed = len(np.unique(module.demand.chunks.size)) > 1
+    there = {"mixed" if mixed else "equal", kind, module.model.value} | (
+        {"runs"} if len(module.demand.runs) > 1 else set()
+    )
     there |= {"switch"} if network.switch_count else set()
     there |= {"sum"} if (op != Op.COPY).any() else set()
     there |= {network.name}
@@ -198,11 +199,9 @@ def campaign(kind: str, seeds: range, folder: Path) -> Counter[frozenset[str]]:
 KIND = ["collective", "groups", "custom"]
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KIND)
-@pytest.mark.parametrize("block", range(4))
-def test_three_readers_agree(tmp_path: Path, kind: str, block: int) -> None:
-    campaign(kind, range(10 * block, 10 * block + 10), tmp_path)
+def test_three_readers_agree(tmp_path: Path, kind: str) -> None:
+    campaign(kind, range(40), tmp_path)
 
 
 @pytest.mark.slow
@@ -214,4 +213,4 @@ def test_three_readers_agree_on_many(tmp_path: Path, kind: str) -> None:
         assert sum(count for there, count in seen.items() if {*together, model} <= there) > 5
     if kind == "groups":
         assert sum(count for there, count in seen.items() if {*together, "runs"} <= there) > 5
-        assert sum(count for there, count in seen.items() if "M0104" in there) > 50
+        assert sum(count for there, count in seen.items() if "mixed" in there) > 50

@@ -82,8 +82,8 @@ group bottom = t.npu[1, *]
 schedule two on t {
     run all_gather(top, size: 3MiB)
     run all_reduce(bottom, size: 3MiB)
-    emit msccl("two.xml", profile: "old", instances: 2)
-    emit mscclpp("two.json", instances: 2)
+    emit msccl("two.xml", profile: "old", coll: "custom", instances: 2)
+    emit mscclpp("two.json", coll: "custom", instances: 2)
 }
 schedule other on t {
     run all_gather(bottom, size: 3MiB)

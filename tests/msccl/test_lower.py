@@ -9,15 +9,18 @@ import pytest
 
 from collc.base.diagnostics import CheckFailed, CollcError, SourceError
 from collc.msccl import limits
+from collc.msccl.check import ExpectedResult, check_file, expected_of
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering.assign import Policy
 from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import quality, slowdown_note
 from collc.msccl.lowering.replay import fullest_pair
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
+from collc.msccl.slots import cut_to_slots
 from collc.ten.demand import Op as Reduction
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -49,7 +52,6 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: f"{n.name}x{n.npu_count}")
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("chunks", [1, 3])
@@ -268,17 +270,45 @@ def test_custom_collectives_need_the_old_profile(tmp_path):
     assert "failed" not in judged(program, tmp_path).checks.values()
 
 
-def test_unequal_chunks_are_refused():
-    rows = [(1000, [0], [1], Reduction.COPY), (2000, [0], [1], Reduction.COPY)]
-    demand = support.demand_of(rows, None, [0, 1])
-    with pytest.raises(SourceError, match="2 sizes"):
-        lower(by_hand(support.ring(2), demand, [(0, 0, 1, 0), (1, 0, 1, 1)]), MscclOptions(profile=Profile.OLD))
+def mixed(*sizes: int) -> Module:
+    """Chunks of several sizes that NPU 0 sends to 1, one after another."""
+    demand = support.demand_of([(size, [0], [1], Reduction.COPY) for size in sizes], None, [0, 1])
+    return by_hand(support.ring(2), demand, [(k, 0, 1, k) for k in range(len(sizes))])
 
 
-def test_a_part_of_the_npus_is_refused():
+def test_unequal_chunks_are_cut_to_a_common_slot(tmp_path):
+    module = mixed(1000, 2000, 500)
+    program = lower(module, MscclOptions(profile=Profile.OLD))
+    assert program.chunk_bytes == 500
+    assert [gpu.input_chunks for gpu in program.gpus] == [7, 7]
+    assert "chunks of several sizes are cut into slots of 500B" in program.notes
+    path = tmp_path / "f.xml"
+    path.write_bytes(xml_of(program))
+    expected = expected_of(module.network, module.demand)
+    assert set(check_file(path, profile="old", expected=expected).checks.values()) == {"ok"}
+    shorter = expected_of(module.network, mixed(2000, 1000, 500).demand)
+    assert check_file(path, profile="old", expected=shorter).checks["result"] == "ok"  # the same slots
+    longer = expected_of(module.network, mixed(1000, 2500, 500).demand)
+    assert check_file(path, profile="old", expected=longer).checks["contract"] == "failed"
+    swapped = ExpectedResult({**expected.outputs, (1, 3): expected.outputs[1, 4], (1, 4): expected.outputs[1, 3]})
+    assert check_file(path, profile="old", expected=swapped).checks["result"] == "failed"
+
+
+@pytest.mark.parametrize(("size", "fits"), [(32767, True), (32768, False)])
+def test_slots_are_at_most_as_many_as_a_file_can_address(size, fits):
+    demand = support.demand_of([(size, [0], [1], Reduction.COPY), (1, [0], [1], Reduction.COPY)], None, [0, 1])
+    if fits:
+        assert len(cut_to_slots(demand).chunks) == 32768
+        return
+    with pytest.raises(SourceError, match=r"slots of 1 byte in common: a buffer has 32769") as caught:
+        precheck(support.ring(2), demand, MscclOptions(profile=Profile.OLD))
+    assert caught.value.diagnostics[0].code == "M0104"
+
+
+def test_a_part_of_the_npus_is_no_communicator():
     demand = support.all_gather([0, 1])
     rows = [(0, 0, 1, 0), (1, 1, 0, 0)]
-    with pytest.raises(SourceError, match="all 3 NPUs"):
+    with pytest.raises(ValueError, match="not the communicator of one run"):
         lower(by_hand(support.ring(3), demand, rows))
 
 

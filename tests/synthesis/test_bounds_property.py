@@ -26,11 +26,9 @@ SYNTHESIZERS_SEEN |= {"exchange", "forest"}
 LONG_SEEDS = (60, 61, 65, 66, 67, 68, 74, 75, 81)
 """Seeds whose searches take more than a second each."""
 
-SEEDS = (*(seed for seed in range(60, 85) if seed not in LONG_SEEDS), 547, 1022, 3177)
+SEEDS = (*(seed for seed in range(60, 85) if seed not in LONG_SEEDS), 547, 1022, 1264, 3177)
 """Of 547 and 3177, reductions are inverted over switches that reduce and have few slots; in 1022 an exchange has
-cores that lie along one dimension of three."""
-
-QUICK_SEEDS = (69, 70, 73, 77, 547, 1022, 3177)
+cores that lie along one dimension of three; in 1264 starts are not moved earlier past a buffer of one slot."""
 
 
 def check_bound(seed: int) -> set[str]:
@@ -55,14 +53,8 @@ def check_bound(seed: int) -> set[str]:
 
 
 def test_no_synthesizer_beats_the_bound() -> None:
-    seen = set.union(*(check_bound(seed) for seed in QUICK_SEEDS))
+    seen = set.union(*(check_bound(seed) for seed in SEEDS))
     assert seen >= SYNTHESIZERS_SEEN
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", sorted({*SEEDS} - {*QUICK_SEEDS}))
-def test_no_synthesizer_beats_the_bound_on_more(seed: int) -> None:
-    assert check_bound(seed)
 
 
 @pytest.mark.slow

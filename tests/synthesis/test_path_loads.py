@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.synthesis.bounds import ideal_bound
+from collc.synthesis.bounds import ideal_bound, path_loads
+from collc.synthesis.bounds.flow_program import flow_prices
 from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.traffic import traffic_of
@@ -76,7 +77,24 @@ def test_they_are_near_the_linear_program_and_never_above(seed: int) -> None:
     demand = demand_of([(amount * GB, [a], [b], Op.COPY) for (a, b), amount in pairs.items()])
     optimum = flow_time(net, pairs) * SECOND
     assert best(net, demand) <= optimum * (1 + 1e-6)
-    assert 0.92 * optimum <= ideal_bound(net, demand).time <= optimum * (1 + 1e-6)
+    assert 0.9999 * optimum <= ideal_bound(net, demand).time <= optimum * (1 + 1e-6)
+
+
+def test_larger_networks_have_prices_near_those_of_the_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_loads, "MOST_FLOWS", 0)
+    for seed in range(4):
+        net, pairs = random_case(seed)
+        demand = demand_of([(amount * GB, [a], [b], Op.COPY) for (a, b), amount in pairs.items()])
+        optimum = flow_time(net, pairs) * SECOND
+        assert 0.9 * optimum <= best(net, demand) <= optimum * (1 + 1e-6)
+
+
+def test_flows_that_nothing_can_carry_have_no_prices() -> None:
+    net = network(3, [(0, 1, kind(1)), (1, 0, kind(1))])
+    volume = np.zeros((1, 3), np.int64)
+    volume[0, 0] = GB
+    prices = flow_prices(net, np.full(2, 1, np.int64), np.array([2], np.int32), volume)
+    assert prices is None or (prices <= 1).all()
 
 
 def test_cheapest_paths_of_symmetric_networks_are_exact() -> None:

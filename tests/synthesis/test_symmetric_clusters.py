@@ -23,6 +23,7 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
+from collc.verification.factored_check import is_proved
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted
 
@@ -101,6 +102,40 @@ def test_small_buffers_pay_one_latency_of_each_level() -> None:
     nodes = 64
     time = time_of(rails(nodes, 8), "all_gather", 1, MiB)
     assert time <= 1.06 * ((nodes - 1) / nodes * MiB / 400e9 * 1e12 + 2 * (850_000 + 350_000))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "crossed"),
+    [
+        (16, 1024, (1, 1)),  # one-shot in the nodes, one-shot on the rails
+        (16, 8192, (2, 1)),  # scattered and gathered in the nodes, one-shot on the rails
+        (16, 2**20, (2, 2)),
+        (64, 1024, (2, 1)),
+    ],
+)
+def test_small_sums_cross_a_level_once(nodes: int, size: int, crossed: tuple[int, int]) -> None:
+    """Latencies of the levels, and bytes over the links of a GPU; closed forms of a prototype."""
+    nvlink, rail = 700_000, 1_700_000
+    bytes_in_node = 7 * size if crossed[0] == 1 else 2 * 7 * size / 8
+    share = size if crossed[0] == 1 else size / 8
+    over_rail = share * (nodes - 1) * (1 if crossed[1] == 1 else 2 / nodes)
+    data = bytes_in_node / 450e9 * 1e12 + over_rail / 50e9 * 1e12
+    time = time_of(rails(nodes, 8, spine=True), "all_reduce", 1, size)
+    assert time <= 1.01 * (crossed[0] * nvlink + crossed[1] * rail + data)
+    if crossed != (2, 2):
+        assert time < 2 * (nvlink + rail)  # what a Reduce-Scatter and an All-Gather take at least
+
+
+@pytest.mark.parametrize("net", [*NETWORKS, switched(9)], ids=lambda net: net.name)
+def test_small_sums_are_valid(net: Network) -> None:
+    group = np.random.default_rng(1).permutation(net.npu_count).tolist()
+    for chunk, chunks in ((8, 2), (256, 1), (4096, 1)):
+        demand = all_reduce(group, chunk=chunk, chunks=chunks)
+        module, schedule = planned(Module("m", net, demand, LinkModel.PIPELINED))
+        rows = RowSchedule(LinkModel.PIPELINED, schedule.transfers)
+        verdict = verify_schedule(module.with_schedule(rows, ""))
+        assert verdict.ok, verdict.diagnostics
+        assert is_proved(module, schedule)
 
 
 def test_one_switch_meets_its_bound() -> None:

@@ -117,6 +117,53 @@ def test_what_is_wrong_is_not_proved(net: Network, kind: str) -> None:
     assert refused >= 10
 
 
+SMALL = [(switched(4), 1), (rails(2, 3), 1), (rails(4, 2), 2), (switched(7), 1)]
+"""Networks on which an All-Reduce of 8 bytes a chunk is one-shot on some levels, with chunks of an NPU."""
+
+
+def exchanged(net: Network, chunks: int) -> tuple[Module, FactoredSchedule]:
+    """An All-Reduce whose sums follow no tree: some NPU sends its partial to several others."""
+    demand = all_reduce(list(range(net.npu_count)), chunk=8, chunks=chunks)
+    module = Module("m", net, demand, LinkModel.PIPELINED)
+    schedule = symmetric_module(module, Effort()).schedule
+    assert isinstance(schedule, FactoredSchedule)
+    rows = schedule.rows
+    first = rows.reduce & (rows.chunk == rows.chunk[0])
+    source = net.source[rows.link[first]]
+    assert len(np.unique(source[source < net.npu_count])) < int((source < net.npu_count).sum())
+    return module, schedule
+
+
+@pytest.mark.parametrize(("net", "chunks"), SMALL, ids=lambda value: value.name if isinstance(value, Network) else "")
+def test_exchanged_partials_are_proved_where_they_are_right(net: Network, chunks: int) -> None:
+    module, schedule = exchanged(net, chunks)
+    assert is_proved(module, schedule)
+    assert row_check(module, schedule)
+    chance, refused = random.Random(net.name), 0
+    for _ in range(60):
+        wrong = broken(schedule, chance)
+        if is_proved(module, wrong):
+            assert row_check(module, wrong)
+        else:
+            refused += 1
+    assert refused >= 20
+
+
+def test_partials_that_come_before_an_npu_has_sent_its_own() -> None:
+    """Delayed by a latency, the last partial of an NPU would carry what has arrived from others."""
+    module, schedule = exchanged(switched(4), 1)
+    rows, start = schedule.rows, schedule.rows.start.copy()
+    up = module.network.source[rows.link] < 4
+    late = int(np.flatnonzero(up)[-1])
+    both = np.isin(rows.link, [rows.link[late]]) & up & (start == start[late])
+    down = np.flatnonzero(~up)[-1]
+    start[[int(np.flatnonzero(both)[0]), int(down)]] += 10 * int(start.max())
+    wrong = with_rows(schedule, start=start)
+    assert not is_proved(module, wrong)
+    verdict = verify_schedule(module.with_schedule(wrong, ""))
+    assert "V0403" in {message.code for message in verdict.diagnostics}
+
+
 CHANGES: dict[str, Callable[[FactoredSchedule], FactoredSchedule]] = {
     "twice as fast": lambda s: with_rows(s, start=s.rows.start // 2),
     "at once": lambda s: with_rows(s, start=np.zeros_like(s.rows.start)),

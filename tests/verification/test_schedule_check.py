@@ -95,6 +95,7 @@ def modules_without_durations() -> list[Module]:
 def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     folder = Path(collc.verification.__file__).parent
     codes = {code for path in folder.glob("*.py") for code in re.findall(r'"(V\d{4})"', path.read_text())}
+    codes.remove("V0109")  # tests/verification/test_messages.py
     diagnostics_by_code = dict(campaign().diagnostics)
     for module in modules_without_durations():
         for diagnostic in verify_schedule(module).diagnostics:
@@ -192,7 +193,7 @@ def test_at_most_100_arrivals_that_overfill_a_buffer_are_reported() -> None:
     assert len(findings.offenders["switches"]) == 100
 
 
-def test_congestion_can_be_allowed() -> None:
+def test_two_chunks_on_a_link_at_once_are_found() -> None:
     n = 4
     module = Module("m", ring(n, one_way=True), all_gather(list(range(n))))
     step = step_of(module)
@@ -200,7 +201,6 @@ def test_congestion_can_be_allowed() -> None:
     rows += [(0, i, i, False) for i in range(n)]
     verdict = verify_schedule(replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows))))
     assert verdict.failed() == ("congestion_free",)
-    assert verdict.failed(allow_congestion=True) == ()
 
 
 def test_recursive_doubling_passes_and_a_partial_sent_as_final_fails() -> None:

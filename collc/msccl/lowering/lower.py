@@ -15,7 +15,8 @@ from itertools import chain, islice
 from typing import Final
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.msccl.collectives import BufferLayout, chunk_bytes, collective_of, layout_of
+from collc.base.units import format_bytes
+from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,
@@ -31,7 +32,7 @@ from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
-from collc.msccl.lowering.precheck import channels_per_instance, precheck
+from collc.msccl.lowering.precheck import NO_PLACEMENT, channels_per_instance, impossible_placement, precheck
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
@@ -40,6 +41,7 @@ from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.program import ARRIVES, LEAVES, Program
+from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
@@ -73,7 +75,7 @@ def lower(
 ) -> Program:
     """The MSCCL program of a module's schedule. observe, announce: called after and before each stage.
 
-    Raises SourceError M0104 to M0106 if MSCCL cannot express the collective, M0107 if a switch multicasts or
+    Raises SourceError M0104 and M0105 if MSCCL cannot express the collective, M0107 if a switch multicasts or
     reduces, M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112
     if every order of the steps that was tried could deadlock.
     """
@@ -141,8 +143,9 @@ def selected(module: Module, options: MscclOptions) -> Program:
     Raises SourceError as `lower` does, except for limits.
     """
     precheck(module.network, module.demand, options)
-    layout = layout_of(module.network, module.demand)
-    collective = collective_of(module.network, module.demand, layout, options.profile)
+    demand = cut_to_slots(module.demand)
+    layout = layout_of(module.network, demand)
+    collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, resent = messages_of(module)
     program = Program(
         name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
@@ -151,14 +154,16 @@ def selected(module: Module, options: MscclOptions) -> Program:
         protocol=options.protocol,
         placement=Placement.OUT,
         sizes=options.sizes,
-        chunk_bytes=chunk_bytes(module.demand),
+        chunk_bytes=slot_bytes(demand),
         instances=options.instances,
         channels=1,
-        messages=tuple(messages),
+        messages=tuple(cut_messages(messages, module.demand)),
         gpus=(),
     )
     placement, note = _placement(program, layout, options)
     notes = [note] if note else []
+    if demand is not module.demand:
+        notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
     if collective.root >= 0:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
     if resent:
@@ -175,8 +180,7 @@ def _placement(program: Program, layout: BufferLayout, options: MscclOptions) ->
     if options.placement is None:
         return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
     if obstacle and options.placement.in_place:
-        message = f"'placement: \"{options.placement.value}\"' is impossible: {obstacle}"
-        raise SourceError(Diagnostic("M0109", message, hint="use 'placement: \"out\"', or another schedule"))
+        raise impossible_placement(options.placement, obstacle)
     return options.placement, ""
 
 
@@ -187,7 +191,7 @@ def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
     """
     collective = program.collective
     if not collective.has_in_place:
-        return "a custom collective has no in-place form"
+        return NO_PLACEMENT
     if collective.kind != "all_to_all":
         return ""
     last_read = {

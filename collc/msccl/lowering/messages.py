@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NoReturn
 
+import numpy as np
+
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError
 from collc.msccl.collectives import ranks_of_sets
 from collc.msccl.program import Message
 from collc.ten.demand import Op
+from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, Schedule, Transfers
 
@@ -27,6 +30,7 @@ class _SwitchArrival:
     start: int
     leave: int
     arrival: int
+    number: int = -1
     gone: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])
 
 
@@ -35,12 +39,13 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
 
     A switch passes each message on once. If the schedule lets it send a buffered chunk a second time, a GPU that has
     the chunk by then sends it again, over an idle link if there is one. Messages that bring what the receiver holds,
-    and those that nobody uses, are left out. Raises SourceError M0107 if a switch multicasts or reduces, CheckFailed
-    M0108 if a GPU sends a chunk before it has it.
+    and those that nobody uses, are left out. Raises SourceError M0107 if a switch multicasts or reduces, M0116 if GPUs
+    forward a partial that they do not add, CheckFailed M0108 if a GPU sends a chunk before it has it.
     """
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
+    _refuse_forwarded(module, schedule)
     collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()
     return _needed(module, _useful(module, found)), collapse.again
@@ -65,11 +70,11 @@ class _SwitchCollapse:
         network = self._network
         rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
         found: list[Message] = []
-        for chunk, link, start, leave, arrival, reduce, relayed in self._rows:
+        for chunk, link, start, leave, arrival, reduce, relayed, number in self._rows:
             source, target = int(network.source[link]), int(network.target[link])
-            hop = _SwitchArrival(source, (link,), start, leave, arrival)
+            hop = _SwitchArrival(source, (link,), start, leave, arrival, number)
             if network.is_switch(source):
-                hop = self._onward(chunk, link, start, arrival)
+                hop = self._onward(chunk, link, start, arrival, number)
             if network.is_switch(target):
                 self._enter(target, chunk, hop, reduce)
                 continue
@@ -85,17 +90,17 @@ class _SwitchCollapse:
             _refuse_switch(self._module, switch, chunk)
         waiting.append(hop)
 
-    def _onward(self, chunk: int, link: int, start: int, arrival: int) -> _SwitchArrival:
+    def _onward(self, chunk: int, link: int, start: int, arrival: int, number: int) -> _SwitchArrival:
         """The path of a chunk that leaves a switch."""
         network = self._network
         switch, target = int(network.source[link]), int(network.target[link])
         there = [hop for hop in self._inside.get((switch, chunk), []) if hop.arrival <= start]
-        fresh = next((hop for hop in there if not hop.gone), None)
+        fresh = next((hop for hop in there if not hop.gone and hop.number == number), None)
         if fresh is None and (not there or network.multicast[switch - network.npu_count]):
             _refuse_switch(self._module, switch, chunk)
         hop = fresh or self._resent(chunk, there[-1], switch, start)
         (fresh or there[-1]).gone.append((target, arrival))
-        return _SwitchArrival(hop.source, (*hop.path, link), hop.start, hop.leave, arrival)
+        return _SwitchArrival(hop.source, (*hop.path, link), hop.start, hop.leave, arrival, number)
 
     def _resent(self, chunk: int, first: _SwitchArrival, switch: int, start: int) -> _SwitchArrival:
         """Another arrival of a chunk at a switch, such that it can leave at `start`. first: its first arrival."""
@@ -128,26 +133,46 @@ class _SwitchCollapse:
         return chosen
 
 
-_TransferRow = tuple[int, int, int, int, int, bool, int]
-"""A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces, and the link
-over which came what it relays."""
+_TransferRow = tuple[int, int, int, int, int, bool, int, int]
+"""A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces, the link
+over which came what it relays, and the message that it is a hop of, or -1."""
 
 
 def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
     def block(rows: Transfers) -> zip[_TransferRow]:
-        start = rows.start
+        start, queued = rows.start, rows.messages
+        number = np.full(len(rows), -1) if queued is None else queued.number
+        ready = start if queued is None else np.where(number >= 0, queued.ready, start)
         return zip(
             rows.chunk.tolist(),
             rows.link.tolist(),
-            start.tolist(),
+            ready.tolist(),
             (start + clock.busy_of(rows)).tolist(),
             (start + clock.total_of(rows)).tolist(),
             rows.reduce.tolist(),
             rows.relays.tolist(),
+            number.tolist(),
             strict=True,
         )
 
     return chain.from_iterable(map(block, schedule.blocks()))
+
+
+def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
+    """Raise SourceError M0116 where a GPU forwards a partial of another one that it does not add."""
+    rows, network = schedule.transfers, module.network
+    if rows.messages is None:
+        return
+    hops = MessageHops.of(rows.messages.number, rows.start)
+    inner = network.target[rows.link[hops.before]]
+    bad = hops.before[(inner < network.npu_count) & (module.demand.chunks.op[rows.chunk[hops.before]] != Op.COPY)]
+    if len(bad):
+        row = int(bad[0])
+        name, npu = module.demand.chunk_name(int(rows.chunk[row])), int(network.target[rows.link[row]])
+        message = f"{network.device_name(npu)} forwards a partial of chunk {name} that it does not add"
+        note = Note("a GPU of a runtime adds what it receives of a sum, or replaces what it has by it")
+        hint = "take an algorithm between linked GPUs, or leave out 'using'; emit ten, chakra or trace instead"
+        raise SourceError(Diagnostic("M0116", message, notes=(note,), hint=hint))
 
 
 def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:

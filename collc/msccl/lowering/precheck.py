@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.msccl.collectives import chunk_bytes, collective_of, layout_of
+from collc.msccl.collectives import collective_of, layout_of
 from collc.msccl.limits import LIMITS, MOST_RANKS, last_offset
-from collc.msccl.options import MscclOptions
+from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.slots import cut_to_slots
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
@@ -13,20 +16,31 @@ from collc.ten.network import Network
 def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
     """Raise what `lower` would raise for the collective, the number of GPUs, the buffers or the channels.
 
-    Raises SourceError M0104 to M0106, M0110, M0111.
+    Raises SourceError M0104, M0105, M0109 to M0111.
     """
     ranks = len(network.npus)
     if ranks > MOST_RANKS:
         message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {network.name} has {ranks}"
         raise SourceError(Diagnostic("M0111", message, hint="use fewer NPUs"))
+    demand = cut_to_slots(demand)
     layout = layout_of(network, demand)
-    collective_of(network, demand, layout, options.profile)
-    chunk_bytes(demand)
+    collective = collective_of(network, demand, layout, options.profile, custom=options.custom)
+    if not collective.has_in_place and options.placement is not None and options.placement.in_place:
+        raise impossible_placement(options.placement, NO_PLACEMENT)
     channels_per_instance(options)
     longest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
     use = last_offset(longest * options.instances - 1)
     if use.exceeded:
         raise use.error()
+
+
+NO_PLACEMENT: Final = "a custom collective has no in-place form"
+
+
+def impossible_placement(placement: Placement, obstacle: str) -> SourceError:
+    """The error M0109 for a placement that was requested and is impossible."""
+    message = f"'placement: \"{placement.value}\"' is impossible: {obstacle}"
+    return SourceError(Diagnostic("M0109", message, hint="use 'placement: \"out\"', or another schedule"))
 
 
 def channels_per_instance(options: MscclOptions) -> int:

@@ -74,8 +74,8 @@ class _BlockForm:
 def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     """The execution plan of a module's schedule, as JSON values: in place if that is requested, else out of place.
 
-    Raises SourceError M0104 to M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113 if the
-    sizes begin at 2 GiB or more.
+    Raises SourceError M0104, M0105, M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113
+    if the sizes begin at 2 GiB or more.
     """
     options = options or MscclOptions()
     inside = options.placement is Placement.IN
@@ -116,10 +116,12 @@ def _selected(module: Module, options: MscclOptions) -> Program:
     """The program after `select`; a collective that MSCCL++ has no name for is custom."""
     inside = options.placement is Placement.IN
     outside = replace(options, placement=Placement.OUT)
+    if options.custom:
+        return selected(module, replace(options, profile=Profile.OLD))
     try:
         program = selected(module, outside if inside and _is_all_to_all(module) else options)
     except SourceError as error:
-        if {message.code for message in error.diagnostics} & {"M0105", "M0106"}:
+        if "M0105" in {message.code for message in error.diagnostics}:
             return selected(module, replace(options, profile=Profile.OLD))
         raise
     return in_place(program) if inside and not program.placement.in_place else program

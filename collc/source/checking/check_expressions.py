@@ -8,6 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
+from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
 from collc.source.elaboration.file_context import transform_arguments
@@ -179,6 +180,8 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         hint = did_you_mean(node.name, known)
         if node.name in BUILTINS:
             hint = f"'{node.name}' is a function: write {node.name}(...)"
+        if node.name == AUTO:
+            hint = f"auto stands alone and only for {CHUNKS} of a run, as in 'run all_gather(..., {CHUNKS}: {AUTO})'"
         raise fail("E0201", f"unknown value '{node.name}'", node.span, hint=hint)
 
     def _binary(self, node: Binary, env: TypeScope) -> Type:

@@ -37,13 +37,14 @@ MSCCL: Final[Options] = {
     "sizes": Option("range", least=0),
     "profile": Option("string", choices=("executor", "old")),
     "placement": Option("string", choices=("in", "out", "both")),
+    "coll": Option("string", choices=("custom",)),
 }
 
 KINDS: Final[dict[str, Options]] = {
     "ten": {"binary": Option("bool")},
     "msccl": MSCCL,
     "msccl_stages": MSCCL,
-    "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement")},
+    "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement", "coll")},
     "chakra": {},
     "trace": {},
     "report": {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -248,7 +248,8 @@ class ScheduleBuilder:
             run, chunks = self._demand(found, owner, bound, draft, call.span)
         except SourceError as error:
             library, places = owner.file.module is not None, {name: g.span for name, g in given.items()}
-            raise at_use(error, library, call.span, "in this run", places) from None
+            located = at_use(error, library, call.span, "in this run", places)
+            raise self._with_origin(located, number if takes_chunks and not draft.number else None) from None
         if len(run.pattern) == 0:
             raise fail("E0416", f"this {name} has no chunks, so there is nothing to schedule", call.span)
         draft.runs.append(run)
@@ -267,6 +268,13 @@ class ScheduleBuilder:
         if automatic:
             return 1
         return self.chunks if isinstance(self.chunks, int) else None
+
+    def _with_origin(self, error: SourceError, number: int | None) -> SourceError:
+        """An error in a run; where its number of chunks is not that of the program, with a note that says so."""
+        if number is None or not isinstance(self.chunks, int):
+            return error
+        note = Note(f"'chunks' is {number} in all runs, as --chunks (in Python: chunks=) says")
+        return SourceError(*(replace(found, notes=(*found.notes, note)) for found in error.diagnostics))
 
     def _check_home(self, given: Mapping[str, GivenArgument], draft: _ScheduleDraft) -> None:
         for argument in given.values():

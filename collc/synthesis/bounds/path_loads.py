@@ -3,7 +3,8 @@
 For any prices w of the links, a chunk that crosses from a holder to an NPU that wants it loads links of at least the
 price of the cheapest path, and in a time T the links carry at most T x the sum of capacity x w: the dual of the
 multicommodity flow. Every choice of prices gives a valid bound; good ones raise the prices of the links that cheapest
-paths load most (multiplicative weights: Plotkin, Shmoys and Tardos 1995; Arora, Hazan and Kale 2012).
+paths load most (multiplicative weights: Plotkin, Shmoys and Tardos 1995; Arora, Hazan and Kale 2012). On small networks
+the linear program gives the best ones; they are rounded, and what they prove is computed in whole numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.bounds.flow_program import MOST_FLOWS, flow_prices
 from collc.synthesis.bounds.fluid import Fluid
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, Op
@@ -28,6 +30,9 @@ MOST_WORK: Final = 300_000
 
 ROUNDS: Final = 80
 """Changes of the prices."""
+
+FEW_ROUNDS: Final = 8
+"""The same where the linear program follows."""
 
 STEP: Final = 10.0
 """How strongly the first round changes the prices: by a factor of at most exp(STEP)."""
@@ -88,17 +93,26 @@ class PathLoads:
         if not work:
             return
         share = 1 / self.fluid.capacity
+        small = work <= MOST_FLOWS
         for price in (np.ones(network.link_count), share / share.max()):
             yield self._bound(price)
         if work <= MOST_WORK:
-            yield self._bound(self._best_price(share))
+            price, is_best = self._best_price(share, FEW_ROUNDS if small else ROUNDS)
+            yield self._bound(price)
+            if small and not is_best and self.volume.any():
+                fluid = self.fluid
+                exact = flow_prices(network, fluid.capacity, self.targets, self.volume)
+                yield from () if exact is None else (self._bound(exact),)
 
-    def _best_price(self, share: FloatArray) -> FloatArray:
-        """float64[links], at most 1: the best prices of some rounds, or their mean. share: 1 / capacity."""
+    def _best_price(self, share: FloatArray, rounds: int) -> tuple[FloatArray, bool]:
+        """(float64[links], at most 1: the best prices of some rounds, or their mean; whether none are better).
+
+        share: 1 / capacity.
+        """
         total, mean, loads = (np.zeros(len(share)) for _ in range(3))
         best, best_value = share, 0.0
         weight = np.full(len(share), 1 / len(share))
-        for round_ in range(ROUNDS):
+        for round_ in range(rounds):
             price = weight * share / (weight * share).max()
             distance = self._distances(price)
             value = self._value(price, distance)
@@ -107,13 +121,13 @@ class PathLoads:
             load = self._loads(price, distance) * share
             loads += load
             if not load.any() or best_value * (1 + round_) >= ENOUGH * loads.max():
-                return best
+                return best, True
             mean += weight
             total += STEP / (1 + round_) ** DECAY * load / load.max()
             weight = np.exp(total - total.max())
             weight /= weight.sum()
         price = mean * share / (mean * share).max()
-        return price if self._value(price, self._distances(price)) > best_value else best
+        return price if self._value(price, self._distances(price)) > best_value else best, False
 
     def _whole(self, price: FloatArray) -> Int64Array:
         return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)

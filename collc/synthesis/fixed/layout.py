@@ -28,6 +28,7 @@ from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
 from collc.graph.digraph import Digraph
 from collc.graph.paths import LexicographicPaths
 from collc.ten.algorithm import AlgorithmSends
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, Transfers
@@ -45,6 +46,18 @@ def lay_out(
     return _AlgorithmLayout(network, demand, run, sends, model, span).transfers()
 
 
+def nominal_times(
+    network: Network, demand: Demand, run: int, sends: AlgorithmSends, model: LinkModel, span: Span | None = None
+) -> tuple[Int64Array, Int64Array]:
+    """int64[sends] each: when sends would start and arrive if links carried any number of chunks at once.
+
+    NPUs on the way forward what they do not hold. Raises as `lay_out`, but reductions may pass any NPU.
+    """
+    layout = _AlgorithmLayout(network, demand, run, sends, model, span, forwarding=True)
+    layout.transfers()
+    return np.array(layout.started, np.int64), np.array(layout.ended, np.int64)
+
+
 _ARRIVE, _STEP, _HOP = range(3)
 _Event = tuple[int, int, int, int]
 """Time, kind of event (arrivals first), number of the send or step, position in the path of the send."""
@@ -53,12 +66,24 @@ _ChunkAt = tuple[int, int]
 
 
 class _AlgorithmLayout:
-    """Simulates the sends of an algorithm in order of time."""
+    """Simulates the sends of an algorithm in order of time.
+
+    forwarding: NPUs on the way hold nothing of what passes. started, ended: by send, picoseconds; -1 before.
+    """
 
     def __init__(
-        self, network: Network, demand: Demand, run: int, sends: AlgorithmSends, model: LinkModel, span: Span | None
+        self,
+        network: Network,
+        demand: Demand,
+        run: int,
+        sends: AlgorithmSends,
+        model: LinkModel,
+        span: Span | None,
+        forwarding: bool = False,
     ) -> None:
         self._network, self._demand, self._run, self._span = network, demand, run, span
+        self._forwarding = forwarding
+        self.started, self.ended = [-1] * len(sends), [-1] * len(sends)
         clock = Clock.of(network, demand, model)
         self._busy: list[list[int]] = clock.busy[network.kind].tolist()
         self._total: list[list[int]] = clock.total[network.kind].tolist()
@@ -71,7 +96,8 @@ class _AlgorithmLayout:
         self._reduced: list[bool] = (demand.chunks.op[sends.chunk] != Op.COPY).tolist()
         self._shortest_paths: dict[int, LexicographicPaths] = {}
         self._paths = [self._path(k) for k in range(len(sends))]
-        self._check_passed()
+        if not forwarding:
+            self._check_passed()
         self._steps: dict[int, list[int]] = {s: [] for s in sorted(set(self._step)) if s >= 0}
         for k, step in enumerate(self._step):
             if step >= 0:
@@ -85,7 +111,6 @@ class _AlgorithmLayout:
         self._missing_reduces = [0] * len(sends)
         self._followers: list[list[int]] = [[] for _ in range(len(sends))]
         self._events: list[_Event] = []
-        self._started: set[int] = set()
         self._rows: list[tuple[int, int, int, bool]] = []
 
     def transfers(self) -> Transfers:
@@ -157,7 +182,8 @@ class _AlgorithmLayout:
 
     def _start_hop(self, time: int, send: int, hop: int) -> None:
         path = self._paths[send]
-        self._started.add(send)
+        if hop == 0:
+            self.started[send] = time
         if len(path) == 1:
             self._schedule(time, _ARRIVE, send)
             return
@@ -183,6 +209,8 @@ class _AlgorithmLayout:
         last = hop + 1 >= len(path)
         if not last:
             self._schedule(time, _HOP, send, hop)
+            if self._forwarding:
+                return
         if not self._reduce[send]:
             for waiting in self._waiting.pop(here, ()):
                 self._schedule(time, _HOP, waiting)
@@ -193,6 +221,7 @@ class _AlgorithmLayout:
 
     def _finish(self, time: int, send: int) -> None:
         """The chunk of a send is at its target."""
+        self.ended[send] = time
         for waiting in self._followers[send]:
             self._missing_reduces[waiting] -= 1
             if self._missing_reduces[waiting] == 0:
@@ -221,7 +250,7 @@ class _AlgorithmLayout:
 
     def _check_all_started(self) -> None:
         for k in range(len(self._chunk)):
-            if k in self._started:
+            if self.started[k] >= 0:
                 continue
             source, chunk = self._device(self._source[k]), self._name(k)
             if self._missing_reduces[k] == 0:
@@ -246,7 +275,8 @@ class _AlgorithmLayout:
                     raise self._error(
                         "S0106",
                         f"the reduction of chunk {self._name(send)} from {source} to {target} passes {passed}, {why}",
-                        f"no link joins the two; reduce hop by hop, into {passed} first and on from there",
+                        f"no link joins the two; reduce hop by hop, into {passed} first and on from there, or write "
+                        "'allow congestion', so that NPUs forward messages",
                     )
 
     def _passed(self, send: int) -> list[_ChunkAt]:

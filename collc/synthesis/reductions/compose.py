@@ -64,7 +64,8 @@ def solve(module: Module, synthesize: Callable[[Task], Schedule]) -> Module:
     reserved = module.schedule.transfers if module.schedule is not None else None
     for number, phase in enumerate(phases):
         if phase.inverted:
-            phases[number] = _solve_inverted(phase, synthesize, reserved)
+            solved = _solve_inverted(phase, synthesize, reserved)
+            phases[number] = replace(solved, forward=_forward(solved))
         else:
             phases[number] = _solve_copies(module, tuple(phases[:number]), phase, synthesize, reserved)
     return replace(module, phases=tuple(phases))
@@ -162,6 +163,8 @@ def _end(phase: Phase) -> int:
 def _forward(phase: Phase) -> Schedule:
     """The schedule of a solved phase forwards in time, on the links as they are."""
     inner = phase.module
+    if phase.forward is not None:
+        return phase.forward
     if inner.schedule is None:
         raise ValueError("a phase has no schedule yet")
     if phase.inverted:

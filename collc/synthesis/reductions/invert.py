@@ -6,12 +6,17 @@ are a reduction to the root.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
+
+TABLE: Final = 8
+"""Keys up to so many times their number are counted in a table before they are sorted."""
 
 
 def invert_schedule(schedule: Schedule, network: Network, demand: Demand) -> Schedule:
@@ -58,6 +63,8 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
 
 def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:
     """bool[n]: for each key the one with the least end."""
+    if int(keys.max(initial=0)) <= TABLE * len(keys) and int(np.bincount(keys).max(initial=0)) <= 1:
+        return np.ones(len(keys), np.bool_)
     order = np.lexsort((ends, keys))
     first = np.ones(len(keys), np.bool_)
     first[1:] = keys[order][1:] != keys[order][:-1]

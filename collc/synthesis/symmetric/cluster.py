@@ -2,7 +2,8 @@
 
 What one NPU sends is planned on one timetable for each class of links. In an All-Gather a chunk enters each pod once,
 in each pod each node, and in each node all GPUs; a Reduce-Scatter is the same backwards in time, and an All-Reduce is
-both, one after the other. In an All-to-All each block takes the shortest route, also over NPUs.
+both, one after the other, or for small buffers one-shot on some levels. In an All-to-All each block takes the shortest
+route, also over NPUs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collc.synthesis.symmetric.class_timetable import ClassTimetable
 from collc.synthesis.symmetric.damage import is_damaged
 from collc.synthesis.symmetric.exchange_plan import plan_exchange
 from collc.synthesis.symmetric.level_plan import plan_levels
+from collc.synthesis.symmetric.one_shot import plan_one_shot
 from collc.synthesis.symmetric.routes import ClassTimes
 from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -102,7 +104,18 @@ class _Planner:
         table = ClassTimetable(self._translations, self._times)
         table.reserve(reduced.link, reduced.start)
         gathered = self._gather(network, table, complete)
-        return None if gathered is None else self._schedule([reduced, gathered], [True, False])
+        if gathered is None:
+            return None
+        return self._one_shot(self._schedule([reduced, gathered], [True, False]))
+
+    def _one_shot(self, found: FactoredSchedule) -> FactoredSchedule:
+        """The schedule of an All-Reduce that is one-shot on some levels, if it is shorter than one found."""
+        time = found.collective_time(self._module.network, self._module.demand)
+        stages = plan_one_shot(self._module.network, self._translations, self._times, self._numbers.parts, time)
+        if stages is None:
+            return found
+        plans = [self._rows(one.hops, one.starts, one.part, np.zeros_like(one.part), one.sender) for one in stages]
+        return self._schedule(plans, [one.reduce for one in stages])
 
     def _gather(self, network: Network, table: ClassTimetable, release: Int64Array) -> _Plan | None:
         """An All-Gather. release: int64[parts], picoseconds from which the representative holds its chunks."""

@@ -46,7 +46,9 @@ class ResidualTimes:
         order = np.argsort(number, kind="stable")
         classes, first = np.unique(number[order], return_index=True)
         parts = np.split(start[order], first[1:])
-        self._starts = {int(one): set(part.tolist()) for one, part in zip(classes, parts, strict=True)}
+        self._starts: dict[int, list[int]] = {
+            int(one): np.sort(part).tolist() for one, part in zip(classes, parts, strict=True)
+        }
         self._dropped: dict[int, set[int]] = {}
         self._known: dict[int, _LinkTimes] = {}
 
@@ -71,7 +73,8 @@ class ResidualTimes:
     def _of(self, link: int) -> _LinkTimes:
         found = self._known.get(link)
         if found is None:
-            starts = self._starts.get(int(self._translations.class_row[link]), set[int]())
-            left = starts - self._dropped.get(link, set[int]())
-            found = self._known[link] = _LinkTimes(sorted(left), int(self._times.taken[link]))
+            starts = self._starts.get(int(self._translations.class_row[link]), [])
+            dropped = self._dropped.get(link)
+            left = [start for start in starts if start not in dropped] if dropped else starts.copy()
+            found = self._known[link] = _LinkTimes(left, int(self._times.taken[link]))
         return found

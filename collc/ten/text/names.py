@@ -16,10 +16,10 @@ from collc.ten.demand import Demand
 from collc.ten.network import DeviceFamily, Network
 
 _KEYWORDS: Final = """
-    ten module model store pipelined algorithm seed bound note network unwound npus switches names from strides
-    removed options buffer multicast reduces axis kind latency bandwidth unknown link demand run group standard chunks
-    root op set family chunk pre post sum max min prod schedule rows steps of as uint16 uint32 at step send reduce
-    over lane phase inverted planned
+    algorithm as at axis bandwidth bound buffer chunk chunks demand family from group inverted kind lane latency
+    link max message min model module multicast names network note npus of op options over phase pipelined planned
+    post pre prod ready reduce reduces removed root rows run schedule seed send set standard step steps store
+    strides sum switches ten uint16 uint32 unknown unwound
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
 """Words of the format; a name that is one of them must be quoted."""

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.units import Dimension
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.cursor import LARGEST, Cursor
 from collc.ten.text.demand import read_demand
 from collc.ten.text.limits import MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_TRANSFERS
@@ -112,6 +113,8 @@ class _TransferReader:
         self.link: list[int] = []
         self.reduce: list[bool] = []
         self.relayed: list[int] = []
+        self.message: list[int] = []
+        self.ready: list[int | None] = []
 
     def read(self) -> int:
         """Read all transfers up to the next `at`, `step` or brace, and return their number."""
@@ -125,6 +128,10 @@ class _TransferReader:
             self.cursor.expect("over")
             link = self._link()
             self._add(chunk, link, reduce, self._link() if self.cursor.accept("from") else -1)
+            if self.cursor.accept("message"):
+                self.message[-1] = self.cursor.integer(0, _INT32, "message")
+                if self.cursor.accept("ready"):
+                    self.ready[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
 
     def _add(self, chunk: int, link: int, reduce: bool, relayed: int = -1) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
@@ -133,6 +140,15 @@ class _TransferReader:
         self.link.append(link)
         self.reduce.append(reduce)
         self.relayed.append(relayed)
+        self.message.append(-1)
+        self.ready.append(None)
+
+    def messages(self, starts: Int64Array) -> QueuedMessages | None:
+        """The messages of all transfers. starts: int64, when each enters its link: when it is ready, if not said."""
+        if max(self.message, default=-1) < 0:
+            return None
+        ready = [start if at is None else at for at, start in zip(self.ready, starts.tolist(), strict=True)]
+        return QueuedMessages(np.array(self.message, np.int32), np.array(ready, np.int64))
 
     def _read_printed_lines(self) -> None:
         """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
@@ -208,12 +224,14 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
         cursor.expect("at")
         starts.append(cursor.whole(Dimension.TIME, -LARGEST, "a time"))
         counts.append(reader.read())
+    start = np.repeat(np.array(starts, np.int64), np.array(counts, np.int64))
     rows = Transfers.of(
         np.array(reader.chunk, np.int32),
         np.array(reader.link, np.int32),
-        np.repeat(np.array(starts, np.int64), np.array(counts, np.int64)),
+        start,
         np.array(reader.reduce, np.bool_),
         np.array(reader.relayed, np.int32),
+        reader.messages(start),
     )
     return RowSchedule(model, rows)
 
@@ -248,8 +266,9 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     """
     none = int(np.iinfo(row.dtype).max)
     cursor = reader.cursor
-    if any(link >= 0 for link in reader.relayed):
-        cursor.fail("T0109", "a step-by-link table has no transfers with 'from'", span, "write 'rows' instead")
+    if any(link >= 0 for link in reader.relayed) or any(number >= 0 for number in reader.message):
+        what = "a step-by-link table has no transfers with 'from' or 'message'"
+        cursor.fail("T0109", what, span, "write 'rows' instead")
     for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
         if not (0 <= link < len(row) and 0 <= chunk < none):
             message = f"chunk {chunk} on link {link} does not fit into a step-by-link table of {row.dtype}"
@@ -267,3 +286,5 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reader.link.clear()
     reader.reduce.clear()
     reader.relayed.clear()
+    reader.message.clear()
+    reader.ready.clear()

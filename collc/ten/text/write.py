@@ -210,6 +210,11 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
         lines.append(f"{pad}{'reduce' if reduce else 'send'} {chunk_text} over {_link(link, links)}")
     for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
         lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
+    if part.messages is not None:
+        columns = zip(part.messages.number.tolist(), part.messages.ready.tolist(), part.start.tolist(), strict=True)
+        for row, (number, ready, start) in enumerate(columns):
+            lines[row] += f" message {number}" if number >= 0 else ""
+            lines[row] += f" ready {time_text(ready)}" if number >= 0 and ready != start else ""
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -44,6 +44,8 @@ class ScheduledTransfers:
         assert module.schedule is not None
         self.module, self.network, self.table = module, module.network, module.demand.chunks
         rows, store = module.schedule.transfers, module.schedule.model is LinkModel.STORE
+        if rows.messages is not None:
+            raise Undecided("messages queue at links")
         self.all: list[ScheduledTransfer] = []
         times: list[tuple[int, bool]] = list(zip(rows.start.tolist(), rows.reduce.tolist(), strict=True))
         columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, rows.relays.tolist(), strict=True)

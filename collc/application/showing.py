@@ -1,0 +1,215 @@
+"""`collc show`: a report of a program, a schedule or a file for a runtime as one page, or a single picture of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from collc.application.compile_report import CompileReport
+from collc.application.output_files import FROM_NPU_TO_NPU
+from collc.application.report_page import report_page, single_picture
+from collc.application.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
+from collc.application.settings import Progress, Settings
+from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.msccl.file_kinds import FileKind, kind_of
+
+if TYPE_CHECKING:
+    from collc.application.file_report import FileReport
+    from collc.msccl.check.reader import Profile
+    from collc.pictures.link_use import LinkUse
+    from collc.pictures.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSettings:
+    """What to show, and where to write it.
+
+    page: the HTML file. svg, png: files for the single picture `picture`, in the colours of `theme`.
+    schedule, definitions: of a program, which schedule alone, and values of its params.
+    on, size, profile: of a file for a runtime, FILE.coll:TOPOLOGY and the bytes of the buffer, with which it is
+    simulated, and the runtime that will load it.
+    """
+
+    page: Path | None = None
+    svg: Path | None = None
+    png: Path | None = None
+    picture: str = "topology"
+    theme: Literal["light", "dark"] = "light"
+    schedule: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    on: str | None = None
+    size: int | None = None
+    profile: Profile = "executor"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was shown, and the files that were written."""
+
+    subjects: tuple[Subject, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def messages(self) -> tuple[Diagnostic, ...]:
+        """The messages of all subjects."""
+        return tuple(message for subject in self.subjects for message in subject.messages)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not any(subject.failed for subject in self.subjects)
+
+
+def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
+    """Write a report or a picture of a file; nothing is written where one of them fails.
+
+    A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
+    that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
+    """
+    subjects = _subjects(path, settings, progress)
+    texts: dict[Path, bytes] = {}
+    if settings.page is not None:
+        progress(None, "drawing")
+        texts[settings.page] = report_page(path.name, _subtitle(subjects), subjects).encode()
+    if settings.svg is not None or settings.png is not None:
+        picture = _picture(path, subjects, settings)
+        if settings.svg is not None:
+            texts[settings.svg] = picture.file(settings.theme).encode()
+        if settings.png is not None:
+            texts[settings.png] = _png(picture, settings)
+    return Shown(subjects, tuple(_write(texts)))
+
+
+def _write(texts: Mapping[Path, bytes]) -> list[Path]:
+    from collc.base.atomic_files import drafting
+
+    with drafting("name another file with -o, --svg or --png") as draft:
+        for path, text in texts.items():
+            draft.new(path).write_bytes(text)
+        return draft.publish()
+
+
+def _subtitle(subjects: tuple[Subject, ...]) -> str:
+    return f"{len(subjects)} schedules" if len(subjects) > 1 else ""
+
+
+# Single pictures
+
+
+def _picture(path: Path, subjects: Sequence[Subject], settings: ShowSettings) -> Picture:
+    """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
+    if len(subjects) != 1:
+        message = f"{path} has {len(subjects)} schedules, and a picture shows one"
+        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+    picture = single_picture(subjects[0], settings.picture)
+    if picture is None:
+        message = f"there is no picture '{settings.picture}' of {path}: " + (
+            "it names no network" if subjects[0].network is None else "no transfers are known"
+        )
+        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
+        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    return picture
+
+
+def _png(picture: Picture, settings: ShowSettings) -> bytes:
+    from collc.pictures.png import MissingConverter, png_of
+
+    try:
+        return png_of(picture, settings.theme)
+    except MissingConverter as error:
+        hint = "install it with: python -m pip install 'collc[png]', or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
+
+
+# Subjects
+
+
+def _subjects(path: Path, settings: ShowSettings, progress: Progress) -> tuple[Subject, ...]:
+    from collc.application.file_verification import Expectation, verify_file, verify_module
+
+    kind = _kind(path)
+    _check_settings(path, kind, settings)
+    if kind == "coll":
+        return _compiled(path, settings, progress)
+    progress(None, f"checking {path.name}")
+    if kind == "ten":
+        from collc.ten.files import read_module
+
+        module = read_module(path)
+        return (subject_of_module(module, verify_module(module, Expectation(), path)),)
+    found = verify_file(path, Expectation(profile=settings.profile))
+    if not found.summary:
+        found.raise_if_failed()
+    return (_program(path, found, settings),)
+
+
+def _kind(path: Path) -> FileKind:
+    """The kind of a file; one of no known kind counts as `.ten`. Raises UsageError U0106 where it can't be opened."""
+    try:
+        return kind_of(path) or "ten"
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        hint = "give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)"
+        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
+
+
+def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
+    """Raise UsageError U0131 or U0135 for settings that do not fit the kind of the file."""
+    if kind in ("coll", "ten") and settings.on is not None:
+        raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
+    if kind != "coll" and (settings.schedule is not None or settings.definitions) and settings.on is None:
+        option = "--schedule" if settings.schedule is not None else "-D"
+        raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
+    if settings.on is not None and settings.size is None:
+        hint = "as in --size 64MiB"
+        raise UsageError(Diagnostic("U0134", f"{path} is for many sizes: say which one is simulated", hint=hint))
+
+
+def _compiled(path: Path, settings: ShowSettings, progress: Progress) -> tuple[Subject, ...]:
+    """The schedules of a program, compiled as with `collc compile`; its files are checked but not kept."""
+    from collc.application.schedule_build import ScheduleBuild
+    from collc.source.elaboration.elaborate import load_program
+
+    program = load_program(path, settings.definitions, settings.schedule)
+    if not program.schedules:
+        hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
+    reports: list[Subject] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for request in program.schedules:
+
+            def phase(share: float | None, text: str, name: str = request.name) -> None:
+                progress(share, f"{name}: {text}")
+
+            emits = tuple(emit for emit in request.emits if emit.kind in FROM_NPU_TO_NPU)
+            own = Settings(output=Path(folder) / request.name, keep_modules=True)
+            report = ScheduleBuild(replace(request, emits=emits), own, phase, lambda _text: None).report()
+            if report.module is None:
+                CompileReport((report,)).raise_if_failed()
+            reports.append(subject_of_report(replace(report, files=())))
+    return tuple(reports)
+
+
+def _program(path: Path, found: FileReport, settings: ShowSettings) -> Subject:
+    """A file for a runtime: its threadblocks and, with a network, its simulation."""
+    from collc.msccl.inspecting.inspect_file import inspection_of
+
+    try:
+        drawing = inspection_of(path, settings.profile).svg()
+    except CheckFailed:
+        drawing = ""
+    use = _simulated_use(path, settings) if settings.on is not None and found.ok else None
+    return subject_of_program(path, found, drawing, use, settings.size)
+
+
+def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:
+    from collc.application.simulating import SimulationSettings, simulate_file
+    from collc.pictures.link_use import use_of_simulation
+
+    simulation = SimulationSettings(
+        on=settings.on, size=settings.size, profile=settings.profile, definitions=settings.definitions
+    )
+    return use_of_simulation(simulate_file(path, simulation).simulation)

@@ -1,0 +1,120 @@
+"""What is written for one `emit`: temporary and final names, outcomes of checks, remarks, ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from collc.base.atomic_files import Draft
+from collc.base.diagnostics import Diagnostic
+from collc.base.outcome import Outcome
+
+_WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
+"""Of several files, a check has the worst of its outcomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRanks:
+    """The ranks of the files of one run. run: its number. npus: names of NPUs by rank."""
+
+    run: int
+    collective: str
+    npus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
+
+    ranks: of each run, where the ranks are not all NPUs in their order; else ().
+    """
+
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    notes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
+
+    def named(self, name: str, purpose: str = "") -> WrittenFile:
+        """The same with the file's name before each remark; and, if given, what the file is for."""
+        first = (f"{name} is {purpose}",) if purpose else ()
+        return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
+
+
+def combined(files: Sequence[WrittenFile]) -> WrittenFile:
+    """What is known of several files together; each check has the worst of its outcomes."""
+    checks: dict[str, Outcome] = {}
+    for name, outcome in (item for file in files for item in file.checks.items()):
+        found = (outcome, checks.get(name, outcome))
+        checks[name] = next(worst for worst in _WORST_FIRST if worst in found)
+    return WrittenFile(
+        checks,
+        tuple(dict.fromkeys(note for file in files for note in file.notes)),
+        tuple(message for file in files for message in file.diagnostics),
+        tuple(ranks for file in files for ranks in file.ranks),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the files of one request go: under temporary names until all checks have passed.
+
+    path: the final name. finals: the final name of each temporary one.
+    """
+
+    path: Path
+    draft: Draft
+    finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
+
+    def new(self, variant: str = "", run: int | None = None) -> Path:
+        """The temporary name of one file.
+
+        variant: of several placements, the part of its name before the suffix. run: of several runs, which one.
+        """
+        name = self.path.name if run is None else self.run_file(run)
+        final = self.path.with_name(variant_name(name, variant))
+        temporary = self.draft.new(final)
+        self.finals[temporary] = final
+        return temporary
+
+    def run_file(self, run: int) -> str:
+        """The name of the file of one of several runs."""
+        return run_name(self.path.name, run, several=True)
+
+    def new_folder(self, replaced: str) -> Path:
+        """The temporary name of a folder with several files. replaced: see `Draft.new_folder`."""
+        temporary = self.draft.new_folder(self.path, replaced)
+        self.finals[temporary] = self.path
+        return temporary
+
+
+def variant_name(name: str, variant: str) -> str:
+    """The name of one of several files of a request: `a.xml` and "in" give `a.in.xml`; "" leaves the name."""
+    path = Path(name)
+    return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
+
+
+_RUN: Final = "{run}"
+"""Stands for the number of the run in the name of a file."""
+
+
+def run_name(name: str, run: int, *, several: bool) -> str:
+    """The name of the file of a run: `a{run}.xml` gives `a0.xml`, and `a.xml`, if there are several, `a.0.xml`."""
+    if _RUN in name:
+        return name.replace(_RUN, str(run))
+    return variant_name(name, str(run)) if several else name
+
+
+def ranks_name(name: str) -> str:
+    """The name of the file with the ranks of the files of a request: `a.xml` and `a{run}.xml` give `a.ranks.json`."""
+    path = Path(name)
+    stem = path.stem.replace(_RUN, "").rstrip("._-") or "runs"
+    return str(path.with_name(f"{stem}.ranks.json"))
+
+
+def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
+    """Write the names of NPUs by rank, for each run, as JSON."""
+    rows = [{"run": one.run, "collective": one.collective, "ranks": list(one.npus)} for one in ranks]
+    path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")

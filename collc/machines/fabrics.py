@@ -1,0 +1,164 @@
+"""The network between nodes: switches, their cables, and where hosts are attached; and the machine of both."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from collc.machines.hosts import Inside, Kinds, Port
+from collc.machines.machine import Device, Family, Machine, Wire, merged
+from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
+
+NIC_LATENCY: Final = (
+    Fraction(85, 100) * MICRO,
+    "assumed: half of NIC to NIC through a switch, measured on InfiniBand (TACCL, NSDI 2023, table 1)",
+)
+HOP_LATENCY: Final = (Fraction(3, 10) * MICRO, "assumed: between two switches; no file says it")
+_TIERS: Final = ("leaf", "spine", "core")
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A cable from a host to a switch. port: the name of its NIC; "" where the file names hosts only.
+
+    rate: bytes per second; None where the file does not say it. switch: its name in the file.
+    """
+
+    host: str
+    port: str
+    switch: str
+    rate: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments."""
+
+    switches: tuple[str, ...]
+    cables: tuple[tuple[str, str, Fraction | None], ...]
+    attachments: tuple[Attachment, ...]
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the attached hosts, numbers in their names in ascending order."""
+        return sorted({one.host for one in self.attachments}, key=natural)
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts node2 before node10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machine:
+    """The machine of nodes on a fabric. insides: of each host, in the order of `fabric.hosts`.
+
+    Raises SourceError X0601 where the ports of a host do not fit the NICs of its node, UsageError X0602 where no
+    bandwidth is known.
+    """
+    check_devices(sum(family.count for inside in insides for family in inside.node.families) + len(fabric.switches))
+    place, families = _tiers(fabric)
+    node = {host: at for at, host in enumerate(fabric.hosts)}
+    by_host: dict[str, list[Attachment]] = defaultdict(list)
+    for attachment in fabric.attachments:
+        by_host[attachment.host].append(attachment)
+    wires: list[Wire] = []
+    for host, attachments in by_host.items():
+        for port, attachment in _matched(host, insides[node[host]].ports, attachments):
+            rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
+            if rate is None:
+                raise missing(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
+            kind = kinds.name("nic", rate, "from a node to the fabric: the NIC, its cable or PCIe", NIC_LATENCY)
+            device = port.device._replace(node=node[host])
+            wires.append(Wire(device, place[attachment.switch], kind))
+    unknown = [cable for cable in fabric.cables if cable[2] is None]
+    given = kinds.options.rates.get("uplink")
+    if unknown and given is None:
+        a, b, _ = unknown[0]
+        raise missing(f"no bandwidth is known between switches ({a} and {b})", "give it: -D uplink=400Gb/s")
+    for a, b, known in fabric.cables:
+        rate = given if known is None else known
+        assert rate is not None
+        kind = kinds.name("uplink", rate, "a cable between two switches", HOP_LATENCY)
+        wires.append(Wire(place[a], place[b], kind))
+    nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, fabric.hosts, strict=True))
+    dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped])
+    return Machine(tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped))
+
+
+def _least(*rates: Fraction | None) -> Fraction | None:
+    """The least of the rates that are known."""
+    return min((rate for rate in rates if rate is not None), default=None)
+
+
+def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]) -> list[tuple[Port, Attachment]]:
+    """Each cable of a host with the port of the node that it is plugged into."""
+    if len(attachments) == 1 and not attachments[0].port:
+        return [(port, attachments[0]) for port in ports]
+    by_label = {port.label: port for port in ports}
+    if all(one.port in by_label for one in attachments):
+        return [(by_label[one.port], one) for one in attachments]
+    if len(ports) != len(attachments):
+        message = f"host {host} has {len(attachments)} cables to the fabric, its node has {len(ports)} NICs"
+        names = ", ".join(one.port for one in attachments[:8])
+        raise wrong(message, hint=f"the file calls the ports of the host {names}; name the same NICs inside the node")
+    ordered = sorted(attachments, key=lambda one: natural(one.port))
+    return list(zip(ports, ordered, strict=True))
+
+
+def _tiers(fabric: Fabric) -> tuple[dict[str, Device], tuple[Family, ...]]:
+    """The devices of the switches, in tiers by their distance from the hosts."""
+    tier = {one.switch: 0 for one in fabric.attachments}
+    joined: dict[str, list[str]] = defaultdict(list)
+    for a, b, _ in fabric.cables:
+        joined[a].append(b)
+        joined[b].append(a)
+    queue = list(tier)
+    for name in queue:
+        for other in joined[name]:
+            if other not in tier:
+                tier[other] = tier[name] + 1
+                queue.append(other)
+    names: dict[int, list[str]] = defaultdict(list)
+    for name in sorted((one for one in fabric.switches if one in tier), key=natural):
+        names[tier[name]].append(name)
+    place: dict[str, Device] = {}
+    families: list[Family] = []
+    for level, members in sorted(names.items()):
+        family = _TIERS[level] if level < len(_TIERS) else f"tier{level}"
+        place |= {name: Device(-1, family, at) for at, name in enumerate(members)}
+        families.append(Family(family, len(members), True, tuple(members)))
+    return place, tuple(families)
+
+
+def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOptions) -> Fabric:
+    """NIC k of every node on leaf switch k, the leaves on a spine with the bandwidth of all their NICs."""
+    counts = {len(inside.ports) for inside in insides}
+    if len(counts) > 1:
+        raise wrong(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
+    attachments: list[Attachment] = []
+    for host, inside in zip(hosts, insides, strict=True):
+        attachments += [Attachment(host, port.label, f"leaf{k}", None) for k, port in enumerate(inside.ports)]
+    count = counts.pop()
+    nic = options.rates.get("nic")
+    cables: list[tuple[str, str, Fraction | None]] = []
+    for k in range(count if len(hosts) > 1 else 0):
+        rates = [_least(inside.ports[k].rate, nic) for inside in insides]
+        known = [rate for rate in rates if rate is not None]
+        cables.append((f"leaf{k}", "spine", sum(known, Fraction(0)) if len(known) == len(rates) else None))
+    switches = (*(f"leaf{k}" for k in range(count)), *(("spine",) if cables else ()))
+    return Fabric(switches, tuple(cables), tuple(attachments))
+
+
+def one_switch(hosts: Sequence[str], insides: Sequence[Inside]) -> Fabric:
+    """All NICs of all nodes on one switch."""
+    attachments = [
+        Attachment(host, port.label, "fabric", None)
+        for host, inside in zip(hosts, insides, strict=True)
+        for port in inside.ports
+    ]
+    return Fabric(("fabric",), (), tuple(attachments))

@@ -1,0 +1,245 @@
+"""The matrices of GPUs and NICs that `nvidia-smi topo -m`, `rocm-smi --showtopo` and `amd-smi topology` print."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from collc.base.diagnostics import SourceFile
+from collc.machines.gpu_models import MODELS, links_of, nvlink_rate
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic
+from collc.machines.reading import GIGA, ImportOptions, items, line_span, mapping, missing, wrong
+
+_CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PCIE: Final = ((90, 48), (80, 24), (0, 12))
+"""Compute capability, and GB/s of its 16 lanes of PCIe as NCCL counts (Gen5, Gen4, Gen3)."""
+
+_AMD_PCIE: Final = Fraction(24 * GIGA)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """Cells by row and column, both named. lines: of the rows. names: what the legend calls the NICs."""
+
+    source: SourceFile
+    columns: tuple[str, ...]
+    cells: Mapping[str, Sequence[str]]
+    lines: Mapping[str, int]
+    names: Mapping[str, str]
+
+    def cell(self, row: str, column: str) -> str:
+        return self.cells[row][self.columns.index(column)]
+
+
+def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
+    """The host of `nvidia-smi topo -m`.
+
+    Raises SourceError X0601 with the line, UsageError X0602 without `options.gpu`.
+    """
+    matrix = _nvidia_matrix(source)
+    gpus = [name for name in matrix.columns if name.startswith("GPU")]
+    if not gpus:
+        raise wrong(f"{source.name} has no row of a GPU", line_span(source, 1))
+    if options.gpu is None:
+        hint = f"give the model: --gpu {'|'.join(MODELS)}"
+        raise missing("a matrix of nvidia-smi does not say which GPUs these are", hint)
+    sm = MODELS[options.gpu].sm
+    links = {row: {column: _bonded(matrix, row, column) for column in gpus if column != row} for row in gpus}
+    width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
+    paths = _paths(matrix, Fraction(width))
+    found: list[HostGpu] = []
+    for row in gpus:
+        direct = sum(links[row].values()) <= links_of(sm)
+        peers = tuple((other, count) for other, count in links[row].items() if count) if direct else ()
+        switch = 0 if direct else max(links[row].values())
+        if options.nvlink is not None and not peers:
+            switch = options.nvlink
+        found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
+    nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
+    said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"
+    return [Host("", tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], []
+
+
+def _nvidia_matrix(source: SourceFile) -> _Matrix:
+    columns: list[str] = []
+    cells: dict[str, list[str]] = {}
+    lines: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for line, raw in enumerate(source.text.split("\n"), 1):
+        words = _ESCAPES.sub("", raw).split()
+        if not words:
+            continue
+        if not columns:
+            columns = [word for word in words if re.fullmatch(r"(GPU|NIC)\d+|mlx\d+_\d+", word)]
+            continue
+        named = re.match(r"\s*(NIC\d+):\s*(\S+)", raw)
+        if named is not None:
+            names[named[1]] = named[2]
+        elif words[0] in columns and words[0] not in cells:
+            row = words[1 : 1 + len(columns)]
+            for at, code in enumerate(row):
+                if code not in _CODES and not re.fullmatch(r"NV\d+", code):
+                    message = f"'{code[:20]}' in column {columns[at]} is no code of nvidia-smi"
+                    raise wrong(message, line_span(source, line), "the codes are X, NV#, PIX, PXB, PHB, NODE and SYS")
+            if len(row) < len(columns):
+                message = f"row {words[0]} has {len(row)} codes, the header {len(columns)} columns"
+                raise wrong(message, line_span(source, line), "is the file cut off?")
+            cells[words[0]], lines[words[0]] = row, line
+    lost = [name for name in columns if name not in cells]
+    if not columns or lost:
+        message = f"the row of {lost[0]} is not there" if lost else "no header with GPU0, GPU1, ..."
+        raise wrong(f"{source.name} is no output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
+    return _Matrix(source, tuple(columns), cells, lines, names)
+
+
+def _bonded(matrix: _Matrix, row: str, column: str) -> int:
+    """NVLinks between two GPUs."""
+    code = matrix.cell(row, column)
+    if matrix.cell(column, row) != code:
+        message = f"{row} to {column} is '{code}', {column} to {row} '{matrix.cell(column, row)}'"
+        raise wrong(message, line_span(matrix.source, matrix.lines[column]))
+    return int(code[2:]) if code.startswith("NV") else 0
+
+
+def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
+    """Bridges and CPU above each device, from what is near what: PIX one bridge, PXB two, PHB and NODE one CPU.
+
+    What two GPUs with NVLinks have on PCIe is told by the devices that are near both.
+    """
+    groups = [_near(matrix, level) for level in (1, 2, 4)]
+    paths: dict[str, tuple[Hop, ...]] = {}
+    for name in matrix.columns:
+        bridge, upper, cpu = (group[name] for group in groups)
+        hops: list[Hop] = [(f"bridge of {matrix.columns[bridge]}", rate)]
+        if upper != bridge or sum(other == upper for other in groups[1].values()) > sum(
+            other == bridge for other in groups[0].values()
+        ):
+            hops.append((f"upper bridge of {matrix.columns[upper]}", rate))
+        paths[name] = (*hops, (f"CPU of {matrix.columns[cpu]}", rate))
+    return paths
+
+
+def _near(matrix: _Matrix, level: int) -> dict[str, int]:
+    """For each device the first one that it is joined to by codes up to a level, over others too."""
+    group = list(range(len(matrix.columns)))
+
+    def find(at: int) -> int:
+        while group[at] != at:
+            at = group[at]
+        return at
+
+    for a, row in enumerate(matrix.columns):
+        for b, column in enumerate(matrix.columns):
+            if _CODES.get(matrix.cell(row, column), 9) <= level:
+                one, other = find(a), find(b)
+                group[max(one, other)] = min(one, other)
+    return {name: find(at) for at, name in enumerate(matrix.columns)}
+
+
+def _cpu_links(paths: Mapping[str, tuple[Hop, ...]]) -> tuple[tuple[str, str, Fraction], ...]:
+    cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
+    rate = next(iter(paths.values()))[-1][1]
+    return tuple((a, b, rate) for at, a in enumerate(cpus) for b in cpus[at + 1 :])
+
+
+def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
+    """The host of `rocm-smi --showtopo` (text or JSON) or `amd-smi topology --json`.
+
+    Raises SourceError X0601 with the line, UsageError X0602 where no bandwidth is known.
+    """
+    if source.text.lstrip().startswith(("[", "{")):
+        names, pairs, rate = _amd_json(source)
+    else:
+        (names, pairs), rate = _rocm_text(source), None
+    given = options.rates.get("xgmi")
+    if given is None and rate is None:
+        raise missing(f"{source.name} does not say the bandwidth of XGMI", "give that of one direction: -D xgmi=50GB/s")
+    xgmi = given if given is not None else rate
+    assert xgmi is not None
+    path: tuple[Hop, ...] = (("CPU", _AMD_PCIE),)
+    gpus = [
+        HostGpu(name, path, xgmi, 0, tuple((names[b], 1) for a, b in pairs if a == at)) for at, name in enumerate(names)
+    ]
+    said = "given when imported" if given is not None else "the least bandwidth that the file gives"
+    host = Host("", tuple(gpus), (), link="xgmi", rate_source=said, assumed_pcie="assumed: 16 lanes of PCIe Gen4")
+    return [replace(host)], ["what leads over other GPUs or PCIe is no link of its own"]
+
+
+def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
+    """GPUs, and the pairs that an XGMI link joins, from the sections Hops and Link Type."""
+    sections: dict[str, list[tuple[int, list[str]]]] = {}
+    title = ""
+    for line, text in enumerate(source.text.split("\n"), 1):
+        words = text.split()
+        if text.startswith("="):
+            title = text.strip("= ").lower()
+        elif words and re.fullmatch(r"GPU\d+", words[0]) and len(words) > 1 and not words[1].startswith("GPU"):
+            sections.setdefault(title, []).append((line, words))
+    types = next((rows for name, rows in sections.items() if "link type" in name), None)
+    if types is None:
+        raise wrong(f"{source.name} has no section 'Link Type between two GPUs'", line_span(source, 1))
+    hops = next((rows for name, rows in sections.items() if "hops" in name), None)
+    names = [words[0] for _, words in types]
+    pairs: list[tuple[int, int]] = []
+    for a, (line, words) in enumerate(types):
+        if len(words) != len(names) + 1:
+            message = f"row {words[0]} has {len(words) - 1} columns, and there are {len(names)} GPUs"
+            raise wrong(message, line_span(source, line), "is the file cut off?")
+        for b, kind in enumerate(words[1:]):
+            if kind not in {"0", "XGMI", "PCIE", "N/A"}:
+                message = f"'{kind[:20]}' is no type of link"
+                raise wrong(message, line_span(source, line), "the types are XGMI and PCIE")
+            routed = hops is not None and a < len(hops) and b + 1 < len(hops[a][1]) and hops[a][1][b + 1] != "1"
+            if kind == "XGMI" and not routed:
+                pairs.append((a, b))
+    return names, pairs
+
+
+def _amd_json(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fraction | None]:
+    """The same of JSON, with the least bandwidth of an XGMI link where it is there."""
+    try:
+        data: Any = json.loads(source.text)
+    except (ValueError, RecursionError) as error:
+        at = getattr(error, "lineno", 1)
+        raise wrong(f"{source.name} is no JSON: {error}", line_span(source, int(at))) from error
+    if isinstance(data, dict):
+        return (*_rocm_json(source, mapping(cast("object", data))), None)
+    try:
+        gpus: list[Any] = items(data)
+        names = [str(gpu["bdf"]) for gpu in gpus]
+        pairs: list[tuple[int, int]] = []
+        rates: list[int] = []
+        for a, gpu in enumerate(gpus):
+            for link in gpu["links"]:
+                if str(link["link_type"]).upper() == "XGMI" and int(link["num_hops"]) == 1:
+                    pairs.append((a, names.index(str(link["bdf"]))))
+                    rates += [int(text) for text in re.findall(r"\d+", str(link.get("bandwidth", "")))[:1]]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"{source.name} is no list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json': {error}"
+        raise wrong(message, line_span(source, 1)) from error
+    return names, pairs, Fraction(min(rates), 1000) * GIGA if rates and min(rates) > 0 else None
+
+
+def _rocm_json(source: SourceFile, data: Mapping[str, Any]) -> tuple[list[str], list[tuple[int, int]]]:
+    rows = mapping(data.get("system", data))
+    found: dict[tuple[int, int], dict[str, str]] = {}
+    for key, value in rows.items():
+        match = re.fullmatch(r"\(Topology\) (Hops|Link type) between DRM devices (\d+) and (\d+)", key)
+        if match is not None:
+            found.setdefault((int(match[2]), int(match[3])), {})[match[1]] = str(value)
+    if not found:
+        message = f"{source.name} has no key '(Topology) Link type between DRM devices 0 and 1'"
+        raise wrong(message, line_span(source, 1), "as 'rocm-smi --showtopo --json' prints it")
+    count = 1 + max(max(pair) for pair in found)
+    both = [
+        pair
+        for (a, b), value in sorted(found.items())
+        if value.get("Link type", "").upper() == "XGMI" and value.get("Hops", "1") == "1"
+        for pair in ((a, b), (b, a))
+    ]
+    return [f"GPU{at}" for at in range(count)], list(dict.fromkeys(both))

@@ -1,0 +1,235 @@
+"""Graphs of other tools: NetworkX (node-link JSON, GraphML), and the JSON topologies of TACCL and SCCL."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final
+
+from collc.base.diagnostics import SourceFile
+from collc.machines.machine import Device, Family, LinkKind, Machine, Wire, merged
+from collc.machines.reading import (
+    MICRO,
+    ImportOptions,
+    check_devices,
+    items,
+    line_span,
+    mapping,
+    missing,
+    parse_xml,
+    wrong,
+)
+
+Edge = tuple[str, str, Fraction, Fraction | None, int]
+"""Source, target, bytes per second, seconds (None: not said), lanes; in one direction."""
+
+ASSUMED: Final = (Fraction(7, 10) * MICRO, "assumed: that of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)")
+MOST_KINDS: Final = 1000
+
+
+def graph_machine(
+    npus: Sequence[str], switches: Sequence[str], edges: Sequence[Edge], options: ImportOptions, said: str
+) -> Machine:
+    """The machine of a graph. said: who says the rates."""
+    check_devices(len(npus) + len(switches))
+    place = {name: Device(-1, "npu", at) for at, name in enumerate(npus)}
+    place |= {name: Device(-1, "switch", at) for at, name in enumerate(switches)}
+    kinds: dict[tuple[Fraction, Fraction | None], LinkKind] = {}
+    wires: list[Wire] = []
+    for source, target, rate, latency, lanes in edges:
+        key = (rate, latency)
+        if key not in kinds:
+            kinds[key] = _kind(len(kinds), rate, latency, options, said)
+        wires.append(Wire(place[source], place[target], kinds[key].name, lanes, both=False))
+    families = [Family("npu", len(npus), False, tuple(npus))]
+    if switches:
+        families.append(Family("switch", len(switches), True, tuple(switches)))
+    if len(kinds) > MOST_KINDS:
+        raise wrong(f"{len(kinds):,} different rates and latencies; {MOST_KINDS:,} are the most")
+    return Machine(tuple(kinds.values()), families=tuple(families), wires=merged(wires))
+
+
+def _kind(number: int, rate: Fraction, latency: Fraction | None, options: ImportOptions, said: str) -> LinkKind:
+    name = "link" if not number else f"link{number}"
+    given = options.latencies.get(name)
+    if given is not None:
+        return LinkKind(name, rate, said, given, "given when imported", assumed=False)
+    if latency is not None:
+        return LinkKind(name, rate, said, latency, "in the file", assumed=False)
+    return LinkKind(name, rate, said, *ASSUMED)
+
+
+def load_json(source: SourceFile) -> Any:  # noqa: ANN401
+    """The value of a JSON file. Raises SourceError X0601 with the line."""
+    try:
+        return json.loads(source.text)
+    except json.JSONDecodeError as error:
+        message = f"{source.name} is no JSON: {error.msg}"
+        raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
+    except (ValueError, RecursionError) as error:
+        raise wrong(f"{source.name} cannot be read: {error}", line_span(source, 1)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Attributes:
+    """Reads the attributes of edges and nodes that the options name."""
+
+    source: SourceFile
+    options: ImportOptions
+
+    def number(self, values: Mapping[str, Any], name: str, edge: str) -> Fraction:
+        value = values.get(name)
+        try:
+            number = float(value)  # pyright: ignore[reportArgumentType]  # what is no number is an error
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 0 <= number < 1e15:
+            known = ", ".join(sorted(map(str, values))) or "none"
+            message = f"'{name}' of {edge} is {value!r:.60}, not a number of at least 0"
+            raise wrong(message, line_span(self.source, 1), f"the attributes of this edge: {known}")
+        return Fraction(str(value)) if not isinstance(value, float) else Fraction(repr(value))
+
+    def edges(self, graph: Any) -> list[Edge]:  # noqa: ANN401
+        capacity, latency = self.options.capacity, self.options.latency
+        if capacity is None:
+            hint = "say which and its unit: --capacity bandwidth=GB/s"
+            raise missing("a graph does not say which attribute of an edge is its bandwidth", hint)
+        found: list[Edge] = []
+        for a, b, values in graph.edges(data=True):
+            edge = f"the edge from {a} to {b}"
+            rate = self.number(values, capacity[0], edge) * capacity[1]
+            if not rate:
+                raise wrong(f"{edge} has a bandwidth of 0", line_span(self.source, 1), "leave the edge out")
+            time = None if latency is None else self.number(values, latency[0], edge) * latency[1]
+            found.append((str(a), str(b), rate, time, 1))
+            if not graph.is_directed() and a != b:
+                found.append((str(b), str(a), rate, time, 1))
+        return found
+
+
+def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
+    """The graph of a node-link JSON or GraphML file.
+
+    Raises SourceError X0601 where it is none, UsageError X0602 where an option must say what its attributes mean.
+    """
+    graph = _graphml(source) if source.text.lstrip().startswith("<") else _node_link(source)
+    edges = _Attributes(source, options).edges(graph)
+    if options.npu is None:
+        known = sorted({str(name) for _, values in graph.nodes(data=True) for name in values})
+        hint = "say so by an attribute of the nodes: --npu type=gpu; --npu all where all are"
+        raise missing(f"a graph does not say which nodes are NPUs (attributes: {', '.join(known) or 'none'})", hint)
+    name, wanted = options.npu
+    npus = [str(node) for node, values in graph.nodes(data=True) if name == "all" or str(values.get(name)) == wanted]
+    if not npus:
+        raise wrong(f"no node has {name} = {wanted}", line_span(source, 1))
+    chosen = set(npus)
+    switches = [str(node) for node in graph.nodes if str(node) not in chosen]
+    return graph_machine(npus, switches, edges, options, "in the file")
+
+
+def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
+    nx: Any = import_module("networkx")
+
+    data = mapping(load_json(source))
+    key = next((key for key in ("edges", "links") if key in data), None)
+    if key is None or not isinstance(data.get("nodes"), list):
+        message = f"{source.name} is no node-link JSON: it has no 'nodes' and 'edges' (or 'links')"
+        raise wrong(message, line_span(source, 1))
+    try:
+        return nx.node_link_graph(data, edges=key)
+    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise wrong(f"{source.name} is no node-link JSON: {error}", line_span(source, 1)) from error
+
+
+def _graphml(source: SourceFile) -> Any:  # noqa: ANN401
+    nx: Any = import_module("networkx")
+
+    parse_xml(source)
+    try:
+        return nx.read_graphml(io.BytesIO(source.text.encode()))
+    except (nx.NetworkXException, KeyError, TypeError, ValueError) as error:
+        raise wrong(f"{source.name} is no GraphML: {error}", line_span(source, 1)) from error
+
+
+def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
+    """TACCL's topology of one node: matrices [target][source] of links, alpha and beta in microseconds.
+
+    Raises SourceError X0601 where the matrices do not fit, UsageError X0602 without `options.chunk`.
+    """
+    data = mapping(load_json(source))
+    links, betas = _matrix(source, data, "links"), _matrix(source, data, "betas")
+    if len(betas) != len(links):
+        raise wrong(f"'betas' has {len(betas)} rows, 'links' {len(links)}", line_span(source, 1))
+    alpha = data.get("alpha")
+    if options.chunk is None:
+        hint = "say it: --chunk 1MB (the name of the file often does)"
+        raise missing("betas are microseconds for one chunk, whose size the file does not say", hint)
+    edges: list[Edge] = []
+    for target, row in enumerate(links):
+        for origin, lanes in enumerate(row):
+            beta = betas[target][origin]
+            if lanes and beta <= 0:
+                message = f"the link from {origin} to {target} has a beta of {float(beta):g}"
+                raise wrong(message, line_span(source, 1))
+            if lanes:
+                rate = Fraction(options.chunk) / (beta * MICRO)
+                edges.append((str(origin), str(target), rate, _alpha(source, alpha), int(lanes)))
+    names = [str(at) for at in range(len(links))]
+    return graph_machine(names, [], edges, options, "the size of a chunk / beta")
+
+
+def _alpha(source: SourceFile, value: object) -> Fraction | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+        raise wrong(f"'alpha' is in microseconds, not {value!r:.40}", line_span(source, 1))
+    return Fraction(repr(value)) * MICRO
+
+
+def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:
+    table = mapping(data)
+    rows = [items(row) for row in items(table.get(key))]
+    if not rows and "node_betas_list" in table:
+        message = "this file names a machine that TACCL contains; its links are not in the file"
+        raise wrong(message, line_span(source, 1), "dgx1 and others are in the standard library: collc std")
+    if not rows or any(len(row) != len(rows) for row in rows):
+        raise wrong(f"'{key}' is a square matrix [target][source]", line_span(source, 1))
+    try:
+        return [[Fraction(str(value)) for value in row] for row in rows]
+    except ValueError as error:
+        raise wrong(f"'{key}' has a value that is no number: {error}", line_span(source, 1)) from error
+
+
+def read_sccl(source: SourceFile, options: ImportOptions) -> Machine:
+    """The topology of msccl-tools: a matrix [target][source] of relative bandwidths.
+
+    Raises SourceError X0601 where it is none, UsageError X0602 without the rate of a link, `-D link=25GB/s`.
+    """
+    data = mapping(load_json(source))
+    links = _matrix(source, data, "links")
+    unit = options.rates.get("link")
+    if unit is None:
+        message = "the bandwidths of this file are relative to one another"
+        raise missing(message, "give that of a link with 1: -D link=25GB/s")
+    if data.get("switches"):
+        message = "'switches' limit sums of links, which no device of a network does"
+        raise wrong(message, line_span(source, 1), "write the switches in .coll")
+    whole = all(value.denominator == 1 for row in links for value in row)
+    edges: list[Edge] = []
+    count: dict[Fraction, int] = defaultdict(int)
+    for target, row in enumerate(links):
+        for origin, value in enumerate(row):
+            if value < 0 or (value and origin == target):
+                raise wrong(f"'links' has {value} from {origin} to {target}", line_span(source, 1))
+            if value:
+                count[value] += 1
+                rate, lanes = (unit, int(value)) if whole and value <= 64 else (unit * value, 1)
+                edges.append((str(origin), str(target), rate, None, lanes))
+    names = [str(at) for at in range(len(links))]
+    return graph_machine(names, [], edges, options, "given when imported, for each lane")

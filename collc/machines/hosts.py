@@ -1,0 +1,268 @@
+"""A host as drivers describe it: GPUs and NICs at the leaves of PCIe trees, and NVLinks; and the node that it gives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
+from collc.machines.reading import GIGA, MICRO, ImportOptions
+
+Hop = tuple[str, Fraction]
+"""The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
+
+NVLINK_LATENCY: Final = (Fraction(7, 10) * MICRO, "assumed: GPU to GPU, measured on V100 (TACCL, NSDI 2023, table 1)")
+SWITCH_LATENCY: Final = (
+    Fraction(35, 100) * MICRO,
+    "assumed: half of GPU to GPU through an NVSwitch, measured on DGX-2 (TACCL, NSDI 2023, table 1)",
+)
+PCIE_LATENCY: Final = (Fraction(5, 10) * MICRO, "assumed: half of NCCL's figure for a hop over PCIe (LL, 1.0 us)")
+
+
+@dataclass(frozen=True, slots=True)
+class HostGpu:
+    """A GPU. path: hops up to the CPU. switch_links: NVLinks to switches. peers: NVLinks to other GPUs, by label.
+
+    host_links: (CPU, bytes per second) of links other than PCIe. nvlink: bytes per second of one NVLink.
+    """
+
+    label: str
+    path: tuple[Hop, ...]
+    nvlink: Fraction
+    switch_links: int = 0
+    peers: tuple[tuple[str, int], ...] = ()
+    host_links: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostNic:
+    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None where no file says it."""
+
+    label: str
+    path: tuple[Hop, ...]
+    rate: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What one node contains. cpu_links: between pairs of CPUs, bytes per second. link: name of the links of GPUs.
+
+    assumed_pcie: why the rates of PCIe are what they are, where no file says them. rate_source: of the links of GPUs.
+    """
+
+    label: str
+    gpus: tuple[HostGpu, ...]
+    nics: tuple[HostNic, ...]
+    cpu_links: tuple[tuple[str, str, Fraction], ...] = ()
+    link: str = "nvlink"
+    rate_source: str = "as NCCL counts"
+    assumed_pcie: str = ""
+
+
+@dataclass(slots=True)
+class Kinds:
+    """The kinds of links of a machine, named by what they are and, where there are several, by their rate."""
+
+    options: ImportOptions
+    found: dict[tuple[str, Fraction, int], LinkKind] = field(default_factory=dict[tuple[str, Fraction, int], LinkKind])
+
+    def name(
+        self,
+        stem: str,
+        rate: Fraction,
+        source: str,
+        latency: tuple[Fraction, str],
+        *,
+        times: int = 1,
+        assumed_rate: bool = False,
+    ) -> str:
+        """The name of a kind of links, which is added where it is new."""
+        key = (stem, rate, times)
+        if key not in self.found:
+            taken = [kind for kind in self.found if kind[0] == stem]
+            text = f"{float(rate * times / GIGA):g}".replace(".", "_").replace("-", "_").replace("+", "")
+            name = stem if not taken else f"{stem}_{text}"
+            assumed = name not in self.options.latencies
+            time, said = (latency) if assumed else (self.options.latencies[name], "given when imported")
+            given = self.options.rates.get(name)
+            if given is not None:
+                rate, times, source, assumed_rate = given, 1, "given when imported", False
+            self.found[key] = LinkKind(name, rate, source, time, said, times, assumed, assumed_rate)
+        return self.found[key].name
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a node meets the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+
+    device: Device
+    rate: Fraction | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A node and its ports to the fabric. dropped: what the node leaves out."""
+
+    node: Node
+    ports: tuple[Port, ...]
+    dropped: tuple[str, ...]
+
+
+def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: bool) -> Inside:
+    """The node of a host. with_ports: whether a fabric will use the NICs; else they are dropped."""
+    by_nvlink, joined = _nvlinks(host, kinds)
+    keep = options.pcie if options.pcie is not None else not joined
+    dropped: list[str] = []
+    unseen = sorted({peer for gpu in host.gpus for peer, _ in gpu.peers} - {gpu.label for gpu in host.gpus})
+    if unseen:
+        dropped.append(f"NVLinks to GPUs that are not in the file: {', '.join(unseen)}")
+    families = [Family("gpu", len(host.gpus), False, tuple(gpu.label for gpu in host.gpus))]
+    if any(wire.target.family == "nvswitch" for wire in by_nvlink):
+        families.append(Family("nvswitch", 1, True))
+    wires = list(by_nvlink)
+    if not with_ports and host.nics:
+        dropped.append("NICs, which lead out of the node (--fabric says where to)")
+    if keep:
+        tree = _PcieTree(host, kinds, with_ports=with_ports)
+        families += tree.families
+        wires += tree.wires
+        ports = tree.ports
+    else:
+        dropped.append("paths between GPUs over PCIe, since NVLinks join all GPUs (--pcie keeps them)")
+        ports = _ports_of_gpus(host, families, wires, kinds) if with_ports else []
+    return Inside(Node(tuple(families), merged(wires), host.label), tuple(ports), tuple(dropped))
+
+
+def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:
+    """The NVLinks, and whether they join all GPUs."""
+    number = {gpu.label: at for at, gpu in enumerate(host.gpus)}
+    wires: list[Wire] = []
+    group = list(range(len(host.gpus) + 1))
+
+    def find(at: int) -> int:
+        while group[at] != at:
+            at = group[at]
+        return at
+
+    for at, gpu in enumerate(host.gpus):
+        if gpu.switch_links:
+            said = f"links of a GPU to switches, {gpu.switch_links} times the rate of one, {host.rate_source}"
+            kind = kinds.name(host.link, gpu.nvlink, said, SWITCH_LATENCY, times=gpu.switch_links)
+            wires.append(Wire(Device(-1, "gpu", at), Device(-1, "nvswitch", 0), kind))
+            group[find(at)] = find(len(host.gpus))
+        for peer, count in gpu.peers:
+            if peer in number and peer != gpu.label:
+                said = f"one link between two GPUs, {host.rate_source}"
+                kind = kinds.name(host.link, gpu.nvlink, said, NVLINK_LATENCY)
+                wires.append(Wire(Device(-1, "gpu", at), Device(-1, "gpu", number[peer]), kind, count, both=False))
+                group[find(at)] = find(number[peer])
+    return wires, len({find(at) for at in range(len(host.gpus))}) == 1
+
+
+def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:
+    """Bytes per second of the path from one device to another, up to their nearest common bridge and down again."""
+    common = {name for name, _ in path} & {name for name, _ in other}
+    rates: list[Fraction] = []
+    for hops in (path, other):
+        for name, rate in hops:
+            rates.append(rate)
+            if name in common:
+                break
+    return min(rates)
+
+
+def distance(path: Sequence[Hop], other: Sequence[Hop]) -> int:
+    """Hops up to the nearest common bridge or CPU from both sides; a large number where there is none."""
+    names = [name for name, _ in other]
+    return min((at + names.index(name) for at, (name, _) in enumerate(path) if name in names), default=1000)
+
+
+def nearest_nics(host: Host) -> list[int]:
+    """For each GPU the NIC that is nearest on PCIe; of several, the one that serves the fewest GPUs so far."""
+    served = [0] * len(host.nics)
+    chosen: list[int] = []
+    for gpu in host.gpus:
+        best = min(range(len(host.nics)), key=lambda at: (distance(gpu.path, host.nics[at].path), served[at], at))
+        served[best] += 1
+        chosen.append(best)
+    return chosen
+
+
+def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds: Kinds) -> list[Port]:
+    """Where each GPU has a NIC of its own, the GPUs are the ports; else the NICs are devices between."""
+    if not host.nics:
+        return []
+    chosen = nearest_nics(host)
+    users: dict[int, list[int]] = defaultdict(list)
+    for gpu, nic in enumerate(chosen):
+        users[nic].append(gpu)
+
+    def rate_of(gpu: int, nic: int) -> Fraction:
+        return _bottleneck(host.gpus[gpu].path, host.nics[nic].path)
+
+    if len(users) == len(host.gpus):
+        ports: list[Port] = []
+        for gpu, nic in enumerate(chosen):
+            rate = host.nics[nic].rate
+            # A rate of PCIe that is only assumed must not narrow one that is known.
+            narrow = rate if rate is None or host.assumed_pcie else min(rate, rate_of(gpu, nic))
+            ports.append(Port(Device(-1, "gpu", gpu), narrow, host.nics[nic].label))
+        return ports
+    used = sorted(users)
+    families.append(Family("nic", len(used), True, tuple(host.nics[nic].label for nic in used)))
+    for at, nic in enumerate(used):
+        for gpu in users[nic]:
+            said = host.assumed_pcie or "from a GPU to its NIC: the narrowest PCIe link on the way"
+            kind = kinds.name("pcie", rate_of(gpu, nic), said, PCIE_LATENCY, assumed_rate=bool(host.assumed_pcie))
+            wires.append(Wire(Device(-1, "gpu", gpu), Device(-1, "nic", at), kind))
+    return [Port(Device(-1, "nic", at), host.nics[nic].rate, host.nics[nic].label) for at, nic in enumerate(used)]
+
+
+class _PcieTree:
+    """The bridges and CPUs over GPUs and NICs as switches. families, wires: of them; ports: the NICs."""
+
+    def __init__(self, host: Host, kinds: Kinds, *, with_ports: bool) -> None:
+        self.wires: list[Wire] = []
+        self._kinds, self._assumed = kinds, host.assumed_pcie
+        cpus = list(dict.fromkeys(path[-1][0] for path in _paths(host, with_ports)))
+        bridges = list(dict.fromkeys(name for path in _paths(host, with_ports) for name, _ in path[:-1]))
+        self._place = {name: Device(-1, "cpu", at) for at, name in enumerate(cpus)}
+        self._place |= {name: Device(-1, "bridge", at) for at, name in enumerate(bridges)}
+        self.families = [Family("bridge", len(bridges), True, tuple(bridges))] if bridges else []
+        if cpus:
+            self.families.append(Family("cpu", len(cpus), True, tuple(cpus)))
+        for at, gpu in enumerate(host.gpus):
+            self._climb(Device(-1, "gpu", at), gpu.path)
+            for cpu, rate in gpu.host_links:
+                if cpu in self._place:
+                    kind = kinds.name("host_link", rate, "from a GPU to its CPU", PCIE_LATENCY)
+                    self.wires.append(Wire(Device(-1, "gpu", at), self._place[cpu], kind))
+        self.ports: list[Port] = []
+        if with_ports and host.nics:
+            self.families.append(Family("nic", len(host.nics), True, tuple(nic.label for nic in host.nics)))
+            for at, nic in enumerate(host.nics):
+                self._climb(Device(-1, "nic", at), nic.path)
+                self.ports.append(Port(Device(-1, "nic", at), nic.rate, nic.label))
+        for a, b, rate in host.cpu_links:
+            if a in self._place and b in self._place:
+                said = host.assumed_pcie or "between two CPUs, as NCCL counts"
+                kind = kinds.name("cpu_link", rate, said, PCIE_LATENCY, assumed_rate=bool(host.assumed_pcie))
+                self.wires.append(Wire(self._place[a], self._place[b], kind))
+        self.wires = list(dict.fromkeys(self.wires))
+
+    def _climb(self, device: Device, path: Sequence[Hop]) -> None:
+        for name, rate in path:
+            if rate > 0:
+                said = self._assumed or "PCIe, width times the rate of a lane as NCCL counts"
+                kind = self._kinds.name("pcie", rate, said, PCIE_LATENCY, assumed_rate=bool(self._assumed))
+                self.wires.append(Wire(device, self._place[name], kind))
+            device = self._place[name]
+
+
+def _paths(host: Host, with_ports: bool) -> list[tuple[Hop, ...]]:
+    paths = [gpu.path for gpu in host.gpus] + ([nic.path for nic in host.nics] if with_ports else [])
+    return [path for path in paths if path]

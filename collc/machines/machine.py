@@ -1,0 +1,107 @@
+"""A machine as files describe it: nodes with GPUs, switches and links, and the fabric between the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class Device(NamedTuple):
+    """One device. node: the position of its node, -1 in the fabric and inside of a node. number: in its family."""
+
+    node: int
+    family: str
+    number: int
+
+
+class Wire(NamedTuple):
+    """Parallel links between two devices. kind: the name of a LinkKind. both: whether in both directions."""
+
+    source: Device
+    target: Device
+    kind: str
+    lanes: int = 1
+    both: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Devices that are declared together. labels: their names in the file; () for none."""
+
+    name: str
+    count: int
+    is_switch: bool
+    labels: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkKind:
+    """Links of one rate and latency.
+
+    name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link; None where no
+    file says it. times: physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a
+    comment. assumed: whether no file says the latency. assumed_rate: the same of the rate.
+    """
+
+    name: str
+    rate: Fraction | None
+    rate_source: str
+    latency: Fraction
+    latency_source: str
+    times: int = 1
+    assumed: bool = True
+    assumed_rate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The inside of a node. label: the name of its host."""
+
+    families: tuple[Family, ...]
+    wires: tuple[Wire, ...]
+    label: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What an importer found.
+
+    kinds: in the order in which the program declares them. nodes: those with an inside of their own; () where the
+    machine is one network. families, wires: of the fabric. taken, dropped: sentences for the head of the program.
+    """
+
+    kinds: tuple[LinkKind, ...]
+    nodes: tuple[Node, ...] = ()
+    families: tuple[Family, ...] = ()
+    wires: tuple[Wire, ...] = ()
+    taken: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def flat(self) -> Machine:
+        """The machine as one network, where it is one node without a fabric."""
+        if len(self.nodes) != 1 or self.families or self.wires:
+            return self
+        node = self.nodes[0]
+        return replace(self, nodes=(), families=node.families, wires=node.wires)
+
+
+def merged(wires: list[Wire]) -> tuple[Wire, ...]:
+    """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""
+    lanes: dict[Wire, int] = {}
+    for wire in wires:
+        one = wire._replace(lanes=1)
+        opposite = one._replace(source=wire.target, target=wire.source)
+        key = opposite if wire.both and opposite in lanes else one
+        lanes[key] = lanes.get(key, 0) + wire.lanes
+    found: list[Wire] = []
+    for wire in list(lanes):
+        count = lanes.pop(wire, 0)
+        opposite = wire._replace(source=wire.target, target=wire.source)
+        both = wire.both
+        if not both and count and lanes.get(opposite) == count:
+            del lanes[opposite]
+            both = True
+        if count:
+            found.append(wire._replace(lanes=count, both=both))
+    return tuple(sorted(found))

@@ -1,0 +1,215 @@
+"""NCCL's topology files, as `NCCL_TOPO_DUMP_FILE` writes them and `NCCL_TOPO_FILE` reads them (graph/xml.h, 2026)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Final
+
+from collc.base.diagnostics import SourceFile
+from collc.machines.gpu_models import MODELS, nvlink_rate
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic
+from collc.machines.reading import GIGA, Element, ImportOptions, element_span, missing, parse_xml, wrong
+
+_LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
+"""GT/s -> 100 Mb/s of one PCIe lane after coding."""
+
+_FALLBACK: Final = 60
+_INVISIBLE: Final = "fffffff:ffff:ff"
+_SWITCH_CLASS, _CPU_CLASS, _GPU_CLASS = "0x068000", "0x068001", "0x03"
+
+
+@dataclass(slots=True)
+class _Reader:
+    source: SourceFile
+    options: ImportOptions
+    gpus: dict[str, list[tuple[int, HostGpu]]] = field(default_factory=lambda: defaultdict(list))
+    nics: dict[str, dict[str, list[HostNic]]] = field(default_factory=lambda: defaultdict(dict))
+    cpus: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
+    notes: list[str] = field(default_factory=list[str])
+
+
+def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
+    """The hosts of a file, and remarks on what differs from what NCCL takes from it.
+
+    Raises SourceError X0601 with the line, UsageError X0602 where an option must say what the file does not.
+    """
+    root = parse_xml(source)
+    if root.tag != "system":
+        span = element_span(source, root)
+        raise wrong(f"an NCCL topology begins with <system>, not <{root.tag}>", span, "is it another kind of file?")
+    if root.get("version") != "1":
+        raise wrong(f"version '{root.get('version')}' of <system>; 1 is known", element_span(source, root))
+    reader = _Reader(source, options)
+    for cpu in root:
+        if cpu.tag != "cpu":
+            raise wrong(f"<{cpu.tag}> inside <system>; <cpu> is expected", element_span(source, cpu))
+        host = cpu.get("host_hash", "")
+        name = f"cpu{cpu.get('numaid', str(len(reader.cpus[host])))}"
+        reader.cpus[host].append(cpu)
+        for child in cpu:
+            _visit(reader, child, host, ((name, Fraction(0)),))
+    hosts = [_host(reader, host) for host in reader.cpus]
+    hosts = [host for host in hosts if host.gpus]
+    if not hosts:
+        raise wrong(f"{source.name} has no GPU", element_span(source, root))
+    return hosts, list(dict.fromkeys(reader.notes))
+
+
+def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) -> None:
+    """Collects GPUs and NICs below an element. path: from its parent up to the CPU; its first rate is still open."""
+    if element.tag == "nic":
+        _nic(reader, element, host, path)
+        return
+    if element.tag == "pcilink":
+        reader.notes.append("links between PCIe switches (pcilink) are left out")
+        return
+    if element.tag != "pci":
+        hint = "a <cpu> contains <pci> and <nic>, a <pci> contains <pci>, <gpu> and <nic>"
+        raise wrong(f"<{element.tag}> is not expected here", element_span(reader.source, element), hint)
+    bus = element.get("busid")
+    if not bus:
+        raise wrong("a <pci> without busid", element_span(reader.source, element))
+    up = ((path[0][0], _pcie_rate(reader, element)), *path[1:])
+    own = [child for child in element if child.tag == "gpu"]
+    below = [child for child in element if child.tag != "gpu"]
+    is_gpu = element.get("class").startswith(_GPU_CLASS)
+    if own or (is_gpu and not below):
+        _gpu(reader, element, own[0] if own else None, host, up)
+        below = [child for child in below if child.tag == "nic"]
+    is_bridge = any(child.tag == "pci" for child in below)
+    for child in below:
+        _visit(reader, child, host, ((bus, Fraction(0)), *up) if is_bridge else up)
+
+
+def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
+    """Bytes per second of the link to the parent."""
+    text = element.get("link_speed")
+    number = re.match(r"\s*(\d+(?:\.\d+)?)\s*GT/s", text)
+    speed = f"{float(number[1]):g}" if number else ""
+    if speed in _LANES:
+        lane = _LANES[speed]
+        if not re.fullmatch(r"\d+(\.5)? GT/s|\d+\.\d GT/s PCIe", text):
+            reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, where NCCL takes 8 GT/s")
+    else:
+        lane = _FALLBACK
+        reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
+    width = _whole(reader, element, "link_width", "0")
+    return Fraction((width or 16) * lane, 80) * GIGA
+
+
+def _whole(reader: _Reader, element: Element, name: str, default: str) -> int:
+    text = element.get(name, default)
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**31:
+        message = f"'{name}' is a whole number of at least 0, not '{text[:40]}'"
+        raise wrong(message, element_span(reader.source, element))
+    return value
+
+
+def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tuple[Hop, ...]) -> None:
+    bus = pci.get("busid")
+    sm = _compute_capability(reader, gpu)
+    switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
+    for link in () if gpu is None else gpu.children:
+        if link.tag == "c2c":
+            rate = Fraction(_whole(reader, link, "bw", "0") * _whole(reader, link, "count", "1"), 1000) * GIGA
+            host_links.append((path[-1][0], rate))
+            continue
+        if link.tag != "nvlink":
+            raise wrong(f"<{link.tag}> inside <gpu>; <nvlink> is expected", element_span(reader.source, link))
+        target, kind = link.get("target"), link.get("tclass")
+        count = _whole(reader, link, "count", "1")
+        if not target:
+            raise wrong("an <nvlink> without target", element_span(reader.source, link))
+        if target == bus:
+            reader.notes.append("NVLinks of a GPU to itself are left out")
+        elif kind.startswith(_CPU_CLASS):
+            host_links.append((path[-1][0], count * nvlink_rate(sm)))
+        elif kind.startswith(_SWITCH_CLASS) or target == _INVISIBLE or not kind.startswith("0x03"):
+            switch_links += count
+        else:
+            peers[target] = peers.get(target, 0) + count
+    if reader.options.nvlink is not None and not peers:
+        switch_links = reader.options.nvlink
+    rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
+    order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _whole(reader, gpu, "dev", "0"))
+    found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
+    reader.gpus[host].append((order, found))
+
+
+def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
+    if gpu is not None and gpu.get("sm"):
+        return _whole(reader, gpu, "sm", "0")
+    if reader.options.gpu is None:
+        message = f"{reader.source.name} does not say which GPUs these are"
+        raise missing(message, f"give the model: --gpu {'|'.join(MODELS)}")
+    return MODELS[reader.options.gpu].sm
+
+
+def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
+    for net in nic:
+        if net.tag != "net":
+            raise wrong(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))
+        name = net.get("name") or f"net{len(reader.nics[host])}"
+        speed = net.get("speed") or "0"
+        if not re.fullmatch(r"-?\d{1,9}", speed):
+            raise wrong(f"'speed' is in Mb/s, not '{speed[:40]}'", element_span(reader.source, net))
+        rate = Fraction(int(speed) if int(speed) > 0 else 10_000, 8000) * GIGA
+        card = net.get("guid") or name
+        if not path[0][1]:  # right below a CPU
+            path = ((path[0][0], rate), *path[1:])
+        reader.nics[host].setdefault(card, []).append(HostNic(name, path, rate))
+
+
+def _host(reader: _Reader, host: str) -> Host:
+    gpus = [gpu for _, gpu in sorted(reader.gpus[host], key=lambda found: found[0])]
+    nics = [_card(ports) for ports in reader.nics[host].values()]
+    if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+        message = f"{reader.source.name} names no NVLink between different GPUs"
+        raise missing(message, "say how many each GPU has to NVSwitches: --nvlink 18; without any: --nvlink 0")
+    gpus = _mirrored(reader, gpus)
+    cpus = reader.cpus[host]
+    names = [f"cpu{cpu.get('numaid', str(at))}" for at, cpu in enumerate(cpus)]
+    pairs = combinations(zip(names, cpus, strict=True), 2)
+    links = [(a, b, Fraction(_cpu_rate(reader, cpu) * GIGA)) for (a, cpu), (b, _) in pairs]
+    return Host("", tuple(gpus), tuple(nics), tuple(links))
+
+
+def _card(ports: list[HostNic]) -> HostNic:
+    """The ports of one card as one NIC."""
+    rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
+    return HostNic("+".join(port.label for port in ports), ports[0].path, rate)
+
+
+def _mirrored(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
+    """The same GPUs; a remark where an NVLink is there in one direction only."""
+    links = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
+    labels = {gpu.label for gpu in gpus}
+    one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]
+    if one_sided:
+        reader.notes.append(
+            f"NVLinks in one direction only, as NCCL takes them: {one_sided[0][0]} to {one_sided[0][1]}"
+        )
+    return gpus
+
+
+def _cpu_rate(reader: _Reader, cpu: Element) -> int:
+    """GB/s between two CPUs of a host (NCCL, graph/topo.cc)."""
+    arch, vendor = cpu.get("arch"), cpu.get("vendor")
+    if arch == "ppc64":
+        return 32
+    if arch == "arm64":
+        return 6
+    if vendor == "AuthenticAMD":
+        return 16
+    if vendor == "GenuineIntel":
+        model = _whole(reader, cpu, "modelid", "0") if _whole(reader, cpu, "familyid", "6") >= 6 else 0
+        return next((rate for least, rate in ((0xCF, 40), (0x8F, 22), (0x55, 10)) if model >= least), 6)
+    return 9 if "Zhaoxin" in vendor or "Shanghai" in vendor else 6

@@ -1,0 +1,166 @@
+"""Loops over links: what is repeated in a list of links becomes a loop with a formula for each index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from typing import Final, NamedTuple
+
+Index = tuple[int, ...]
+Pair = tuple[Index, Index]
+
+NAMES: Final = ("i", "j", "k", "m")
+MOST_LOOPS: Final = 4
+"""Loops into which the links of one kind between two families are split; more are listed."""
+
+
+class Loop(NamedTuple):
+    """Links that one statement declares.
+
+    ranges: (variable, range) of each loop variable. source, target: the index expressions. condition: "" for none.
+    """
+
+    ranges: tuple[tuple[str, str], ...]
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    condition: str = ""
+
+
+def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """Loops that yield just these pairs of indices; None where they would be more than MOST_LOOPS.
+
+    pairs: different ones; the sources have the same number of indices, and so have the targets.
+    """
+    whole = _one_loop(pairs)
+    if whole is not None:
+        return [whole]
+    parts: dict[Index, list[Pair]] = defaultdict(list)
+    for source, target in pairs:
+        if len(source) != len(target):
+            return None
+        parts[tuple(b - a for a, b in zip(source, target, strict=True))].append((source, target))
+    if len(parts) > MOST_LOOPS:
+        return None
+    found = [_one_loop(part) for part in parts.values()]
+    return [one for one in found if one is not None] if all(found) else None
+
+
+def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
+    of_source: dict[Index, list[Index]] = defaultdict(list)
+    for source, target in pairs:
+        of_source[source].append(target)
+    box = _box(list(of_source))
+    if box is None:
+        return _triangle(of_source)
+    names = _names(box, NAMES)
+    if all(len(targets) == 1 for targets in of_source.values()):
+        values = [(source, targets[0]) for source, targets in of_source.items()]
+        formulas = _formulas(values, box, names)
+        return None if formulas is None else Loop(_ranges(box, names), _expressions(box, names), formulas)
+    return _every_pair(of_source, box, names) or _triangle(of_source)
+
+
+def _box(indices: Sequence[Index]) -> list[range] | None:
+    """The ranges of which the indices are all combinations; None if they are not."""
+    box = [range(min(column), max(column) + 1) for column in zip(*indices, strict=True)]
+    size = 1
+    for span in box:
+        size *= len(span)
+    return box if size == len(set(indices)) else None
+
+
+def _names(box: Sequence[range], names: Sequence[str]) -> list[str]:
+    """A variable for each range; "" where it has one value only."""
+    free = iter(names)
+    return [next(free) if len(span) > 1 else "" for span in box]
+
+
+def _ranges(box: Sequence[range], names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, f"{span.start}..{span.stop}") for span, name in zip(box, names, strict=True) if name)
+
+
+def _expressions(box: Sequence[range], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name or str(span.start) for span, name in zip(box, names, strict=True))
+
+
+def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> tuple[str, ...] | None:
+    """An expression in the loop variables for each index of the targets; None where one has none."""
+    found: list[str] = []
+    for column in range(len(values[0][1])):
+        wanted = [(source, target[column]) for source, target in values]
+        text = next(_fitting(wanted, box, names), None)
+        if text is None:
+            return None
+        found.append(text)
+    return tuple(found)
+
+
+def _fitting(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
+    """Expressions that have the wanted value for each source."""
+    first = wanted[0][1]
+    if all(value == first for _, value in wanted):
+        yield str(first)
+    for at, name in enumerate(names):
+        if not name:
+            continue
+        table: dict[int, int] = {}
+        if any(table.setdefault(source[at], value) != value for source, value in wanted):
+            continue
+        yield from _of_one(table, name)
+    variables = [at for at, name in enumerate(names) if name]
+    for high, low in product(variables, repeat=2):
+        if high != low:
+            count = len(box[low])
+            if all(value == source[high] * count + source[low] - box[low].start for source, value in wanted):
+                shift = f" - {box[low].start}" if box[low].start else ""
+                yield f"{count} * {names[high]} + {names[low]}{shift}"
+
+
+def _of_one(table: dict[int, int], name: str) -> Iterator[str]:
+    """Expressions of one variable. table: its values, and those wanted."""
+    items = sorted(table.items())
+    shift = items[0][1] - items[0][0]
+    if all(value - key == shift for key, value in items):
+        yield name if not shift else f"{name} {'+' if shift > 0 else '-'} {abs(shift)}"
+    width = sum(value == items[0][1] for _, value in items)
+    for key_step in {width, *(b[0] - a[0] for a, b in pairwise(items) if b[1] < a[1])}:
+        if key_step > 1 and all(value == key // key_step for key, value in items):
+            yield f"{name} // {key_step}"
+    count = max(table.values()) + 1
+    for shift in (0, 1, count - 1):
+        if count > 1 and all(value == (key + shift) % count for key, value in items):
+            yield f"({name} + {shift}) % {count}" if shift else f"{name} % {count}"
+
+
+def _every_pair(of_source: dict[Index, list[Index]], box: list[range], names: Sequence[str]) -> Loop | None:
+    """A loop over all pairs of a source and a target, or of two different ones of the same devices."""
+    targets = {target for found in of_source.values() for target in found}
+    other = _box(list(targets))
+    if other is None:
+        return None
+    free = _names(other, [name for name in NAMES if name not in names])
+    loop = Loop(_ranges(box, names) + _ranges(other, free), _expressions(box, names), _expressions(other, free))
+    if all(len(found) == len(targets) for found in of_source.values()):
+        return loop
+    same = box == other and sum(bool(name) for name in names) == 1
+    if same and all(len(found) == len(targets) - 1 and source not in found for source, found in of_source.items()):
+        return loop._replace(condition=" != ".join(name for name in (*names, *free) if name))
+    return None
+
+
+def _triangle(of_source: dict[Index, list[Index]]) -> Loop | None:
+    """A loop over all pairs of two devices of a family, each once."""
+    devices = sorted({*of_source, *(target for found in of_source.values() for target in found)})
+    box = _box(devices)
+    if box is None or sum(len(span) > 1 for span in box) != 1 or len(next(iter(of_source.values()))[0]) != len(box):
+        return None
+    position = {device: at for at, device in enumerate(devices)}
+    if any(len(of_source.get(device, ())) != len(devices) - 1 - at for device, at in position.items()):
+        return None
+    if any(position[target] <= position[source] for source, found in of_source.items() for target in found):
+        return None
+    first, second = _names(box, NAMES[:1]), _names(box, NAMES[1:2])
+    start, stop = next((span.start, span.stop) for span in box if len(span) > 1)
+    ranges = (("i", f"{start}..{stop}"), ("j", f"i + 1..{stop}"))
+    return Loop(ranges, _expressions(box, first), _expressions(box, second))

@@ -1,0 +1,179 @@
+"""The `.coll` program of a machine: what repeats becomes a template and loops, what was assumed becomes a param."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from collc.base.diagnostics import SourceFile
+from collc.base.units import decimal, format_rate, format_time
+from collc.base.wording import listed
+from collc.machines.machine import Device, Family, LinkKind, Machine, Node, Wire
+from collc.machines.patterns import Index, Pair, loops
+from collc.source.formatting.format import format_source
+
+WIDTH: Final = 110
+PICOSECONDS: Final = 10**12
+GIGA: Final = 10**9
+
+
+def program_text(machine: Machine, name: str, origin: str) -> str:
+    """The program, in canonical layout. name: of the topology. origin: the first sentence of the comment on top."""
+    machine = machine.flat()
+    lines = [*_head(machine, origin), ""]
+    for kind in machine.kinds:
+        lines += _kind_lines(kind)
+    groups = _copies(machine.nodes, name)
+    for group in groups:
+        lines += ["", f"topology {group.template} {{", *_body(group.node.families, group.node.wires, {}, {}), "}"]
+    lines += ["", f"topology {name} {{"]
+    place = {node: (group, at) for group in groups for at, node in enumerate(group.positions)}
+    for group in groups:
+        count = f"[{len(group.positions)}]" if len(group.positions) > 1 else ""
+        labels = [machine.nodes[at].label for at in group.positions]
+        lines += _label_lines(labels, f"{group.copy}{'[i]' if count else ''}, host")
+        lines.append(f"use {group.template} as {group.copy}{count}")
+    counts = {(group.copy, family.name): family.count for group in groups for family in group.node.families}
+    lines += [*_body(machine.families, machine.wires, place, counts), "}"]
+    return format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n"))
+
+
+def _head(machine: Machine, origin: str) -> list[str]:
+    assumed = [f"{kind.name}_latency" for kind in machine.kinds if kind.assumed]
+    assumed += [kind.name for kind in machine.kinds if kind.assumed_rate]
+    parts = [origin]
+    if machine.taken:
+        parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")
+    if assumed:
+        todo = "since no file says it; measure it and write it here, or set it with -D"
+        parts.append(f"Assumed, {todo}: {listed(assumed)}.")
+    if machine.dropped:
+        parts.append(f"Dropped: {'; '.join(machine.dropped)}.")
+    lines: list[str] = []
+    for part in parts:
+        lines += [*_comment(part), "#"]
+    return lines[:-1]
+
+
+def _comment(text: str) -> list[str]:
+    clean = "".join(c if c.isprintable() else "?" for c in text)
+    wrapped = textwrap.wrap(clean, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in wrapped]
+
+
+def _kind_lines(kind: LinkKind) -> list[str]:
+    assert kind.rate is not None, kind.name
+    rate = _exact_rate(kind.rate)
+    if kind.times > 1:
+        rate = f"{kind.times} * {rate}"
+    word, type_ = ("param", ": rate") if kind.assumed_rate else ("let", "")
+    lines = [*_comment(kind.rate_source), f"{word} {kind.name}{type_} = {rate}"]
+    word, type_ = ("param", ": time") if kind.assumed else ("let", "")
+    latency = format_time(kind.latency * PICOSECONDS)
+    return [*lines, *_comment(kind.latency_source), f"{word} {kind.name}_latency{type_} = {latency}"]
+
+
+def _exact_rate(rate: Fraction) -> str:
+    """The rate as an expression that is exact, in GB/s where that is short."""
+    if (rate / 1000_000).denominator == 1:
+        return decimal(rate / GIGA) + "GB/s"
+    if (rate * 1000).denominator == 1:
+        return format_rate(rate)
+    return f"{rate.numerator}B/s / {rate.denominator}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Nodes that are alike. template, copy: their names in the program. positions: of the nodes in the machine."""
+
+    template: str
+    copy: str
+    node: Node
+    positions: tuple[int, ...]
+
+
+def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
+    alike: dict[Node, list[int]] = defaultdict(list)
+    for at, node in enumerate(nodes):
+        alike[node].append(at)
+    if len(alike) == 1:
+        return [_Copies(f"{name}_node", "node", node, tuple(positions)) for node, positions in alike.items()]
+    return [
+        _Copies(f"{name}_node{number}", f"node{number}", node, tuple(positions))
+        for number, (node, positions) in enumerate(alike.items())
+    ]
+
+
+_Places = dict[int, tuple[_Copies, int]]
+_Counts = dict[tuple[str, str], int]
+
+
+def _body(families: Sequence[Family], wires: Sequence[Wire], place: _Places, counts: _Counts) -> list[str]:
+    """The devices and links of a topology. place: of the nodes that it uses; counts: sizes of their families."""
+    lines: list[str] = []
+    for family in sorted(families, key=lambda one: one.is_switch):
+        lines += _label_lines(family.labels, family.name + ("[i]" if family.count > 1 else ""))
+        size = f"[{family.count}]" if family.count > 1 else ""
+        lines.append(f"{'switch' if family.is_switch else 'npu'} {family.name}{size}")
+    counts = counts | {("", family.name): family.count for family in families}
+    groups: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
+    for wire in wires:
+        ends = [_reference(device, place, counts) for device in (wire.source, wire.target)]
+        key = (ends[0][0], ends[1][0], wire.kind, wire.lanes, wire.both)
+        groups[key].append((ends[0][1], ends[1][1]))
+    for (source, target, kind, lanes, both), pairs in groups.items():
+        arrow = "<->" if both else "->"
+        tail = f"(bandwidth: {kind}, latency: {kind}_latency)"
+        lines += _statements(str(source), f" {arrow} ", str(target), tail, int(str(lanes)), pairs)
+    return lines
+
+
+def _label_lines(labels: Sequence[str], what: str) -> list[str]:
+    """A comment with the names that devices have in the file."""
+    named = [label for label in labels if label]
+    return _comment(f"{what}: {', '.join(named)}") if named else []
+
+
+def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, Index]:
+    """A device as text with {} for each index, and these indices."""
+    if device.node < 0:
+        if counts["", device.family] == 1:
+            return device.family, ()
+        return device.family + "[{}]", (device.number,)
+    group, at = place[device.node]
+    path, index = (f"{group.copy}[{{}}]", (at,)) if len(group.positions) > 1 else (group.copy, ())
+    if counts[group.copy, device.family] == 1:
+        return f"{path}.{device.family}", index
+    return f"{path}.{device.family}[{{}}]", (*index, device.number)
+
+
+def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pairs: list[Pair]) -> list[str]:
+    """The links between devices of two families."""
+    repeat = [("lane", f"0..{lanes}")] if lanes > 1 else []
+    found = loops(pairs)
+    if found is None:
+        ends = len(pairs[0][0])
+        rows = ", ".join(f"[{', '.join(map(str, (*a, *b)))}]" for a, b in pairs)
+        ranges = [("at", f"[{rows}]"), *repeat]
+        indices = [f"at[{k}]" for k in range(ends + len(pairs[0][1]))]
+        link = f"link {source.format(*indices[:ends])}{arrow}{target.format(*indices[ends:])} {tail}"
+        return [_loop(ranges, "", link)]
+    return [
+        _loop(
+            [*loop.ranges, *repeat],
+            loop.condition,
+            f"link {source.format(*loop.source)}{arrow}{target.format(*loop.target)} {tail}",
+        )
+        for loop in found
+    ]
+
+
+def _loop(ranges: Sequence[tuple[str, str]], condition: str, link: str) -> str:
+    if not ranges:
+        return link
+    text = ", ".join(f"{name} in {values}" for name, values in ranges)
+    return f"for {text}{' if ' + condition if condition else ''} {{ {link} }}"

@@ -1,0 +1,156 @@
+"""What the readers of machine files share: errors with line and column, XML without entities, options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final, cast
+
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.base.messages import line_starts
+
+MAX_BYTES: Final = 64 << 20
+MAX_DEVICES: Final = 1_000_000
+GIGA: Final = 10**9
+MICRO: Final = Fraction(1, 10**6)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the command line adds to files that do not say it; None: not given.
+
+    gpu: name of a GPU model (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of
+    each GPU to NVSwitches, 0 for none. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
+    rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
+    of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
+    """
+
+    gpu: str | None = None
+    gpus_per_node: int | None = None
+    nvlink: int | None = None
+    pcie: bool | None = None
+    rates: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
+    latencies: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
+    npu: tuple[str, str] | None = None
+    capacity: tuple[str, Fraction] | None = None
+    latency: tuple[str, Fraction] | None = None
+    chunk: int | None = None
+
+
+def line_span(source: SourceFile, line: int) -> Span:
+    """A line of a file, from 1, without the blanks at its begin."""
+    starts = line_starts(source.text)
+    line = min(max(line, 1), len(starts))
+    start = starts[line - 1]
+    end = starts[line] - 1 if line < len(starts) else len(source.text)
+    text = source.text[start:end]
+    return Span(source, start + len(text) - len(text.lstrip()), start + len(text.rstrip()))
+
+
+def wrong(message: str, span: Span | None = None, hint: str = "") -> SourceError:
+    """The error for a file that is not as its format says."""
+    return SourceError(Diagnostic("X0601", message, span, hint=hint))
+
+
+def missing(message: str, hint: str) -> UsageError:
+    """The error for what a format cannot say and no option gives."""
+    return UsageError(Diagnostic("X0602", message, hint=hint))
+
+
+def too_large(message: str, span: Span | None = None) -> SourceError:
+    """The error for a machine that is larger than the limits."""
+    return SourceError(Diagnostic("X0603", message, span, hint="import a part of the machine"))
+
+
+def check_devices(count: int) -> None:
+    """Raise SourceError X0603 for more than MAX_DEVICES devices."""
+    if count > MAX_DEVICES:
+        raise too_large(f"{count:,} devices exceed the limit of {MAX_DEVICES:,}")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """A value of JSON as a mapping; {} if it is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """A value of JSON as a list; [] if it is none."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def compose_yaml(source: SourceFile, limit: int) -> Any:  # noqa: ANN401
+    """The root node of a YAML file, as PyYAML composes it; None for an empty one. limit: characters.
+
+    Raises SourceError X0601 with the line, X0603 above the limit.
+    """
+    yaml: Any = import_module("yaml")
+    if len(source.text) > limit:
+        raise too_large(f"{source.name} has more than {limit >> 10} KiB of YAML")
+    try:
+        return yaml.compose(source.text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = 1 if mark is None else int(mark.line) + 1
+        what = getattr(error, "problem", None) or "it cannot be read"
+        raise wrong(f"{source.name} is no YAML: {what}", line_span(source, line)) from error
+
+
+def yaml_fields(node: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The nodes of a YAML mapping by key; {} if it is none."""
+    return {str(key.value): value for key, value in node.value} if node is not None and node.id == "mapping" else {}
+
+
+def yaml_items(node: Any) -> list[Any]:  # noqa: ANN401
+    """The nodes of a YAML sequence; [] if it is none."""
+    return list(node.value) if node is not None and node.id == "sequence" else []
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of an XML file. line: where it begins."""
+
+    tag: str
+    line: int
+    attributes: Mapping[str, str]
+    children: tuple[Element, ...]
+
+    def get(self, name: str, default: str = "") -> str:
+        """The value of an attribute."""
+        return self.attributes.get(name, default)
+
+    def __iter__(self) -> Iterator[Element]:
+        return iter(self.children)
+
+
+def parse_xml(source: SourceFile) -> Element:
+    """The root of an XML file; entities are not resolved, and nothing else is read. Raises SourceError X0601."""
+    etree: Any = import_module("lxml.etree")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
+    try:
+        root = etree.fromstring(source.text.encode(), parser)
+    except etree.XMLSyntaxError as error:
+        line, column = int(error.position[0]), int(error.position[1])
+        starts = line_starts(source.text)
+        at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
+        what = str(error.msg or "it cannot be read").partition(", line ")[0]
+        raise wrong(f"{source.name} is no XML: {what}", Span(source, at, at)) from error
+    return _element(source, etree, root)
+
+
+def _element(source: SourceFile, etree: Any, node: Any) -> Element:  # noqa: ANN401
+    children: list[Element] = []
+    for child in node:
+        if child.tag is etree.Entity:
+            raise wrong(f"{source.name} refers to entities, which are not read", line_span(source, node.sourceline))
+        if isinstance(child.tag, str):
+            children.append(_element(source, etree, child))
+    tag = str(node.tag).rpartition("}")[2]
+    attributes = {str(name): str(value) for name, value in node.attrib.items()}
+    return Element(tag, int(node.sourceline or 1), attributes, tuple(children))
+
+
+def element_span(source: SourceFile, element: Element) -> Span:
+    """The line on which an element begins."""
+    return line_span(source, element.line)

@@ -1,0 +1,207 @@
+"""SimGrid platforms (XML, version 4): hosts, routers, links, routes and clusters of one zone or of nested ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from collc.base.diagnostics import SourceFile
+from collc.machines.graphs import Edge, graph_machine
+from collc.machines.machine import Machine
+from collc.machines.reading import Element, ImportOptions, check_devices, element_span, parse_xml, wrong
+
+_PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+_TIMES: Final = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}
+_ZONES: Final = {"Full", "Floyd", "Dijkstra", "DijkstraCache", "Cluster", "None", ""}
+
+
+@dataclass(slots=True)
+class _Platform:
+    """What was read. links: by name, bytes per second, seconds, and whether one lane serves both directions."""
+
+    source: SourceFile
+    hosts: list[str] = field(default_factory=list[str])
+    routers: list[str] = field(default_factory=list[str])
+    links: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict[str, tuple[Fraction, Fraction]])
+    edges: list[Edge] = field(default_factory=list[Edge])
+    routes: list[tuple[str, str, tuple[str, ...], bool]] = field(
+        default_factory=list[tuple[str, str, tuple[str, ...], bool]]
+    )
+
+
+def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
+    """The network of a platform. Raises SourceError X0601 with the line of what is wrong or cannot be imported."""
+    root = parse_xml(source)
+    if root.tag != "platform":
+        raise wrong(f"a SimGrid file begins with <platform>, not <{root.tag}>", element_span(source, root))
+    platform = _Platform(source)
+    for zone in root:
+        _zone(platform, zone)
+    if not platform.hosts:
+        raise wrong(f"{source.name} has no host", element_span(source, root))
+    switches = list(platform.routers)
+    _join_routes(platform, switches)
+    return graph_machine(platform.hosts, switches, platform.edges, options, "in the file")
+
+
+def _zone(platform: _Platform, zone: Element) -> None:
+    span = element_span(platform.source, zone)
+    if zone.tag == "cluster":
+        _cluster(platform, zone)
+        return
+    if zone.tag not in {"zone", "AS"}:
+        raise wrong(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
+    if zone.get("routing", "") not in _ZONES:
+        raise wrong(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
+    for child in zone:
+        at = element_span(platform.source, child)
+        if child.tag in {"zone", "AS", "cluster"}:
+            _zone(platform, child)
+        elif child.tag in {"host", "router"}:
+            name = _named(platform, child)
+            (platform.hosts if child.tag == "host" else platform.routers).append(name)
+        elif child.tag == "link":
+            rate, time = _rate(platform, child, "bandwidth"), _time(platform, child, "latency")
+            if child.get("sharing_policy", "SHARED") == "FATPIPE":
+                raise wrong("a FATPIPE link has no limit, which no link of a network has", at)
+            platform.links[_named(platform, child)] = (rate, time)
+        elif child.tag == "route":
+            hops = tuple(str(hop.get("id")) for hop in child if hop.tag == "link_ctn")
+            both = child.get("symmetrical", "YES").upper() != "NO"
+            for hop in hops:
+                if hop not in platform.links:
+                    raise wrong(f"there is no link {hop}", at)
+            platform.routes.append((str(child.get("src")), str(child.get("dst")), hops, both))
+        elif child.tag not in {"prop", "backbone", "disk"}:
+            raise wrong(f"<{child.tag}> cannot be imported", at)
+
+
+def _named(platform: _Platform, element: Element) -> str:
+    name = element.get("id")
+    if not name or name in platform.hosts or name in platform.routers:
+        what = "without id" if not name else f"{name} is there twice"
+        raise wrong(f"<{element.tag}> {what}", element_span(platform.source, element))
+    return name
+
+
+def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
+    """Bytes per second; Bps are bytes, bps bits."""
+    text = element.get(key, "")
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?:([kMGT]?)(i?)([Bb])ps)?\s*", text)
+    value = Fraction(match[1]) if match is not None else Fraction(0)
+    if match is None or not value:
+        raise wrong(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
+    base = 1024 if match[3] else 1000
+    return value * base ** _PREFIX[match[2] or ""] / (8 if match[4] == "b" else 1)
+
+
+def _time(platform: _Platform, element: Element, key: str) -> Fraction:
+    text = element.get(key, "0")
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(ns|us|ms|s)?\s*", text)
+    if match is None:
+        raise wrong(f"'{key}' is a time as in 1us, not '{text[:40]}'", element_span(platform.source, element))
+    return Fraction(match[1]) * _TIMES[match[2] or "s"]
+
+
+def _cluster(platform: _Platform, element: Element) -> None:
+    """Hosts with a private link each to a switch; over the backbone, all that they send."""
+    span = element_span(platform.source, element)
+    name = element.get("id", "cluster")
+    if element.get("topology", "FLAT") != "FLAT":
+        raise wrong(f"a cluster with topology {element.get('topology')} cannot be imported", span)
+    numbers = _radical(platform, element)
+    hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
+    platform.hosts += hosts
+    private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
+    up = down = f"{name} switch"
+    platform.routers.append(up)
+    if element.get("bb_bw"):
+        down = f"{name} switch behind the backbone"
+        platform.routers.append(down)
+        rate = _rate(platform, element, "bb_bw")
+        platform.edges.append((up, down, rate, _time(platform, element, "bb_lat"), 1))
+    for host in hosts:
+        platform.edges += [(host, up, *private, 1), (down, host, *private, 1)]
+
+
+def _radical(platform: _Platform, element: Element) -> list[int]:
+    """The numbers of ranges as in 0-3,7."""
+    numbers: list[int] = []
+    for part in element.get("radical", "").split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise wrong(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
+        check_devices(int(match[2] or match[1]) - int(match[1]))
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+        check_devices(len(numbers))
+    return numbers
+
+
+class _Junctions:
+    """Sets of ends of links that meet. Devices are ends too, named (device, -1)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def find(self, end: tuple[str, int]) -> tuple[str, int]:
+        """The representative of the set of an end."""
+        while (parent := self._parent.setdefault(end, end)) != end:
+            self._parent[end] = self._parent[parent] = self._parent.setdefault(parent, parent)
+            end = parent
+        return end
+
+    def join(self, one: tuple[str, int], other: tuple[str, int]) -> None:
+        """Joins two sets; that of a device keeps its name."""
+        a, b = self.find(one), self.find(other)
+        if a != b:
+            if b[1] == -1:
+                a, b = b, a
+            self._parent[b] = a
+
+
+def _join_routes(platform: _Platform, switches: list[str]) -> None:
+    """The links of all routes as edges; where links meet that no router joins, a switch is added."""
+    junctions, directions = _Junctions(), dict[tuple[str, bool], None]()
+    for source, target, hops, both in platform.routes:
+        at = (source, -1)
+        for hop in hops:
+            forward = junctions.find(at) != junctions.find((hop, 1))
+            junctions.join(at, (hop, 0 if forward else 1))
+            at = (hop, 1 if forward else 0)
+            directions[hop, forward] = None
+            if both:
+                directions[hop, not forward] = None
+        junctions.join((target, -1), at)
+    names: dict[tuple[str, int], str] = {}
+    known = {*platform.hosts, *platform.routers}
+
+    def device(end: tuple[str, int]) -> str:
+        found = junctions.find(end)
+        if found[1] == -1:
+            if found[0] not in known:
+                raise wrong(f"a route leads to {found[0]}, which is no host or router")
+            return found[0]
+        if found not in names:
+            names[found] = f"junction {len(names)}"
+            switches.append(names[found])
+        return names[found]
+
+    for hop, forward in directions:
+        ends = device((hop, 0)), device((hop, 1))
+        rate, latency = platform.links[hop]
+        a, b = ends if forward else ends[::-1]
+        if a != b:
+            platform.edges.append((a, b, rate, latency, 1))
+    _check_devices_apart(platform, junctions)
+
+
+def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:
+    """Raise SourceError X0601 where routes make one device of two."""
+    seen: dict[tuple[str, int], str] = {}
+    for name in (*platform.hosts, *platform.routers):
+        found = junctions.find((name, -1))
+        if found in seen:
+            raise wrong(f"the routes join {seen[found]} and {name} without a link", hint="write the links in .coll")
+        seen[found] = name

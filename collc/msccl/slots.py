@@ -1,0 +1,85 @@
+"""Chunks of several sizes, cut to a common slot: a file divides every buffer into equal parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.wording import plural
+from collc.msccl.limits import LAST_OFFSET
+from collc.msccl.program import Message
+from collc.ten.arrays import Int64Array
+from collc.ten.demand import ChunkTable, Demand
+
+
+def slot_bytes(demand: Demand) -> int:
+    """The bytes of a slot: the greatest common divisor of the sizes of all chunks; 0 without chunks."""
+    sizes = demand.chunks.size
+    return int(np.gcd.reduce(sizes)) if len(sizes) else 0
+
+
+def cut_to_slots(demand: Demand) -> Demand:
+    """The demand with every chunk cut into slots, which are neighbours; the demand itself if all chunks are equal.
+
+    Raises SourceError M0104 if a rank's buffer would have more slots than steps can reach.
+    """
+    parts = _slots_of_chunks(demand)
+    if int(parts.max(initial=0)) <= 1:
+        return demand
+    slot, longest = slot_bytes(demand), _longest_buffer(demand, parts)
+    if longest > LAST_OFFSET + 1:
+        sizes = np.unique(demand.chunks.size)
+        message = (
+            f"chunks of {len(sizes)} sizes ({sizes[0]} to {sizes[-1]} bytes) have slots of {plural(slot, 'byte')} in "
+            f"common: a buffer has {longest} of them, more than the {LAST_OFFSET + 1} that a file can address"
+        )
+        raise SourceError(Diagnostic("M0104", message, hint="take sizes with a larger common divisor"))
+    first = demand.first_chunk
+    runs = [
+        replace(run, pattern=_cut_table(table, parts[first[k] : first[k + 1]], slot), standard=None)
+        for k, (run, table) in enumerate(zip(demand.runs, demand.tables, strict=True))
+    ]
+    return Demand(tuple(runs))
+
+
+def cut_messages(messages: list[Message], demand: Demand) -> list[Message]:
+    """A message for each slot of each chunk, at the times of the chunk. demand: as it was before the cut."""
+    parts = _slots_of_chunks(demand)
+    if int(parts.max(initial=0)) <= 1:
+        return messages
+    first = np.concatenate([[0], np.cumsum(parts)]).tolist()
+    return [
+        replace(message, chunk=slot)
+        for message in messages
+        for slot in range(first[message.chunk], first[message.chunk + 1])
+    ]
+
+
+def _slots_of_chunks(demand: Demand) -> Int64Array:
+    """int64[chunks]: the number of slots of each chunk."""
+    return demand.chunks.size // max(1, slot_bytes(demand))
+
+
+def _longest_buffer(demand: Demand, parts: Int64Array) -> int:
+    """Slots of the longest input or output of any NPU."""
+    chunks, longest = demand.chunks, 0
+    for conditions in (chunks.pre, chunks.post):
+        of_set = np.bincount(conditions, parts, len(chunks.sets))
+        of_npu = np.bincount(chunks.sets.members, np.repeat(of_set, chunks.sets.sizes))
+        longest = max(longest, int(of_npu.max(initial=0)))
+    return longest
+
+
+def _cut_table(table: ChunkTable, parts: Int64Array, slot: int) -> ChunkTable:
+    rows = np.repeat(np.arange(len(table)), parts)
+    return replace(
+        table,
+        size=np.full(len(rows), slot, np.int64),
+        pre=table.pre[rows],
+        post=table.post[rows],
+        op=table.op[rows],
+        family=table.family[rows],
+        index=table.index[rows],
+    )

@@ -1,0 +1,131 @@
+"""The journal of a long command: the results of finished tasks, so that a command that was killed goes on from there.
+
+A journal is a text file of JSON lines: first what the results depend on, then one line for each finished task. Each
+line is on the disk before the next task counts as done. A line that was cut off by a crash is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from collc.base.diagnostics import Diagnostic, UsageError
+
+VERSION: Final = 1
+
+
+@dataclass(eq=False)
+class Journal:
+    """An open journal; `opened_journal` makes one.
+
+    done: the result of each finished task, by key. restarted: whether there was a journal of something else, which was
+    dropped.
+    """
+
+    path: Path
+    handle: int
+    done: dict[str, Any] = field(default_factory=dict[str, Any])
+    restarted: bool = False
+
+    def add(self, key: str, result: object) -> None:
+        """Note the result of a task, a JSON value. Raises UsageError U0203 where the disk is full or broken."""
+        self.done[key] = result
+        self._write({"task": key, "result": result})
+
+    def remove(self) -> None:
+        """Remove the file: the command is complete."""
+        self.path.unlink(missing_ok=True)
+
+    def start(self, basis: str) -> None:
+        """Read what is there; begin anew where it is of another basis."""
+        lines = _whole_lines(self.handle)
+        head = _parsed(lines[0]) if lines else None
+        if head == {"collc_journal": VERSION, "basis": basis}:
+            size = len(lines[0]) + 1
+            for line in lines[1:]:
+                entry = _parsed(line)
+                if entry is None or entry.keys() != {"task", "result"}:
+                    break
+                self.done[str(entry["task"])] = entry["result"]
+                size += len(line) + 1
+            os.ftruncate(self.handle, size)
+            os.lseek(self.handle, size, os.SEEK_SET)
+            return
+        self.restarted = bool(lines)
+        os.ftruncate(self.handle, 0)
+        os.lseek(self.handle, 0, os.SEEK_SET)
+        self._write({"collc_journal": VERSION, "basis": basis})
+
+    def _write(self, entry: dict[str, object]) -> None:
+        data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self.handle, data) :]
+            os.fsync(self.handle)
+        except OSError as error:
+            raise UsageError(Diagnostic("U0203", f"cannot write {self.path}: {error.strerror or error}")) from error
+
+
+def journal_of(output: Path) -> Path:
+    """The journal of a command that writes `output`: a hidden file beside it."""
+    return output.with_name(f".{output.name}.journal")
+
+
+@contextlib.contextmanager
+def opened_journal(path: Path, basis: str) -> Generator[Journal]:
+    """The journal at a path, locked while it is open.
+
+    basis: what the results depend on besides their keys, as in a hash of the program; a journal of another one begins
+    anew. Raises UsageError U0140 where another process has it open, U0203 where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except OSError as error:
+        raise UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}")) from error
+    try:
+        if not _locked(handle):
+            hint = "wait until it is done, or choose another output"
+            raise UsageError(Diagnostic("U0140", f"another process is writing {path}", hint=hint))
+        journal = Journal(path, handle)
+        journal.start(basis)
+        yield journal
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Lock a file while it is open; False where another process has it. True where the system has no locks."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _whole_lines(handle: int) -> list[bytes]:
+    """The lines of a file that end with a newline."""
+    data = bytearray()
+    while part := os.read(handle, 1 << 20):
+        data += part
+    return bytes(data).split(b"\n")[:-1]
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry: object = json.loads(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", entry) if isinstance(entry, dict) else None

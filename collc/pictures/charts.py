@@ -1,0 +1,351 @@
+"""Charts: lines, bars and heat maps. They know numbers and texts only; what the numbers mean, the caller says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from collc.pictures.axes import Axis, Range, range_of
+from collc.pictures.picture import (
+    DASHES,
+    LEVELS,
+    SERIES,
+    Picture,
+    joined,
+    level_of,
+    line,
+    mark,
+    marker,
+    number,
+    plain,
+    rect,
+    shortened,
+    text,
+    text_width,
+)
+
+WIDTH: Final = 640
+_PAD: Final = 14
+_ROW: Final = 18
+_MOST_MARKERS: Final = 64
+"""Points of a series up to which each has a marker and a tooltip; of more, as many evenly spaced ones."""
+
+_MOST_CELLS: Final = 2_500
+"""Cells of a heat map up to which each has a tooltip of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A named line of points (x, y) in order of x. steps: a value holds until the next point."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    steps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A named series of bars: one value for each label of the chart, None where there is none."""
+
+    name: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A value with a name to which others are compared, such as a bound; a dashed line across the chart."""
+
+    name: str
+    value: float
+
+
+# Lines
+
+
+def line_chart(
+    series: Sequence[Series],
+    *,
+    title: str,
+    x: Axis,
+    y: Axis,
+    references: Sequence[Reference] = (),
+    height: float = 320,
+    description: str = "",
+) -> Picture:
+    """Lines over x, with a legend, markers with tooltips, and references as horizontal lines.
+
+    Raises ValueError where a value is not finite, or not positive on a logarithmic axis.
+    """
+    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=True)
+    top += _ROW + 4
+    bottom = height - 46
+    values = [value for one in series for _, value in one.points] + [one.value for one in references]
+    rows = range_of(y, values, bottom, top)
+    left = _PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
+    across = [value for one in series for value, _ in one.points]
+    columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
+    body = [
+        *legend,
+        text(left, top - 10, y.label, "muted"),
+        *_grid(rows, columns),
+        *_column_ticks(columns, bottom),
+        text((left + WIDTH - 2 * _PAD) / 2, height - 8, x.label, "muted mid"),
+        *(_reference_row(one, rows, left, WIDTH - 2 * _PAD) for one in references),
+        *(part for k, one in enumerate(series) for part in _line(one, k, columns, rows)),
+    ]
+    return Picture(WIDTH, height, joined(body), title, description)
+
+
+def _legend(names: Sequence[str], *, lines: bool) -> tuple[list[str], float]:
+    """The elements of a legend in rows that fit into the width, and where it ends."""
+    x, y, parts = float(_PAD), 16.0, list[str]()
+    for k, name in enumerate(names):
+        label = shortened(name, WIDTH - 2 * _PAD - 40)
+        needed = 34 + text_width(label) + 16
+        if x > _PAD and x + needed > WIDTH - _PAD:
+            x, y = float(_PAD), y + _ROW
+        color = k % SERIES
+        if lines:
+            parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", color, 2))
+            parts.append(marker(color, x + 13, y - 4))
+        else:
+            parts.append(rect(x + 8, y - 10, 14, 12, f"f{color}"))
+        parts.append(text(x + 32, y, label))
+        x += needed
+    return parts, y + 8 if names else 4.0
+
+
+def _stroke(path: str, color: int, width: float) -> str:
+    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
+    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+
+
+def _grid(rows: Range, columns: Range) -> Iterator[str]:
+    """The horizontal lines of a chart, with the text of each."""
+    for tick in rows.ticks(6):
+        at = rows.at(tick)
+        yield line(columns.begin, at, columns.end, at, "grid")
+        yield text(columns.begin - 8, at + 4, rows.axis.text(tick), "end")
+    yield line(columns.begin, rows.begin, columns.end, rows.begin, "axis")
+
+
+def _column_ticks(columns: Range, bottom: float) -> Iterator[str]:
+    """Ticks along x, as many as have room for their texts."""
+    for most in (10, 8, 6, 5, 4, 3, 2):
+        ticks = columns.ticks(most)
+        ends = [(columns.at(tick), text_width(columns.axis.text(tick)) / 2) for tick in ticks]
+        if all(a + wide + 8 <= b - next_wide for (a, wide), (b, next_wide) in pairwise(ends)):
+            break
+    else:
+        ticks = columns.ticks(1)[:1]
+    for tick in ticks:
+        at = columns.at(tick)
+        label = columns.axis.text(tick)
+        half = text_width(label) / 2
+        yield line(at, bottom, at, bottom + 5, "axis")
+        yield text(min(max(at, half + 2), WIDTH - half - 2), bottom + 19, label, "mid")
+
+
+def _reference_row(reference: Reference, rows: Range, left: float, right: float) -> str:
+    at = rows.at(reference.value)
+    label = f"{reference.name}: {rows.axis.text(reference.value)}"
+    shapes = line(left, at, right, at, "wire", ' stroke-dasharray="2 2"') + text(
+        right, at - 5, label, "over muted small end"
+    )
+    return mark(label, shapes)
+
+
+def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[str]:
+    """The line of a series, then its markers."""
+    color = index % SERIES
+    at = [(columns.at(x), rows.at(y)) for x, y in series.points]
+    if len(at) > 1:
+        path = f"M{number(at[0][0])} {number(at[0][1])}"
+        for x, y in at[1:]:
+            path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
+        yield _stroke(path, color, 2)
+    every = max(1, -(-len(at) // _MOST_MARKERS))
+    for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
+        tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
+        shape = marker(color, x, y) if every == 1 and not series.steps else _target(x, y)
+        yield mark(tip, shape)
+
+
+def _target(x: float, y: float) -> str:
+    """An invisible disc that the pointer can hit."""
+    return f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'
+
+
+# Bars
+
+
+def bar_chart(
+    labels: Sequence[str],
+    series: Sequence[Bars],
+    *,
+    title: str,
+    value: Axis,
+    references: Sequence[Reference] = (),
+    description: str = "",
+) -> Picture:
+    """Horizontal bars: a group for each label with a bar for each series, and each value at the end of its bar.
+
+    references: vertical lines. Raises ValueError where a value is negative or not finite, where a logarithmic axis has
+    one that is not positive, or where a series has not one value for each label.
+    """
+    if any(len(one.values) != len(labels) for one in series):
+        raise ValueError("each series has one value for each label")
+    shown = [found for one in series for found in one.values if found is not None]
+    if any(found < 0 for found in shown):
+        raise ValueError("bars show no negative values")
+    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=False)
+    top += 18 * len(references) + 6
+    left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
+    room = max((text_width(value.text(found)) for found in shown), default=0) + 12
+    measured = [*shown, *(one.value for one in references)]
+    if value.scale != "linear" and measured:
+        measured.append(min(measured) / 2)  # so that the shortest bar is seen
+    values = range_of(value, measured, left, WIDTH - _PAD - room)
+    thick, gap = (18, 10) if len(series) == 1 else (13, 12)
+    bottom = top + len(labels) * (thick * len(series) + gap) + 4
+    body = [*legend, *_value_ticks(values, top, bottom)]
+    for row, label in enumerate(labels):
+        y = top + gap / 2 + row * (thick * len(series) + gap)
+        name = shortened(label, left - _PAD - 9)
+        body.append(text(left - 8, y + thick * len(series) / 2 + 4, name, "end"))
+        for k, one in enumerate(series):
+            body += _bar(label, one, row, k, values, y + k * thick, thick - 2)
+    for k, one in enumerate(references):
+        body += _reference_column(one, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
+    height = bottom + 44
+    body.append(text((left + WIDTH - _PAD) / 2, height - 8, value.label, "muted mid"))
+    return Picture(WIDTH, height, joined(body), title, description)
+
+
+def _value_ticks(values: Range, top: float, bottom: float) -> Iterator[str]:
+    ticks = values.ticks(6)
+    widest = max((text_width(values.axis.text(tick)) for tick in ticks), default=0) + 10
+    ticks = values.ticks(max(1, min(6, int((values.end - values.begin) / widest))))
+    for tick in ticks:
+        at = values.at(tick)
+        yield line(at, top, at, bottom, "grid")
+        yield text(at, bottom + 16, values.axis.text(tick), "mid")
+    yield line(values.begin, top, values.begin, bottom, "axis")
+
+
+def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, thick: float) -> Iterator[str]:
+    found = bars.values[row]
+    if found is None:
+        yield text(values.begin + 6, y + thick / 2 + 4, "-", "muted")
+        return
+    end = values.at(found) if found or values.axis.scale == "linear" else values.begin
+    said = values.axis.text(found)
+    name = f"{label}, {bars.name}" if bars.name else label
+    shapes = rect(values.begin, y, max(end - values.begin, 1), thick, f"f{index % SERIES}", ' rx="2"')
+    yield mark(f"{name}: {said}", shapes)
+    yield text(end + 5, y + thick / 2 + 4, said, "small")
+
+
+def _reference_column(reference: Reference, values: Range, top: float, bottom: float) -> Iterator[str]:
+    at = values.at(reference.value)
+    label = f"{reference.name}: {values.axis.text(reference.value)}"
+    yield mark(label, line(at, top, at, bottom, "wire", ' stroke-dasharray="4 3" stroke-width="1.5"'))
+    half = text_width(label, 10.5) / 2
+    yield text(min(max(at, half + 2), WIDTH - half - 2), top - 3, label, "over muted small mid")
+
+
+# Heat maps
+
+
+def heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    *,
+    title: str,
+    value: Axis,
+    row_title: str = "",
+    column_title: str = "",
+    description: str = "",
+) -> Picture:
+    """A cell for each row and column, coloured from 0 to the greatest value; none where the value is None.
+
+    Up to 2,500 cells each has a tooltip. Raises ValueError where a value is negative or not finite, or where the shape
+    does not fit the labels.
+    """
+    if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
+        raise ValueError("a heat map has one value for each row and column")
+    known = [found for row in values for found in row if found is not None]
+    if any(found < 0 or not math.isfinite(found) for found in known):
+        raise ValueError("a heat map shows no negative and no infinite values")
+    most = max(known, default=0.0)
+    left = _PAD + min(max((text_width(one, 10.5) for one in rows), default=0), 150) + 10
+    longest = min(max((text_width(one, 10.5) for one in columns), default=0), 110)
+    cell = min(28.0, (WIDTH - left - _PAD - 0.68 * longest) / max(1, len(columns)))
+    top = 70 + longest * 0.75
+    across, down = cell * len(columns), cell * len(rows)
+    body = [
+        *color_bar(most, value),
+        text(left, 58, f"to: {column_title}" if column_title else "", "muted small"),
+        *_row_names(rows, left, top, cell),
+        *_column_names(columns, left, top, cell),
+        rect(left, top, across, down, "box"),
+        '<g shape-rendering="crispEdges">',
+        *_cells(rows, columns, values, (left, top, cell), most, value),
+        "</g>",
+        text(left, top + down + 16, f"from: {row_title}" if row_title else "", "muted small"),
+    ]
+    return Picture(WIDTH, top + down + 26, joined(body), title, description)
+
+
+def color_bar(most: float, value: Axis) -> Iterator[str]:
+    """What the colours of numbers mean, in the first row of a picture."""
+    width = 208.0
+    yield text(_PAD, 24, value.label, "muted")
+    x = _PAD + text_width(value.label) + 14
+    zero = value.text(0)
+    yield text(x, 24, zero, "small")
+    x += text_width(zero, 10.5) + 6
+    for k in range(LEVELS):
+        yield rect(x + width * k / LEVELS, 13, width / LEVELS, 13, f"h{k}")
+    yield text(x + width + 6, 24, value.text(most), "small")
+
+
+def _row_names(rows: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
+    every = max(1, math.ceil(12 / cell)) if cell else 1
+    for k, name in list(enumerate(rows))[::every]:
+        yield text(left - 6, top + (k + 0.5) * cell + 4, shortened(name, left - _PAD - 6, 10.5), "small end")
+
+
+def _column_names(columns: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
+    every = max(1, math.ceil(15 / cell)) if cell else 1
+    for k, name in list(enumerate(columns))[::every]:
+        yield text(left + (k + 0.5) * cell + 3, top - 6, shortened(name, 110, 10.5), "small", -48)
+
+
+def _cells(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    where: tuple[float, float, float],
+    most: float,
+    value: Axis,
+) -> Iterator[str]:
+    """The cells; of many, those of one colour as one shape. where: the left and top edge, and the size of a cell."""
+    left, top, cell = where
+    found = [(i, j, one) for i, row in enumerate(values) for j, one in enumerate(row) if one is not None]
+    if len(found) <= _MOST_CELLS:
+        for i, j, one in found:
+            shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(one, most)}")
+            yield mark(f"{rows[i]} to {columns[j]}: {value.text(one)}", shape)
+        return
+    levels: dict[int, list[str]] = {}
+    for i, j, one in found:
+        path = f"M{number(left + j * cell)} {number(top + i * cell)}h{number(cell)}v{number(cell)}h{number(-cell)}z"
+        levels.setdefault(level_of(one, most), []).append(path)
+    for level in sorted(levels):
+        about = f"from {value.text(level * most / LEVELS)} to {value.text((level + 1) * most / LEVELS)}"
+        yield f'<g><title>{plain(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'

@@ -1,0 +1,134 @@
+"""When links carry what: from a schedule, or from a simulation of any file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.simulation.engine import Simulation
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock
+
+
+@dataclass(frozen=True, eq=False)
+class LinkUse:
+    """What is on the links of a network, one row for each time that a link is occupied, in order of begin.
+
+    link: int32. begin, free, arrive: int64, picoseconds at which a chunk or message enters the link, at which the link
+    is free again, and at which it has arrived. size: int64, bytes. owner: int32, the NPU that decides the colour.
+    owners: what these are, in words. reduce: bool. name: the name of what a row carries. time: picoseconds of all.
+    """
+
+    network: Network
+    link: Int32Array
+    begin: Int64Array
+    free: Int64Array
+    arrive: Int64Array
+    size: Int64Array
+    owner: Int32Array
+    owners: str
+    reduce: BoolArray
+    name: Callable[[int], str]
+    time: int
+
+    def __len__(self) -> int:
+        return len(self.link)
+
+    @cached_property
+    def bytes_per_link(self) -> Int64Array:
+        """int64[links]."""
+        found = np.zeros(self.network.link_count, np.int64)
+        np.add.at(found, self.link, self.size)
+        return found
+
+    @cached_property
+    def busy_per_link(self) -> Int64Array:
+        """int64[links], picoseconds."""
+        found = np.zeros(self.network.link_count, np.int64)
+        np.add.at(found, self.link, self.free - self.begin)
+        return found
+
+    def utilisation(self, spans: int) -> NDArray[np.float64]:
+        """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time."""
+        if not len(self) or not self.time:
+            return np.zeros(0)
+        ends = self.time * np.arange(spans + 1) / spans
+        occupied = [float(np.clip(end - self.begin, 0, self.free - self.begin).sum()) for end in ends]
+        return np.diff(occupied) * spans / (self.time * self.network.link_count)
+
+
+def use_of_schedule(module: Module) -> LinkUse:
+    """The transfers of a schedule, at the times that it says; those of links or chunks that do not exist are left out.
+
+    Raises ValueError where there is no schedule or links have no bandwidth.
+    """
+    if module.schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    network, demand = module.network, module.demand
+    rows = module.schedule.transfers
+    known = (rows.link >= 0) & (rows.link < network.link_count) & (rows.chunk >= 0)
+    rows = rows.taken(known & (rows.chunk < len(demand.chunks)))
+    clock = Clock.of(network, demand, module.schedule.model)
+    arrive = rows.start + clock.total_of(rows)
+    return LinkUse(
+        network=network,
+        link=rows.link,
+        begin=rows.start,
+        free=rows.start + clock.busy_of(rows),
+        arrive=arrive,
+        size=demand.chunks.size[rows.chunk],
+        owner=_owners(demand)[rows.chunk],
+        owners="where a sum ends" if bool(rows.reduce.any()) else "where a chunk begins",
+        reduce=rows.reduce,
+        name=lambda row: demand.chunk_name(int(rows.chunk[row])),
+        time=int(arrive.max(initial=0)),
+    )
+
+
+def _owners(demand: Demand) -> Int32Array:
+    """int32[chunks]: the NPU where a chunk begins; of a sum, the one where it ends, or else its first index."""
+    chunks = demand.chunks
+    sets = chunks.sets
+    first = np.full(len(sets), -1, np.int64)
+    filled = np.flatnonzero(sets.sizes)
+    first[filled] = sets.members[sets.offsets[:-1][filled]]
+    alone = sets.sizes == 1
+    index = chunks.index[:, 0] if chunks.index.shape[1] else np.zeros(len(chunks), np.int32)
+    summed = chunks.op != Op.COPY
+    ends = np.where(alone[chunks.post], first[chunks.post], index)
+    begins = np.where(alone[chunks.pre], first[chunks.pre], index)
+    return np.where(summed, ends, begins).astype(np.int32)
+
+
+def use_of_simulation(found: Simulation) -> LinkUse:
+    """The messages of a simulation that is aware of congestion; colours are by sender."""
+    hops = found.hops
+    task = np.repeat(np.arange(len(found.graph)), np.diff(hops.offsets))
+    order = np.argsort(hops.begin, kind="stable")
+    task, link, begin = task[order], hops.link[order], hops.begin[order] * found.unit
+    network = found.network
+
+    def name(row: int) -> str:
+        ends = (int(found.graph.source[task[row]]), int(found.graph.target[task[row]]))
+        return f"message {network.device_name(ends[0])} to {network.device_name(ends[1])}"
+
+    return LinkUse(
+        network=network,
+        link=link.astype(np.int32),
+        begin=begin,
+        free=begin + hops.busy[order] * found.unit,
+        arrive=begin + hops.delay[order] * found.unit,
+        size=found.graph.size[task],
+        owner=found.graph.source[task].astype(np.int32),
+        owners="that sends",
+        reduce=np.zeros(len(task), np.bool_),
+        name=name,
+        time=found.time_ps,
+    )

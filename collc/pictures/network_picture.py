@@ -1,0 +1,311 @@
+"""A picture of a network: its devices and links, coloured by kind of link or by the bytes that each link carries."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from collc.base.units import format_rate, format_time
+from collc.base.wording import plural
+from collc.pictures.axes import Axis, bytes_label, rate_label
+from collc.pictures.charts import color_bar
+from collc.pictures.layout import Box, Layout, layout_of, node_label
+from collc.pictures.picture import (
+    DASHES,
+    SERIES,
+    Picture,
+    joined,
+    level_of,
+    mark,
+    number,
+    rect,
+    shortened,
+    text,
+    text_width,
+)
+from collc.ten.arrays import Int64Array
+from collc.ten.network import LinkKind, Network
+
+_MOST_TIPS: Final = 1_500
+"""Lines up to which each has a tooltip."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Links that are drawn as one line: those of one kind between two devices, or in one direction."""
+
+    source: int
+    target: int
+    kind: int
+    links: list[int]
+    both: bool
+
+
+def network_picture(network: Network, load: Int64Array | None = None, title: str = "") -> Picture:
+    """The devices and links of a network.
+
+    load: int64[links], bytes that each link carries; then each direction is a line of its own with a colour for its
+    bytes. Of large networks only a part is drawn; the picture says so.
+    """
+    layout = layout_of(network)
+    lines = [
+        line for line in _lines(network, load is not None) if line.source in layout.at and line.target in layout.at
+    ]
+    legend, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
+    moved = {device: (x, y + top) for device, (x, y) in layout.at.items()}
+    boxes = [replace(box, y=box.y + top) for box in layout.boxes]
+    shape = _Shapes(network, layout, moved, load, boxes)
+    body = [
+        *legend,
+        *(_box(network, layout, k, top) for k in range(len(layout.boxes))),
+        *shape.lines(lines),
+        *shape.devices(),
+    ]
+    height = layout.height + top
+    for note in layout.notes:
+        height += 18
+        body.append(text(layout.width / 2, height - 8, note, "muted small mid"))
+    switches = int(network.present[network.npu_count :].sum())
+    counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, "
+    description = counts + plural(network.link_count, "link")
+    return Picture(layout.width, height, joined(body), title or network.name, description)
+
+
+def _lines(network: Network, directed: bool) -> list[_Line]:
+    """The lines: one for all links of one kind between two devices, or, `directed`, one for each direction."""
+    found: dict[tuple[int, int, int], list[int]] = {}
+    backward: set[tuple[int, int, int]] = set()
+    columns = (network.source, network.target, network.kind)
+    for link, (source, target, kind) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        key = (source, target, -1 if directed else kind)
+        if not directed and source > target:
+            key = (target, source, kind)
+            backward.add(key)
+        found.setdefault(key, []).append(link)
+    return [
+        _Line(source, target, int(network.kind[links[0]]), links, (source, target, kind) in backward)
+        for (source, target, kind), links in found.items()
+    ]
+
+
+# Legends
+
+
+def kind_label(kind: LinkKind) -> str:
+    """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
+    texts = ["any bandwidth"] if kind.bandwidth is None else [format_rate(kind.bandwidth), _decimal(kind.bandwidth)]
+    rate = min(texts, key=len)
+    return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
+
+
+def _decimal(rate: Fraction) -> str:
+    """A rate in decimal units, rounded to four digits where it is not exact."""
+    return rate_label(float(rate))
+
+
+def _kinds_by_rate(network: Network) -> dict[int, int]:
+    """The position of each kind of link among those that are used, the fastest first."""
+    used: list[int] = sorted(set(network.kind.tolist()))
+    used.sort(key=lambda kind: (-(network.kinds[kind].bandwidth or 0), network.kinds[kind].latency or 0))
+    return {kind: position for position, kind in enumerate(used)}
+
+
+def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float]:
+    """The kinds of links that are drawn."""
+    position = _kinds_by_rate(network)
+    kinds = sorted({line.kind for line in lines}, key=lambda kind: position[kind])
+    if not kinds:
+        return [], 0
+    x, y, parts = 14.0, 18.0, list[str]()
+    for kind in kinds[:SERIES]:
+        label = kind_label(network.kinds[kind])
+        needed = 40 + text_width(label) + 16
+        if x > 14 and x + needed > 746:
+            x, y = 14.0, y + 18
+        parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], _width(network, kind)))
+        parts.append(text(x + 34, y, label))
+        x += needed
+    if len(kinds) > SERIES:
+        parts.append(text(14, y + 18, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
+        y += 18
+    return parts, y + 4
+
+
+def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
+    label = "bytes per link"
+    legend = list(color_bar(float(load.max(initial=0)), Axis(label, text=bytes_label)))
+    note = "each direction is drawn to its left" if layout.radius >= 4 else ""
+    return [*legend, *([text(layout.width - 14, 24, note, "muted small end")] if note else [])], 30
+
+
+def _width(network: Network, kind: int) -> float:
+    """The width of a line: 1 for the slowest links, up to 3.5 for the fastest."""
+    rates = [float(one.bandwidth) for one in network.kinds if one.bandwidth]
+    own = network.kinds[kind].bandwidth
+    if own is None or min(rates) == max(rates):
+        return 1.4
+    return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
+
+
+def _stroke(path: str, position: int, width: float) -> str:
+    color = min(position, SERIES - 1)
+    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
+    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+
+
+# Shapes
+
+
+def _box(network: Network, layout: Layout, index: int, top: float) -> str:
+    """The frame of a node with its label: `gpu[3, *]`, or the name of the copy, `node[3]`."""
+    box = layout.boxes[index]
+    inside = [npu for npu, (x, _) in layout.at.items() if npu < network.npu_count and box.x <= x <= box.x + box.width]
+    inside = [npu for npu in inside if box.y <= layout.at[npu][1] <= box.y + box.height]
+    name = network.device_name(inside[0]) if inside else box.label
+    label = node_label(name)
+    if text_width(label, 10.5) > box.width - 4:
+        label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
+    shown = shortened(label, box.width - 4, 10.5)
+    frame = rect(box.x, box.y + top, box.width, box.height, "box", ' rx="8"')
+    return frame + text(box.x + box.width / 2, box.y + top + box.height - 6, shown, "muted small mid")
+
+
+@dataclass
+class _Shapes:
+    """The devices and lines of a network as elements. at, boxes: positions in the picture."""
+
+    network: Network
+    layout: Layout
+    at: dict[int, tuple[float, float]]
+    load: Int64Array | None
+    boxes: list[Box]
+
+    def lines(self, lines: list[_Line]) -> Iterator[str]:
+        """All lines; where there are many, those that look alike as one shape without tooltips."""
+        position = _kinds_by_rate(self.network)
+        bends = self._bends(lines)
+        alike: dict[int, list[str]] = {}
+        most = 0 if self.load is None else int(self.load.max(initial=0))
+        carried = self._carried(lines)
+        order = sorted(range(len(lines)), key=lambda k: carried[k])  # so that the brightest are on top
+        for k in order:
+            line = lines[k]
+            path = self._path(line, bends[k])
+            look = position[line.kind] if self.load is None else level_of(carried[k], most)
+            if len(lines) > _MOST_TIPS:
+                alike.setdefault(look, []).append(path)
+            else:
+                yield mark(self._tip(line, carried[k]), self._drawn(path, look, line.kind) + self._hit(path))
+        for look in sorted(alike):
+            kind = next((kind for kind, at in position.items() if at == look), 0)
+            yield self._drawn("".join(alike[look]), look, kind)
+
+    def _carried(self, lines: list[_Line]) -> list[int]:
+        load = self.load
+        return [0] * len(lines) if load is None else [int(load[line.links].sum()) for line in lines]
+
+    def _drawn(self, path: str, look: int, kind: int) -> str:
+        if self.load is None:
+            return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
+        width = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
+        return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
+
+    def _hit(self, path: str) -> str:
+        return f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
+
+    def _tip(self, line: _Line, carried: int) -> str:
+        names = [self.network.device_name(device) for device in (line.source, line.target)]
+        arrow = " and back" if line.both else ""
+        lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
+        said = f"{names[0]} -> {names[1]}{arrow}{lanes}: {kind_label(self.network.kinds[line.kind])}"
+        return said if self.load is None else f"{said}; carries {bytes_label(carried)}"
+
+    def _bends(self, lines: list[_Line]) -> list[bool]:
+        """Whether each line must bend, because it would lead through another device."""
+        if not self.layout.cell:
+            return [False] * len(lines)
+        devices = np.array(list(self.at.values()))
+        found: list[bool] = []
+        for line in lines:
+            (ax, ay), (bx, by) = self.at[line.source], self.at[line.target]
+            length = math.hypot(bx - ax, by - ay)
+            if length <= 1.05 * self.layout.cell:
+                found.append(False)
+                continue
+            along = ((devices[:, 0] - ax) * (bx - ax) + (devices[:, 1] - ay) * (by - ay)) / length**2
+            off = np.abs((devices[:, 0] - ax) * (by - ay) - (devices[:, 1] - ay) * (bx - ax)) / length
+            found.append(bool(((along > 0.02) & (along < 0.98) & (off < self.layout.radius + 1)).any()))
+        return found
+
+    def _path(self, line: _Line, bends: bool) -> str:
+        (ax, ay), (bx, by) = self.at[line.source], self.at[line.target]
+        length = math.hypot(bx - ax, by - ay) or 1.0
+        side_x, side_y = (by - ay) / length, -(bx - ax) / length  # to the left of the direction
+        shift = min(2.4, self.layout.radius / 4) if self.load is not None else 0.0
+        ax, ay, bx, by = ax + side_x * shift, ay + side_y * shift, bx + side_x * shift, by + side_y * shift
+        begin = f"M{number(ax)} {number(ay)}"
+        if not bends:
+            return f"{begin}L{number(bx)} {number(by)}"
+        if self.layout.stubs:
+            reach = (self.layout.radius + 0.16 * self.layout.cell + 3) / length
+            x, y = (bx - ax) * reach, (by - ay) * reach
+            return (
+                f"{begin}L{number(ax - x)} {number(ay - y)}M{number(bx)} {number(by)}L{number(bx + x)} {number(by + y)}"
+            )
+        bulge = min(0.62 * self.layout.cell, 0.3 * length)
+        x, y = (ax + bx) / 2 + side_x * bulge, (ay + by) / 2 + side_y * bulge
+        return f"{begin}Q{number(x)} {number(y)} {number(bx)} {number(by)}"
+
+    def devices(self) -> Iterator[str]:
+        """All devices, with labels where they fit."""
+        tiers: dict[float, list[int]] = {}
+        for device, (x, y) in self.at.items():
+            if device < self.network.npu_count:
+                yield self._npu(device, x, y)
+            else:
+                tiers.setdefault(y, []).append(device)
+        for y, switches in tiers.items():
+            yield from self._tier(switches, y)
+
+    def _npu(self, device: int, x: float, y: float) -> str:
+        radius = self.layout.radius
+        present = bool(self.network.present[device])
+        rank = int(np.searchsorted(self.network.npus, device))
+        about = f"{self.network.device_name(device)}, " + (f"rank {rank}" if present else "removed")
+        if self.load is not None and present:
+            sent = int(self.load[self.network.source == device].sum())
+            received = int(self.load[self.network.target == device].sum())
+            about += f": sends {bytes_label(sent)}, receives {bytes_label(received)}"
+        look = "npu" if present else "gone"
+        shapes = f'<circle class="{look}" cx="{number(x)}" cy="{number(y)}" r="{number(radius)}"/>'
+        size = 10.5 if radius >= 12 else 9.0
+        if present and text_width(str(len(self.network.npus) - 1), size) <= 1.9 * radius:
+            shapes += text(x, y + 0.36 * size, str(rank), "mid small" if size > 9 else "mid tiny")
+        return mark(about, shapes)
+
+    def _tier(self, switches: list[int], y: float) -> Iterator[str]:
+        """The switches at one height: with names where there is room, else those of the first and last beside them."""
+        xs = sorted(self.at[switch][0] for switch in switches)
+        room = min((b - a for a, b in pairwise(xs)), default=160.0)
+        names = {switch: self.network.device_name(switch) for switch in switches}
+        named = max(text_width(name, 10.5) for name in names.values()) + 14 <= room
+        for switch in switches:
+            x = self.at[switch][0]
+            half = (text_width(names[switch], 10.5) + 10) / 2 if named else min(9.0, 0.4 * room)
+            ports = int((self.network.source == switch).sum())
+            about = f"{names[switch]}, a switch with {plural(ports, 'link')}"
+            shapes = rect(x - half, y - 10, 2 * half, 20, "switch", ' rx="4"')
+            yield mark(about, shapes + (text(x, y + 4, names[switch], "small mid") if named else ""))
+        if not named and not any(box.y < y < box.y + box.height for box in self.boxes):
+            label = f"{names[switches[0]]} to {names[switches[-1]]}"
+            if text_width(label, 10.5) + 30 < xs[0]:
+                yield text(xs[0] - 18, y + 4, label, "muted small end")
+            else:
+                yield text((xs[0] + xs[-1]) / 2, y - 14, label, "over muted small mid")

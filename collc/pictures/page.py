@@ -1,0 +1,186 @@
+"""A page of HTML that needs nothing else: tabs with pictures, tables and facts, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from collc.pictures.picture import Picture, Theme, attribute, colors_of, plain, style_sheet
+
+_FOLDER: Final = Path(__file__).parent
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture with a sentence below it."""
+
+    picture: Picture
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a title. A cell "failed", "ok" or "skipped" gets the colour and sign of its outcome."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Numbers with their names, as tiles: (name, value, remark)."""
+
+    rows: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Lines of text below a title. bad: they say what is wrong. code: with fixed width, as messages on a terminal."""
+
+    title: str
+    lines: Sequence[str]
+    bad: bool = False
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """An `svg` element that has its own colours, on white."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
+Block = Figure | Drawing | Table | Facts | Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What one tab shows."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One schedule or design of a report, with a tab for each panel. badge: (text, outcome) beside its name."""
+
+    name: str
+    summary: str
+    badge: tuple[str, str]
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A report. footer: what made it."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section] = field(default=())
+    footer: str = ""
+
+    def html(self) -> str:
+        """The text of the file."""
+        body = "\n".join(_section(section, f"s{k}") for k, section in enumerate(self.sections))
+        inner = (
+            body
+            if len(self.sections) == 1
+            else _tabs([(section.name, f"s{k}") for k, section in enumerate(self.sections)], "schedules", body)
+        )
+        subtitle = f"<p>{plain(self.subtitle)}</p>" if self.subtitle else ""
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark">\n'
+            f"<title>{plain(self.title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n"
+            f"<header><h1>{plain(self.title)}</h1>{subtitle}</header>\n<main>\n{inner}\n</main>\n"
+            f'<footer>{plain(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n'
+            f"<script>\n{(_FOLDER / 'page.js').read_text('utf-8')}</script>\n</body>\n</html>\n"
+        )
+
+
+def _styles() -> str:
+    """The colours of both themes as variables, the rules of pictures, and those of the page."""
+
+    def variables(theme: Theme) -> str:
+        return " ".join(f"--{role}: {color};" for role, color in colors_of(theme).items())
+
+    rules = style_sheet({role: f"var(--{role})" for role in colors_of("light")}, ".picture")
+    dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {variables('dark')} }} }}"
+    page = (_FOLDER / "page.css").read_text("utf-8")
+    return f":root {{ {variables('light')} }}\n{dark}\n{rules}\n{page}"
+
+
+def _tabs(names: Sequence[tuple[str, str]], label: str, panels: str) -> str:
+    """A list of tabs and their panels. names: of the tabs, with the idents of their panels."""
+    buttons = "".join(
+        f'<button type="button" role="tab" id="{ident}-tab" aria-controls="{ident}" '
+        f'aria-selected="{"false" if k else "true"}" tabindex="{-1 if k else 0}">{plain(name)}</button>'
+        for k, (name, ident) in enumerate(names)
+    )
+    return f'<div class="tabs"><div role="tablist" aria-label={attribute(label)}>{buttons}</div>\n{panels}</div>'
+
+
+def _section(section: Section, ident: str) -> str:
+    text, outcome = section.badge
+    badge = f'<span class="badge {outcome}">{plain(text)}</span>' if text else ""
+    head = f"<h2>{plain(section.name)} {badge}</h2>\n<p>{plain(section.summary)}</p>\n"
+    panels = "\n".join(
+        f'<div role="tabpanel" id="{ident}p{k}" aria-labelledby="{ident}p{k}-tab" tabindex="0">\n'
+        + "\n".join(_block(block, f"{ident}p{k}b{n}") for n, block in enumerate(panel.blocks))
+        + "\n</div>"
+        for k, panel in enumerate(section.panels)
+    )
+    tabs = _tabs([(panel.title, f"{ident}p{k}") for k, panel in enumerate(section.panels)], section.name, panels)
+    return f'<section id="{ident}">\n{head}{tabs}</section>'
+
+
+def _block(block: Block, ident: str) -> str:
+    if isinstance(block, Figure):
+        return _figure(block, ident)
+    if isinstance(block, Drawing):
+        region = f'class="sheet" role="region" tabindex="0" aria-label={attribute(block.title)}'
+        caption = f"<figcaption>{plain(block.caption)}</figcaption>" if block.caption else ""
+        return f"<figure><h3>{plain(block.title)}</h3><div {region}>{block.svg}</div>{caption}</figure>"
+    if isinstance(block, Table):
+        return _table(block, ident)
+    if isinstance(block, Facts):
+        tiles = "".join(
+            f"<div><dt>{plain(name)}</dt><dd>{plain(value)}</dd>"
+            + (f"<dd class=remark>{plain(remark)}</dd>" if remark else "")
+            + "</div>"
+            for name, value, remark in block.rows
+        )
+        return f'<dl class="facts">{tiles}</dl>'
+    kind = "pre" if block.code else "p"
+    lines = "".join(f"<{kind}>{plain(line)}</{kind}>" for line in block.lines)
+    return f'<div class="remarks{" wrong" if block.bad else ""}"><h3>{plain(block.title)}</h3>{lines}</div>'
+
+
+def _figure(block: Figure, ident: str) -> str:
+    title = block.picture.title
+    caption = f"<figcaption>{plain(block.caption)}</figcaption>" if block.caption else ""
+    region = f'class="picture" role="region" tabindex="0" aria-label={attribute(title)}'
+    return f"<figure><h3>{plain(title)}</h3><div {region}>{block.picture.inline(ident)}</div>{caption}</figure>"
+
+
+def _table(block: Table, ident: str) -> str:
+    head = "".join(f'<th scope="col">{plain(column)}</th>' for column in block.columns)
+    body = "\n".join("<tr>" + "".join(_cell(cell, k) for k, cell in enumerate(row)) + "</tr>" for row in block.rows)
+    scroll = f'class="table" role="region" tabindex="0" aria-labelledby="{ident}-t"'
+    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+    return f'<div><h3 id="{ident}-t">{plain(block.title)}</h3><div {scroll}>{table}</div></div>'
+
+
+def _cell(cell: str, column: int) -> str:
+    if cell in ("ok", "failed", "skipped"):
+        return f'<td><span class="badge {cell}">{cell}</span></td>'
+    return f"<td>{plain(cell)}</td>" if column else f'<th scope="row">{plain(cell)}</th>'

@@ -1,0 +1,30 @@
+"""PNG of a picture, by resvg (package resvg-py), which is optional."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+if TYPE_CHECKING:
+    from collc.pictures.picture import Picture, Theme
+
+SCALE: Final = 2
+"""Pixels of the file for each pixel of the picture, so that it is sharp on screens and in print."""
+
+
+class MissingConverter(Exception):
+    """The package resvg-py is not installed."""
+
+
+class _Resvg(Protocol):
+    def svg_to_bytes(self, svg_string: str, *, zoom: int) -> list[int] | bytes: ...
+
+
+def png_of(picture: Picture, theme: Theme = "light") -> bytes:
+    """The bytes of a PNG file. Raises MissingConverter where resvg-py is not installed."""
+    from importlib import import_module
+
+    try:
+        resvg = cast("_Resvg", import_module("resvg_py"))
+    except ImportError as error:
+        raise MissingConverter from error
+    return bytes(resvg.svg_to_bytes(picture.file(theme), zoom=SCALE))

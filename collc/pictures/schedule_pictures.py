@@ -1,0 +1,317 @@
+"""Pictures of a schedule: the time-expanded network, a Gantt chart of links, bytes per link, utilisation over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from collc.base.units import format_bytes, format_time
+from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
+from collc.pictures.charts import Series, heat_map, line_chart
+from collc.pictures.layout import node_label, node_numbers
+from collc.pictures.link_use import LinkUse
+from collc.pictures.picture import (
+    SERIES,
+    Picture,
+    joined,
+    line,
+    mark,
+    number,
+    rect,
+    shortened,
+    text,
+    text_width,
+)
+from collc.ten.arrays import Int64Array
+from collc.ten.network import Network
+
+_WIDTH: Final = 760.0
+_PAD: Final = 14.0
+
+MOST_ROWS: Final = 40
+"""Devices or links in one picture."""
+
+MOST_TRANSFERS: Final = 1_200
+"""Transfers in the time-expanded network."""
+
+MOST_BARS: Final = 3_000
+"""Bars in the Gantt chart; of more, those that touch are drawn as one."""
+
+MOST_CELLS: Final = 96
+"""Devices in the heat map; of more, the bytes between nodes or between blocks of NPUs are shown."""
+
+SPANS: Final = 60
+"""Equal parts of the time over which utilisation is a mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Rows of a picture over time. left: of the plot. top, pitch: of the rows."""
+
+    times: Range
+    top: float
+    pitch: float
+    rows: int
+
+    def y(self, row: float) -> float:
+        """The middle of a row."""
+        return self.top + (row + 0.5) * self.pitch
+
+    @property
+    def bottom(self) -> float:
+        """Where the rows end."""
+        return self.top + self.rows * self.pitch
+
+
+def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[_Frame, list[str]]:
+    """The frame of a picture and its elements: names of the rows, and an axis of the time below them."""
+    widest = min(max((text_width(label, 10.5) for label in labels), default=0), 190)
+    left = _PAD + widest + 10
+    times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, _WIDTH - 26, from_zero=False)
+    frame = _Frame(times, top, pitch, len(labels))
+    parts = [
+        text(left - 8, frame.y(row) + 4, shortened(label, widest + 0.5, 10.5), "small end")
+        for row, label in enumerate(labels)
+    ]
+    for tick in times.ticks(7):
+        at = times.at(tick)
+        parts.append(line(at, top, at, frame.bottom + 4, "grid"))
+        parts.append(text(at, frame.bottom + 18, time_label(tick), "mid small"))
+    parts.append(line(left, frame.bottom, _WIDTH - 26, frame.bottom, "axis"))
+    return frame, parts
+
+
+def _colors(use: LinkUse, rows: Int64Array) -> list[str]:
+    """The legend of the colours: which NPU each stands for, where they are few."""
+    owners = sorted(set(use.owner[rows].tolist()))
+    if len(owners) > SERIES:
+        words = f"colour: the NPU {use.owners} ({SERIES} colours repeat)"
+        return [text(_PAD, 18, words, "muted small")]
+    words = f"the NPU {use.owners}:"
+    parts, x = [text(_PAD, 18, words, "muted small")], _PAD + text_width(words, 10.5) + 8
+    for owner in owners:
+        name = use.network.device_name(owner) if 0 <= owner < use.network.device_count else str(owner)
+        name = shortened(name, (_WIDTH - 230) / len(owners) - 25, 10.5)
+        parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
+        parts.append(text(x + 15, 18, name, "small"))
+        x += 15 + text_width(name, 10.5) + 10
+    return parts
+
+
+# The time-expanded network
+
+
+def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
+    """Time against devices: a line for each transfer, from its source when it starts to its target when it arrives.
+
+    Of a large network the first devices are drawn, of a long schedule the first transfers among them.
+    """
+    network = use.network
+    devices = _nearest(network, MOST_ROWS)
+    inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
+    rows = np.flatnonzero(inside)
+    notes = _notes(
+        len(devices), int(network.present.sum()), "devices", min(len(rows), MOST_TRANSFERS), len(use), "transfers"
+    )
+    rows = rows[:MOST_TRANSFERS]
+    time = int(use.arrive[rows].max(initial=0)) if notes else use.time
+    labels = [network.device_name(device) for device in devices.tolist()]
+    frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), 34)
+    row_of = {device: row for row, device in enumerate(devices.tolist())}
+    parts += [line(frame.times.begin, frame.y(row), _WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
+    parts += _colors(use, rows)
+    parts += (_hop(use, row, frame, row_of) for row in rows.tolist())
+    return _finished(frame, parts, notes, title, use)
+
+
+def _nearest(network: Network, most: int) -> Int64Array:
+    """int64: the devices nearest to the first NPU, at most so many, in order of their numbers."""
+    present = np.flatnonzero(network.present)
+    if len(present) <= most:
+        return present
+    offsets, links = network.out_links
+    found, seen = [int(present[0])], {int(present[0])}
+    for device in found:  # a list may grow while it is read
+        for target in network.target[links[offsets[device] : offsets[device + 1]]].tolist():
+            if target not in seen and len(found) < most:
+                seen.add(target)
+                found.append(target)
+    return np.sort(np.array(found, np.int64))
+
+
+def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int]) -> str:
+    link = int(use.link[row])
+    begin, arrive = int(use.begin[row]), int(use.arrive[row])
+    x1, y1 = frame.times.at(begin), frame.y(row_of[int(use.network.source[link])])
+    x2, y2 = frame.times.at(arrive), frame.y(row_of[int(use.network.target[link])])
+    color = int(use.owner[row]) % SERIES
+    dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
+    stroke = (
+        f'<path class="s{color}" stroke-width="1.3"{dashes} d="M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"/>'
+    )
+    dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="2.4"/>'
+    return mark(_tip(use, row), stroke + dot)
+
+
+def _tip(use: LinkUse, row: int) -> str:
+    does = " (added to what the target holds)" if use.reduce[row] else ""
+    link = use.network.link_name(int(use.link[row]))
+    begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
+    return f"{use.name(row)}, {format_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
+
+
+# Gantt
+
+
+def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
+    """A row for each link with a bar while it is occupied; of many links, those that are busy longest."""
+    network = use.network
+    used = np.flatnonzero(use.busy_per_link > 0)
+    most = MOST_ROWS
+    busiest = np.sort(used[np.argsort(-use.busy_per_link[used], kind="stable")][:most])
+    rows = np.flatnonzero(np.isin(use.link, busiest))
+    notes: list[str] = []
+    if len(busiest) < len(used):
+        notes.append(f"the {len(busiest)} of {len(used)} used links that are busy longest")
+    labels = [network.link_name(link) for link in busiest.tolist()]
+    frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), 34)
+    position = {link: row for row, link in enumerate(busiest.tolist())}
+    if len(rows) <= MOST_BARS:
+        parts += _colors(use, rows)
+        parts += (_bar(use, row, frame, position[int(use.link[row])]) for row in rows.tolist())
+    else:
+        notes.append(f"bars of the same link that touch are drawn as one: {len(rows)} transfers")
+        for link in busiest.tolist():
+            parts += _blocks(use, rows[use.link[rows] == link], frame, position[link])
+    return _finished(frame, parts, notes, title, use)
+
+
+def _bar(use: LinkUse, row: int, frame: _Frame, at: int) -> str:
+    x, end = frame.times.at(int(use.begin[row])), frame.times.at(int(use.free[row]))
+    high = frame.pitch - 4
+    width = max(end - x - 0.6, 0.8)
+    hatch = ' fill-opacity="0.62"' if use.reduce[row] else ""
+    shapes = rect(x, frame.y(at) - high / 2, width, high, f"f{int(use.owner[row]) % SERIES}", f' rx="1.5"{hatch}')
+    label = use.name(row).partition(":")[2]
+    if label and text_width(label, 9) + 4 <= width and high >= 9:
+        shapes += text(x + width / 2, frame.y(at) + 3, label, "onfill tiny mid")
+    return mark(_tip(use, row), shapes)
+
+
+def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[str]:
+    """Bars less than half a pixel apart as one."""
+    gap = int(0.5 * (frame.times.high - frame.times.low) / (frame.times.end - frame.times.begin)) + 1
+    first = 0
+    begins, ends = use.begin[rows], use.free[rows]
+    breaks = [*np.flatnonzero(begins[1:] > ends[:-1] + gap).tolist(), len(rows) - 1]
+    for last in breaks:
+        x, end = frame.times.at(int(begins[first])), frame.times.at(int(ends[last]))
+        high = frame.pitch - 4
+        span = f"{format_time(int(begins[first]))} to {format_time(int(ends[last]))}"
+        tip = f"{use.network.link_name(int(use.link[rows[first]]))}: {last - first + 1} transfers, {span}"
+        shape = rect(x, frame.y(at) - high / 2, max(end - x, 0.8), high, "f0")
+        yield mark(tip, shape)
+        first = last + 1
+
+
+def _notes(shown: int, rows: int, what: str, drawn: int, transfers: int, which: str) -> list[str]:
+    found: list[str] = []
+    if shown < rows:
+        found.append(f"the first {shown} of {rows} {what}")
+    if drawn < transfers:
+        found.append(f"{drawn} of {transfers} {which}")
+    return found
+
+
+def _finished(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, use: LinkUse) -> Picture:
+    """The picture with its notes below the axis."""
+    height = frame.bottom + 30
+    if notes:
+        height += 16
+        parts.append(text(_WIDTH / 2, height - 8, "; ".join(notes), "muted small mid"))
+    description = f"{len(use)} transfers on {use.network.name}, {format_time(use.time)}"
+    return Picture(_WIDTH, height, joined(parts), title, description)
+
+
+# Bytes
+
+
+def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
+    """The bytes from each device to each other one over direct links; of many devices, between nodes or blocks."""
+    network = use.network
+    labels, group = _heat_groups(network)
+    sums = np.zeros((len(labels), len(labels)), np.int64)
+    linked = np.zeros((len(labels), len(labels)), np.bool_)
+    ends = (group[network.source], group[network.target])
+    np.add.at(sums, ends, use.bytes_per_link)
+    linked[ends] = True
+    values = [
+        [float(value) if is_linked else None for value, is_linked in zip(row, mask, strict=True)]
+        for row, mask in zip(sums.tolist(), linked.tolist(), strict=True)
+    ]
+    whole = len(labels) == int(network.present.sum())
+    return heat_map(
+        labels,
+        labels,
+        values,
+        title=title,
+        value=Axis("bytes", text=bytes_label),
+        row_title="sender" if whole else "senders (sums)",
+        column_title="receiver" if whole else "receivers (sums)",
+        description=f"bytes over the links of {network.name}",
+    )
+
+
+def _heat_groups(network: Network) -> tuple[list[str], Int64Array]:
+    """(labels, int64[devices]): the row of each device in the heat map."""
+    present = np.flatnonzero(network.present)
+    group = np.zeros(network.device_count, np.int64)
+    if len(present) <= MOST_CELLS:
+        group[present] = np.arange(len(present))
+        return [network.device_name(device) for device in present.tolist()], group
+    nodes, labels = _blocks_of_npus(network)
+    group[: network.npu_count] = nodes
+    count = len(labels)
+    if len(present) - len(network.npus) + count <= MOST_CELLS:
+        switches = [device for device in present.tolist() if device >= network.npu_count]
+        group[switches] = count + np.arange(len(switches))
+        return labels + [network.device_name(switch) for switch in switches], group
+    for family in network.families:
+        if family.first >= network.npu_count:
+            group[family.first : family.first + family.count] = len(labels)
+            labels.append(f"{family.name}[*]" if family.count > 1 else family.name)
+    return labels, group
+
+
+def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
+    """(int64[npus], labels): the node of each NPU, or where there are too many nodes, blocks of consecutive NPUs."""
+    nodes = node_numbers(network)
+    if nodes is not None and int(nodes.max()) < MOST_CELLS // 2 + MOST_CELLS // 4:
+        first = [int(np.flatnonzero(nodes == node)[0]) for node in range(int(nodes.max()) + 1)]
+        return nodes[: network.npu_count], [node_label(network.device_name(npu)) for npu in first]
+    size = -(-network.npu_count // (MOST_CELLS // 2))
+    begins = range(0, network.npu_count, size)
+    labels = [f"{network.device_name(npu)} …" for npu in begins]
+    return np.arange(network.npu_count, dtype=np.int64) // size, labels
+
+
+# Utilisation
+
+
+def utilisation_chart(curves: Sequence[tuple[str, int, Sequence[float]]], title: str = "Links in use") -> Picture:
+    """The mean share of links in use over time. curves: name, time in picoseconds, share in each of equal parts."""
+    series = [
+        Series(name, [(time * k / len(shares), share) for k, share in enumerate([*shares, shares[-1]])], steps=True)
+        for name, time, shares in curves
+        if len(shares)
+    ]
+    return line_chart(
+        series,
+        title=title,
+        x=Axis("time", text=time_label),
+        y=Axis("share of links in use", text=percent_label),
+        description="mean share of all links that is occupied",
+    )

@@ -1,0 +1,227 @@
+"""A file for each run: its ranks are the members of the run's group."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from collc.application.compilation import compile_program
+from collc.application.compile_report import ScheduleReport
+from collc.application.file_verification import Expectation, verify_file
+from collc.application.settings import Settings
+from collc.base.diagnostics import CheckFailed
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import reached
+from collc.msccl.communicators import for_one_run
+
+HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
+
+
+def compiled(folder: Path, text: str, synthesizer: str | None = None) -> ScheduleReport:
+    program = folder / "p.coll"
+    program.write_text(HEAD + text)
+    settings = Settings(output=folder, synthesizer=synthesizer, keep_modules=True)
+    (report,) = compile_program(program, settings)
+    return report
+
+
+def on_mesh(body: str, rows: int = 2, columns: int = 3) -> str:
+    return f"topology t = mesh2d({rows}, {columns}, {LINK})\nschedule s on t {{ {body} }}\n"
+
+
+def peers(file: Path) -> set[tuple[int, int]]:
+    """(sender, receiver) of all connections of an MSCCL file, in ranks."""
+    found: set[tuple[int, int]] = set()
+    for gpu in re.findall(r'<gpu id="(\d+)".*?</gpu>', file.read_text(), re.DOTALL):
+        block = file.read_text().split(f'<gpu id="{gpu}"')[1].split("</gpu>")[0]
+        found |= {(int(gpu), int(peer)) for peer in re.findall(r'send="(\d+)"', block)}
+    return found
+
+
+def assert_links_of_the_group(report: ScheduleReport, file: Path, run: int, names: list[str]) -> None:
+    """Every connection of the file leads over a link, or over switches, from the one NPU to the other."""
+    network = report.kept_module().network
+    number = {network.device_name(npu): npu for npu in range(network.npu_count)}
+    npus = [number[name] for name in names]
+    assert npus == report.kept_module().demand.runs[run].group.tolist()
+    for sender, receiver in peers(file):
+        two = for_one_run(network, report.kept_module().demand.runs[run].group[[sender, receiver]])
+        assert reached(Digraph.of(two), [npus[sender]])[npus[receiver]], (names[sender], names[receiver])
+
+
+def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:
+    """A ring over a snake through a mesh: rank r sends to its two neighbours on the snake only."""
+    snake = "group g = [t.npu[0, 0], t.npu[0, 1], t.npu[0, 2], t.npu[1, 2], t.npu[1, 1], t.npu[1, 0]]\n"
+    topology = f"topology t = mesh2d(3, 2, {LINK})\n"
+    report = compiled(
+        tmp_path, topology + snake + 'schedule s on t { run all_gather(g, size: 6MiB) using ring emit msccl("s.xml") }'
+    )
+    assert report.ok, report.diagnostics
+    names = json.loads((tmp_path / "s.ranks.json").read_text())["runs"][0]["ranks"]
+    assert names == [f"npu[0, {k}]" for k in (0, 1, 2)] + [f"npu[1, {k}]" for k in (2, 1, 0)]
+    assert peers(tmp_path / "s.xml") <= {(a, b) for a in range(6) for b in ((a + 1) % 6, (a - 1) % 6)}
+    assert_links_of_the_group(report, tmp_path / "s.xml", 0, names)
+    assert any(note.startswith("rank 0 is npu[0, 0], 1 is npu[0, 1], 2 is npu[0, 2], 3 is") for note in report.notes)
+
+
+TWO = """
+run all_gather(t.npu[*, 0], size: 3MiB)
+run all_reduce(t.npu[*, 1], size: 6MiB)
+"""
+
+
+def test_concurrent_runs_become_a_file_each(tmp_path: Path) -> None:
+    report = compiled(tmp_path, on_mesh(TWO + 'emit msccl("a.xml") emit mscclpp("a.json") emit msccl_stages("a.txt")'))
+    assert report.ok, report.diagnostics
+    assert set(report.checks.values()) == {"ok"}
+    written = {path.name for path in report.files}
+    assert written == {"a.0.xml", "a.1.xml", "a.0.json", "a.1.json", "a.ranks.json", "a.txt"}
+    assert ['coll="allgather"' in (tmp_path / "a.0.xml").read_text(), 'ngpus="2"' in (tmp_path / "a.0.xml").read_text()]
+    runs = json.loads((tmp_path / "a.ranks.json").read_text())["runs"]
+    assert [run["run"] for run in runs] == [0, 1]
+    assert [run["collective"] for run in runs] == ["all_gather", "all_reduce"]
+    for run in runs:
+        assert_links_of_the_group(report, tmp_path / f"a.{run['run']}.xml", run["run"], run["ranks"])
+    assert any("shared as planned if the collectives start together" in note for note in report.notes)
+    plans = [json.loads((tmp_path / f"a.{k}.json").read_text()) for k in (0, 1)]
+    assert plans[0]["name"] != plans[1]["name"]  # MSCCL++ keeps contexts by name
+    assert "# run 1" in (tmp_path / "a.txt").read_text()
+
+
+def test_names_with_the_number_of_the_run(tmp_path: Path) -> None:
+    report = compiled(tmp_path, on_mesh(TWO + 'emit msccl("x-{run}.xml", profile: "old")'))
+    names = {path.name for path in report.files}
+    assert names == {"x-0.out.xml", "x-0.in.xml", "x-1.out.xml", "x-1.in.xml", "x.ranks.json"}
+
+
+def test_files_that_fit_the_same_calls_are_named(tmp_path: Path) -> None:
+    body = 'run all_reduce(t.npu[*, 0], size: 6MiB) run all_reduce(t.npu[*, 1], size: 6MiB) emit msccl("b.xml")'
+    report = compiled(tmp_path, on_mesh(body))
+    assert any("b.0.xml, b.1.xml fit the same calls (all_reduce of" in note for note in report.notes)
+
+
+def test_one_joint_file_on_request(tmp_path: Path) -> None:
+    report = compiled(tmp_path, on_mesh(TWO + 'emit msccl("j.xml", profile: "old", coll: "custom")'))
+    assert [path.name for path in report.files] == ["j.xml"]
+    text = (tmp_path / "j.xml").read_text()
+    assert 'coll="custom"' in text
+    assert 'ngpus="6"' in text
+
+
+@pytest.mark.parametrize(("name", "profile"), [("a.0.xml", "executor"), ("a.1.json", "executor"), ("j.xml", "old")])
+def test_files_of_runs_against_their_program(tmp_path: Path, name: str, profile: str) -> None:
+    emits = 'emit msccl("a.xml") emit mscclpp("a.json") emit msccl("j.xml", profile: "old", coll: "custom")'
+    wrong = "schedule other on t { run all_to_all(t.npus, size: 6MiB) }"
+    compiled(tmp_path, on_mesh(TWO + emits))
+    both = tmp_path / "both.coll"
+    both.write_text(HEAD + on_mesh(TWO + emits) + wrong)
+    against = Expectation(program=both, schedule="s", profile=profile)  # type: ignore[arg-type]
+    assert verify_file(tmp_path / name, against).checks["result"] == "ok"
+    against = Expectation(program=both, schedule="other", profile=profile)  # type: ignore[arg-type]
+    if name == "j.xml":
+        assert verify_file(tmp_path / name, against).checks["result"] == "failed"
+        return
+    with pytest.raises(CheckFailed) as caught:
+        verify_file(tmp_path / name, against)
+    assert caught.value.diagnostics[0].code == "V0108"
+
+
+LINE = f"topology t = line(3, {LINK})\n"
+
+
+@pytest.mark.parametrize("kind", ["msccl", "mscclpp", "msccl_stages"])
+def test_paths_over_others_only_are_an_error_before_synthesis(tmp_path: Path, kind: str) -> None:
+    report = compiled(tmp_path, LINE + f"schedule s on t {{ run all_gather([t[0], t[2]], size: 2MiB) emit {kind} }}")
+    assert [message.code for message in report.diagnostics] == ["M0115"]
+    assert report.transfer_count is None
+    assert report.diagnostics[0].span is not None
+
+
+def test_npus_outside_are_relays_in_a_joint_file_only(tmp_path: Path) -> None:
+    run = "run all_gather([t[0], t[2]], size: 2MiB)"
+    report = compiled(
+        tmp_path, LINE + f'schedule s on t {{ {run} emit msccl("f.xml", profile: "old", coll: "custom") }}'
+    )
+    assert report.ok
+    assert 'ngpus="3"' in (tmp_path / "f.xml").read_text()
+
+
+def test_algorithms_by_hand_that_leave_their_group(tmp_path: Path) -> None:
+    """The shortest path from 0 to 2 leads over 1, which is not in the group."""
+    text = f"""
+topology t = ring(4, {LINK})
+algorithm direct(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {{
+    for i in 0..len(g), j in 0..len(g) if i != j {{ send x[i, 0] from g[i] to g[j] }}
+}}
+schedule s on t {{ run all_gather([t[0], t[2], t[3]], size: 3MiB) using direct allow congestion emit msccl }}
+"""
+    report = compiled(tmp_path, text)
+    assert [message.code for message in report.diagnostics if not message.warning] == ["M0114"], report.diagnostics
+    assert report.files == ()
+
+
+@pytest.mark.parametrize("synthesizer", ["auto", "pccl", "swarm", "tacos"])
+def test_no_chunk_is_relayed_by_another_group(tmp_path: Path, synthesizer: str) -> None:
+    """The short way from 2 to 0 leads over 1, which only the other run may use."""
+    text = """
+topology t = ring(6, bandwidth: 50GiB/s, latency: 0.5us)
+schedule s on t {
+    run all_to_all([t[0], t[1], t[2]], size: 3MiB)
+    run all_gather([t[2], t[3], t[4], t[5], t[0]], size: 5MiB)
+    emit msccl("r.xml")
+}
+"""
+    report = compiled(tmp_path, text, synthesizer)
+    assert report.ok, report.diagnostics
+    for run in json.loads((tmp_path / "r.ranks.json").read_text())["runs"]:
+        assert_links_of_the_group(report, tmp_path / f"r.{run['run']}.xml", run["run"], run["ranks"])
+
+
+def random_program(seed: int) -> str:
+    """One to three runs over random groups of a random network; each group is linked within itself or by switches."""
+    draw = random.Random(seed)
+    network, size = draw.choice(
+        [("ring(6, {l})", 6), ("mesh2d(2, 3, {l})", 6), ("switched(6, {l})", 6), ("fully_connected(5, {l})", 5)]
+    )
+    kinds = ["all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast"]
+    runs: list[str] = []
+    for _ in range(draw.randint(1, 3)):
+        members = draw.sample(range(size), draw.randint(2, size))
+        kind = draw.choice(kinds)
+        root = ", root: 1" if kind == "broadcast" else ""
+        runs.append(
+            f"run {kind}([{', '.join(f't.npus[{m}]' for m in members)}], size: {draw.choice([60, 120])}KiB{root})"
+        )
+    return f"topology t = {network.format(l=LINK)}\nschedule s on t {{ {' '.join(runs)} emit msccl emit mscclpp }}"
+
+
+def assert_right_or_foreseen(seed: int, folder: Path) -> str:
+    report = compiled(folder, random_program(seed))
+    if not report.ok:
+        assert [message.code for message in report.diagnostics] == ["M0115"], (seed, report.diagnostics)
+        return "foreseen"
+    assert set(report.checks.values()) == {"ok"}, seed
+    ranks = folder / "s.ranks.json"
+    if ranks.exists():
+        runs = json.loads(ranks.read_text())["runs"]
+        for run in runs:
+            name = f"s.{run['run']}.msccl" if len(report.kept_module().demand.runs) > 1 else "s.msccl"
+            assert_links_of_the_group(report, folder / name, run["run"], run["ranks"])
+        ranks.unlink()
+    return "right"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_groups(tmp_path: Path, seed: int) -> None:
+    assert_right_or_foreseen(seed, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_random_groups(tmp_path: Path) -> None:
+    seen = [assert_right_or_foreseen(seed, tmp_path) for seed in range(100, 300)]
+    assert min(seen.count("right"), seen.count("foreseen")) > 20

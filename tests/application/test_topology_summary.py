@@ -1,0 +1,102 @@
+"""`collc topology`: numbers that a person can check by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+
+import networkx as nx
+import pytest
+
+from collc.application.topology_summary import _cut_between, _halves, summarize, summary_of
+from collc.base.diagnostics import SourceError, UsageError
+from tests.synthesis.random_problems import random_network
+
+PROGRAM = """
+import std.topologies
+import std.clusters
+topology pod = dgx_h100(4)
+topology mesh = mesh2d(4, 4, bandwidth: 50GB/s, latency: 0.5us)
+topology hurt = dgx_h100(2) without { npu 3 }
+topology apart { npu p[2] switch s link p[0] <-> s (bandwidth: 1GB/s, latency: 1us) }
+topology shape = ring(4)
+"""
+
+
+@pytest.fixture
+def summary(tmp_path):
+    (tmp_path / "p.coll").write_text(PROGRAM)
+    return lambda name: summarize(f"{tmp_path / 'p.coll'}:{name}", {})
+
+
+def test_four_nodes_of_h100(summary):
+    found = summary("pod")
+    assert [row.cells() for row in found.devices] == [
+        ("gpu[*]", "32", "NPU", "2", "500GB/s", "500GB/s"),
+        ("nvswitch[*]", "4", "switch", "8", "3.6TB/s", "3.6TB/s"),
+        ("leaf[*]", "8", "switch", "5", "400GB/s", "400GB/s"),
+        ("spine", "1", "switch", "8", "1.6TB/s", "1.6TB/s"),
+    ]
+    assert [row.cells() for row in found.links] == [
+        ("gpu[*] <-> nvswitch[*]", "32", "450GB/s", "350ns"),
+        ("gpu[*] <-> leaf[*]", "32", "50GB/s", "850ns"),
+        ("leaf[*] <-> spine", "8", "200GB/s", "300ns"),
+    ]
+    facts = dict(found.facts)
+    assert facts["symmetry"] == "32 translations (4 x 8); all NPUs are alike"
+    assert facts["diameter"] == "4 hops, 2.3us of latency"
+    assert facts["bisection"] == "at most 800GB/s from half of the NPUs to the others"
+    assert [row.limit for row in found.limits] == [
+        "the links into gpu[0, 0]",
+        "the links between all NPUs",
+        "the NICs of node 0",
+    ]
+    assert found.as_json()["diameter_ps"] == 2_300_000
+
+
+def test_a_mesh_and_a_damaged_cluster(summary):
+    found = summary("mesh")
+    assert dict(found.facts)["bisection"] == "at most 200GB/s from half of the NPUs to the others"
+    assert found.devices[0].cells() == ("npu[*]", "16", "NPU", "2 .. 4", "100GB/s .. 200GB/s", "100GB/s .. 200GB/s")
+    hurt = summary("hurt")
+    assert hurt.devices[0].count == 15
+    assert dict(hurt.facts)["symmetry"] == "none found"
+    assert len(hurt.limits) == 3
+
+
+def test_what_has_no_path_or_no_rates(summary):
+    found = summary("apart")
+    assert "no path" in dict(found.facts)["diameter"]
+    found = summary("shape")
+    assert found.links[0].cells()[2:] == ("-", "-")
+    assert not found.limits
+
+
+def test_errors(summary, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        summarize(str(tmp_path / "p.coll"), {})
+    assert caught.value.diagnostics[0].code == "U0151"
+    with pytest.raises(SourceError) as missing:
+        summary("pdo")
+    assert missing.value.diagnostics[0].code == "U0133"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_diameter_and_bisection_of_random_networks(seed):
+    """Against NetworkX: all pairs by breadth-first search, and the least of all halves, which is not above."""
+    network = random_network(random.Random(seed))
+    graph = nx.DiGraph(zip(network.source.tolist(), network.target.tolist(), strict=True))
+    graph.add_nodes_from(range(network.device_count))
+    npus = network.npus.tolist()
+    hops = {(a, b): length for a in npus for b, length in nx.single_source_shortest_path_length(graph, a).items()}
+    wanted = (
+        None if any((a, b) not in hops for a in npus for b in npus) else max(hops[a, b] for a in npus for b in npus)
+    )
+    found = summary_of(network, "t")
+    if len(npus) > 1:
+        assert found.values["diameter_hops"] == wanted
+        halves = [set(half) for half in itertools.combinations(npus, len(npus) // 2)]
+        assert all(half in halves for half in _halves(network) if len(half) == len(npus) // 2)
+        least = min(_cut_between(network, half) for half in halves)
+        assert least <= Fraction(found.values["bisection_at_most"])

@@ -1,0 +1,205 @@
+"""`collc show` and `emit report`: reports and single pictures of programs, schedules and files for runtimes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from lxml import html
+
+from collc.command.cli import main
+from collc.pictures import PICTURES
+
+PROGRAM = """
+import std.topologies
+import std.collectives
+topology t = mesh2d(3, 3, bandwidth: 50GiB/s, latency: 0.5us)
+schedule gather on t {
+    run all_gather(t.npus, size: 9MiB) synthesize tacos(seed: 7) emit ten emit msccl("gather.xml") emit report
+}
+schedule sum on t {
+    run all_reduce(t.npus, size: 9MiB) synthesize tacos(seed: 7) emit mscclpp("sum.json") emit report("sum/r.html")
+}
+"""
+WRONG = ("send 0:x[1, 0] over npu[0, 1] -> npu[0, 2]", "send 0:x[8, 0] over npu[0, 1] -> npu[0, 2]")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show")
+    (folder / "p.coll").write_text(PROGRAM)
+    assert main(["compile", str(folder / "p.coll"), "-o", str(folder), "--quiet"]) == 0
+    text = (folder / "gather.ten").read_text()
+    assert WRONG[0] in text
+    (folder / "bad.ten").write_text(text.replace(*WRONG, 1))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def panels(path: Path) -> dict[str, html.HtmlElement]:
+    """The panels of a report by the name of their tab; those of several schedules as one."""
+    tree = html.fromstring(path.read_bytes())
+    return {
+        tab.text_content(): tree.get_element_by_id(tab.get("aria-controls")) for tab in tree.xpath("//*[@role='tab']")
+    }
+
+
+def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(files / "p.coll"), "-o", "r.html"]) == 0
+    assert capsys.readouterr().out == "r.html\n"
+    assert [path.name for path in Path().iterdir()] == ["r.html"]
+    found = panels(Path("r.html"))
+    assert list(found)[:2] == ["gather", "sum"]
+    summary = found["gather"].text_content()
+    for words in (
+        "80.125us",
+        "of ideal",
+        "100.00 %",
+        "bus bandwidth",
+        "causality",
+        "no link carries two chunks at once",
+    ):
+        assert words in summary
+    assert len(found["Network"].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
+    first = Path("r.html").read_bytes()
+    assert main(["show", str(files / "p.coll"), "-o", "r.html"]) == 0
+    assert Path("r.html").read_bytes() == first
+
+
+def test_a_schedule_and_its_reports(files: Path) -> None:
+    assert main(["show", str(files / "gather.ten")]) == 0
+    found = panels(Path("gather.html"))
+    assert list(found) == ["Summary", "Network", "Schedule", "Load", "Utilisation"]
+    marks = found["Schedule"].xpath(".//*[local-name()='g'][@class='mark']")
+    assert len(marks) == 2 * 72
+    emitted = panels(files / "gather.html")
+    assert list(emitted) == list(found)
+    assert emitted["Schedule"].text_content() == found["Schedule"].text_content()
+    assert "sum" in panels(files / "sum" / "r.html")["Summary"].text_content()
+
+
+def test_a_broken_schedule_is_shown_with_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(files / "bad.ten"), "-o", "r.html"]) == 4
+    assert "V0101" in capsys.readouterr().err
+    summary = panels(Path("r.html"))["Summary"]
+    assert [cell.text for cell in summary.xpath(".//td/span")].count("failed") == 2
+    assert "is sent by npu[0, 1], which does not hold it yet" in summary.text_content()
+
+
+def test_files_for_runtimes(files: Path) -> None:
+    assert main(["show", str(files / "gather.xml"), "-o", "x.html"]) == 0
+    found = panels(Path("x.html"))
+    assert list(found) == ["Summary", "Threadblocks"]
+    assert "GPU 8" in found["Threadblocks"].text_content()
+    network = ["--on", f"{files / 'p.coll'}:t", "--size", "9MiB"]
+    assert main(["show", str(files / "gather.xml"), "-o", "x.html", *network]) == 0
+    found = panels(Path("x.html"))
+    assert list(found) == ["Summary", "Network", "Schedule", "Load", "Utilisation", "Threadblocks"]
+    assert "simulated, congestion-aware" in found["Summary"].text_content()
+    assert main(["show", str(files / "sum.json"), "-o", "p.html", *network]) == 0
+    assert "bus bandwidth" in panels(Path("p.html"))["Summary"].text_content()
+
+
+def test_single_pictures(files: Path) -> None:
+    seen = set()
+    for name in PICTURES:
+        for theme in ("light", "dark"):
+            words = ["--svg", "x.svg", "--picture", name, "--theme", theme]
+            assert main(["show", str(files / "gather.ten"), *words]) == 0
+            ElementTree.parse("x.svg")
+            seen.add(Path("x.svg").read_bytes())
+    assert len(seen) == 2 * len(PICTURES)
+    assert [path.name for path in Path().iterdir()] == ["x.svg"]
+
+
+def test_png(files: Path) -> None:
+    pytest.importorskip("resvg_py", reason="the extra 'png' is not installed")
+    assert main(["show", str(files / "gather.ten"), "--png", "x.png", "--svg", "x.svg"]) == 0
+    data = Path("x.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    size = ElementTree.parse("x.svg").getroot()
+    assert int.from_bytes(data[16:20]) == 2 * float(size.get("width", 0))
+    assert main(["show", str(files / "gather.ten"), "--png", "y.png"]) == 0
+    assert Path("y.png").read_bytes() == data
+
+
+def failing(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code and the messages of a command that writes nothing."""
+    code = main(["show", *words])
+    assert list(Path().glob("**/*.html")) == list(Path().glob("*.[sp][vn]g")) == []
+    return code, capsys.readouterr().err
+
+
+NOT_A_PROGRAM = "is for programs, and gather.ten is a compiled file"
+SINGLE = "is for single pictures\nhelp: name a file: --svg FILE.svg"
+ERRORS = {
+    "missing.coll": """error[U0106]: cannot read missing.coll: No such file or directory
+help: give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)""",
+    "gather.ten --picture ten": f"error[U0135]: --picture {SINGLE}",
+    "gather.ten --theme dark": f"error[U0135]: --theme {SINGLE}",
+    "gather.ten -D n=3": f"error[U0135]: -D {NOT_A_PROGRAM}",
+    "gather.ten --schedule s": f"error[U0135]: --schedule {NOT_A_PROGRAM}",
+    "gather.ten --on p.coll:t --size 9MiB": "error[U0131]: gather.ten has a network of its own: --on is for others",
+    "gather.xml --on p.coll:t": """error[U0134]: gather.xml is for many sizes: say which one is simulated
+help: as in --size 64MiB""",
+    "gather.xml --svg x.svg": """error[U0136]: there is no picture 'topology' of gather.xml: it names no network
+help: give a network with --on FILE.coll:TOPOLOGY --size BYTES""",
+    "p.coll --svg x.svg": """error[U0107]: p.coll has 2 schedules, and a picture shows one
+help: say which one with --schedule NAME""",
+    "empty.coll": """error[U0136]: empty.coll has no schedule: there is nothing to show
+help: write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }""",
+    "none.ten --svg x.svg --picture ten": "error[U0136]: there is no picture 'ten' of none.ten: no transfers are known",
+}
+
+
+@pytest.mark.parametrize("words", ERRORS)
+def test_errors(files: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    for name in ("gather.ten", "gather.xml"):
+        Path(name).write_bytes((files / name).read_bytes())
+    Path("p.coll").write_text(PROGRAM.replace("9MiB", "9KiB"))
+    Path("empty.coll").write_text("let x = 1\n")
+    text = Path("gather.ten").read_text()
+    Path("none.ten").write_text(text[: text.index("\nschedule ")] + "\n")
+    assert failing(words.split(), capsys) == (2, ERRORS[words] + "\n")
+
+
+def test_broken_files_write_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in [("a.ten", "ten 1\n"), ("a.xml", "<algo"), ("a.json", "{"), ("a.coll", "topology")]:
+        Path(name).write_text(text)
+        code, message = failing([name], capsys)
+        assert code in (1, 4)
+        assert message.startswith("error[")
+
+
+def test_png_without_a_converter(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert failing([str(files / "gather.ten"), "-o", "r.html", "--png", "x.png"], capsys) == (
+        2,
+        "error[U0137]: a PNG file needs the package resvg-py\n"
+        "help: install it with: python -m pip install 'collc[png]', or write --svg\n",
+    )
+
+
+def test_names_of_files_are_escaped(files: Path) -> None:
+    text = (files / "gather.ten").read_text().replace("gather", "g", 1)
+    name = "<script>alert(1)<!--.ten"
+    Path(name).write_text(text)
+    assert main(["show", name, "-o", "r.html"]) == 0
+    tree = html.fromstring(Path("r.html").read_bytes())
+    assert len(tree.xpath("//script")) == 1
+    assert tree.xpath("string(//h1)") == name
+
+
+def test_a_folder_that_cannot_be_written(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    code, message = failing([str(files / "gather.ten"), "-o", "file/r.html"], capsys)
+    assert code == 2
+    assert message.startswith("error[U0203]: cannot write file/r.html: file is a file, not a folder")

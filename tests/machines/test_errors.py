@@ -1,0 +1,227 @@
+"""What is wrong in a machine file is named at its line; what no file says is asked for. And the pitfalls of formats."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+
+from collc.application.importing import ImportSettings, import_machine
+from collc.base.diagnostics import CollcError, SourceError, UsageError
+from tests.machines import formats
+from tests.machines.formats import links, network_of
+
+NODE = formats.nccl_node(2, switch_links=18, nics=[("mlx5_0", 400_000), ("mlx5_1", 400_000)])
+IB = formats.ibnetdiscover(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+IBLINK = formats.iblinkinfo(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+SMI = formats.nvidia_smi([["X", "NV12", "PIX"], ["NV12", "X", "SYS"], ["PIX", "SYS", "X"]], nics=1)
+ASTRA = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 100 ]\nlatency: [ 500 ]\n"
+GRAPH = '{"directed": true, "multigraph": false, "nodes": [{"id": "a", "t": "gpu"}, {"id": "b", "t": "gpu"}],\n'
+GRAPH += ' "edges": [{"source": "a", "target": "b", "bw": 5}]}'
+SIMGRID = '<platform version="4.1"><zone id="z" routing="Full">\n<host id="a" speed="1Gf"/><host id="b" speed="1Gf"/>\n'
+SIMGRID += '<link id="l" bandwidth="1GBps" latency="1us"/>\n<route src="a" dst="b"><link_ctn id="l"/></route>\n'
+SIMGRID += "</zone></platform>"
+TACCL = '{"name": "box", "alpha": 0.7, "links": [[0, 1], [1, 0]], "betas": [[0, 46], [46, 0]], "invbws": []}'
+SLURM = "SwitchName=leaf1 Nodes=gpu[01-04]\n"
+RATES = {"nvlink": "450GB/s", "nic": "400Gb/s"}
+
+
+def run(tmp_path, text, **settings):
+    path = tmp_path / "file"
+    path.write_text(text)
+    return import_machine(ImportSettings((path,), **settings))
+
+
+WRONG = [
+    (NODE.replace('version="1"', 'version="2"'), {}, 1, "version '2' of <system>"),
+    (NODE[:300], {}, 5, "is no XML"),
+    (NODE.replace('width="16"', 'width="x"', 1), {}, 3, "'link_width' is a whole number"),
+    (NODE.replace('tclass="0x068000"', "", 1).replace('target="fffffff:ffff:ff" ', "", 1), {}, 6, "without target"),
+    (NODE.replace("<nic>", "<fan>").replace("</nic>", "</fan>"), {}, 9, "<fan> is not expected here"),
+    (NODE.replace("400000", "fast"), {"fabric": "switch"}, 9, "'speed' is in Mb/s"),
+    ("<!DOCTYPE system [<!ENTITY a 'b'>]>\n<system version=\"1\">&a;</system>", {"kind": "nccl"}, 2, "entities"),
+    (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is no code"),
+    (SMI.replace("NV12", "NV4", 1), {"gpu": "a100"}, 3, "GPU0 to GPU1 is 'NV4'"),
+    ("\n".join(SMI.splitlines()[:2]), {"gpu": "a100", "kind": "nvidia-smi"}, 1, "the row of GPU1 is not there"),
+    (
+        formats.rocm_smi(3).replace("XGMI", "WIRE", 1),
+        {"definitions": {"xgmi": "50GB/s"}},
+        16,
+        "'WIRE' is no type of link",
+    ),
+    (IB.replace("4xNDR", "4xFAST", 1), {"gpus_per_node": 1}, 8, "a width and speed"),
+    (IB[: IB.rindex("vendid")], {"gpus_per_node": 1}, 9, "has no record of its own"),
+    (IB.replace("4xNDR", "4xHDR", 1), {"gpus_per_node": 1}, 14, "both ends of a cable differ"),
+    (IB.replace("lid 0", "lid 0\nwhat is this", 1), {"gpus_per_node": 1}, 8, "a line of ibnetdiscover is expected"),
+    (IBLINK.replace("106.25", "107", 1), {"gpus_per_node": 1}, 2, "no InfiniBand lane has 107 Gbps"),
+    (IBLINK.replace("==>", "=>", 1), {"gpus_per_node": 1}, 2, "a link is expected"),
+    (SLURM + "SwitchName=root Switches=leaf[1-2]", {"gpus_per_node": 1}, 2, "switch leaf2 has no record"),
+    (SLURM + "SwitchName=leaf1 Nodes=a", {}, 2, "switch leaf1 is there twice"),
+    (SLURM + "SwitchName=leaf2 Nodes=gpu04", {}, 2, "gpu04 is below leaf1 and below leaf2"),
+    (SLURM + "SwitchName=leaf2", {}, 2, "needs Nodes= or Switches="),
+    (SLURM + "SwitchName=leaf2 Nodes=gpu[9-5]", {}, 2, "is no range of hosts"),
+    ("BlockName=b1 Nodes=gpu[01-04]\n", {}, 1, "not which links there are"),
+    (ASTRA.replace("Ring", "Rign"), {}, 1, "there is no topology 'Rign'"),
+    (ASTRA.replace("[ 4 ]", "[ 4, 2 ]"), {}, 1, "different lengths"),
+    (ASTRA.replace("100", "-1"), {}, 3, "at least 0 is expected"),
+    (ASTRA.replace("latency", "delay"), {}, 4, "no key 'delay'"),
+    (GRAPH[:-3], {}, 2, "is no JSON"),
+    (GRAPH.replace("5", '"fast"'), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 1, "not a number of at least 0"),
+    (GRAPH.replace("5", "0"), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 1, "has a bandwidth of 0"),
+    (GRAPH, {"npu": "t=tpu", "capacity": "bw=GB/s"}, 1, "no node has t = tpu"),
+    (SIMGRID.replace("1GBps", "1GB"), {}, 3, "is a rate as in 25GBps"),
+    (SIMGRID.replace('latency="1us"', 'latency="soon"'), {}, 3, "is a time as in 1us"),
+    (SIMGRID.replace('link_ctn id="l"', 'link_ctn id="m"'), {}, 4, "there is no link m"),
+    (SIMGRID.replace('"Full"', '"Vivaldi"'), {}, 1, "routing 'Vivaldi' cannot be imported"),
+    (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),
+    (TACCL.replace("46", "0"), {"chunk": 1000}, 1, "has a beta of 0"),
+    (TACCL.replace("0.7", '"x"'), {"chunk": 1000}, 1, "'alpha' is in microseconds"),
+]
+
+
+@pytest.mark.parametrize(("text", "settings", "line", "message"), WRONG, ids=[row[3] for row in WRONG])
+def test_wrong_files_are_named_at_their_line(tmp_path, text, settings, line, message):
+    with pytest.raises(SourceError) as caught:
+        run(tmp_path, text, **settings)
+    found = caught.value.diagnostics[0]
+    assert found.code == "X0601"
+    assert message in found.message
+    assert found.span is not None
+    assert found.span.line == line
+
+
+MISSING = [
+    (NODE.replace(' sm="90"', ""), {}, "--gpu"),
+    (formats.nccl_node(2), {}, "--nvlink 18"),
+    (SMI, {}, "--gpu"),
+    (formats.rocm_smi(2), {}, "-D xgmi=50GB/s"),
+    (IB, {}, "--gpus-per-node"),
+    (IB, {"gpus_per_node": 8}, "-D nvlink=450GB/s"),
+    (SLURM, {"gpus_per_node": 1}, "-D nic=400Gb/s"),
+    (SLURM + "SwitchName=root Switches=leaf1", {"gpus_per_node": 1, "definitions": {"nic": "1GB/s"}}, "-D uplink="),
+    (GRAPH, {}, "--capacity"),
+    (GRAPH, {"capacity": "bw=GB/s"}, "--npu"),
+    (TACCL, {}, "--chunk"),
+    (
+        TACCL.replace("betas", "etas").replace("invbws", "switches").replace("{", '{"msccl_type": "topology", '),
+        {},
+        "-D link=",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "option"), MISSING, ids=[row[2] + str(at) for at, row in enumerate(MISSING)]
+)
+def test_what_no_file_says_is_asked_for(tmp_path, text, settings, option):
+    with pytest.raises(UsageError) as caught:
+        run(tmp_path, text, **settings)
+    assert caught.value.diagnostics[0].code == "X0602"
+    assert option in caught.value.diagnostics[0].hint
+
+
+USAGE = [
+    ({"kind": "ncl"}, "there is no kind 'ncl'"),
+    ({"name": "my pod"}, "is no name of a topology"),
+    ({"definitions": {"nvlnk": "1GB/s"}}, "no rate or latency of this machine is called 'nvlnk'"),
+    ({"definitions": {"nvlink": "1us"}}, "is no rate or latency"),
+    ({"gpu": "h10"}, "there is no GPU model 'h10'"),
+    ({"capacity": "bw"}, "is no attribute=value"),
+    ({"capacity": "bw=us"}, "is no unit of --capacity"),
+    ({"fabric": "rails", "nodes": ("a", "b", "c"), "node": "nccl:{file}"}, "3 names in --nodes, 2 nodes"),
+    ({"fabric": "nccl:{file}"}, "nccl describes no fabric"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), USAGE, ids=[row[1] for row in USAGE])
+def test_arguments_that_do_not_fit(tmp_path, settings, message):
+    filled = {key: one.format(file=tmp_path / "file") if isinstance(one, str) else one for key, one in settings.items()}
+    with pytest.raises(UsageError) as caught:
+        run(tmp_path, NODE, **filled)
+    assert caught.value.diagnostics[0].code == "U0150"
+    assert message in caught.value.diagnostics[0].message
+
+
+def test_hosts_that_do_not_fit_their_fabric(tmp_path):
+    (tmp_path / "node").write_text(formats.nccl_node(3, switch_links=18, nics=[(f"eth{at}", 1000) for at in range(3)]))
+    with pytest.raises(SourceError, match="1 cables to the fabric, its node has 3 NICs"):
+        run(tmp_path, IB, node=f"nccl:{tmp_path / 'node'}")
+    with pytest.raises(UsageError, match="no host of the fabric is called 'n3'"):
+        run(tmp_path, IB, node=f"nccl:{tmp_path / 'node'}", nodes=("n3",))
+
+
+def test_pitfalls_of_nccl_files(tmp_path):
+    """Templates of clouds: no NVLinks, NVLinks to the GPU itself, no link speed, NICs below a CPU, one-sided links."""
+    own = formats.nccl_node(2, lanes=[[12, 0], [0, 12]], sm=80)
+    text = run(tmp_path, own, nvlink=12)
+    assert "NVLinks of a GPU to itself are left out" in text
+    assert network_of(text, "pod", tmp_path).switch_count == 1
+    text = run(tmp_path, NODE.replace('link_speed="32.0 GT/s PCIe"', 'link_speed=""'), pcie=True)
+    assert "taken as 8 GT/s, as NCCL does" in text
+    assert "let pcie = 12GB/s" in text
+    text = run(tmp_path, NODE.replace("32.0 GT/s PCIe", "16.0 GT/s"), pcie=True)
+    assert "'16.0 GT/s' is taken as 16 GT/s, where NCCL takes 8 GT/s" in text
+    one_sided = formats.nccl_node(2, lanes=[[0, 4], [0, 0]])
+    text = run(tmp_path, one_sided)
+    assert "in one direction only" in text
+    assert sum(links(network_of(text, "pod", tmp_path)).values()) > 0
+    no_gpu_tag = NODE.replace(NODE[NODE.index("    <gpu") : NODE.index("</gpu>") + 6], "")
+    with pytest.raises(UsageError, match="which GPUs"):
+        run(tmp_path, no_gpu_tag)
+    assert network_of(run(tmp_path, no_gpu_tag, gpu="h100", nvlink=18), "pod", tmp_path).npu_count == 2
+    unseen = formats.nccl_node(2, switch_links=18).replace('target="fffffff:ffff:ff" count="18" tclass="0x068000"',
+        'target="0000:99:00.0" count="4" tclass="0x030200"', 1)  # fmt: skip
+    assert "NVLinks to GPUs that are not in the file: 0000:99:00.0" in run(tmp_path, unseen)
+    below_cpu = NODE.replace(" </cpu>", '  <nic><net name="eth0" speed="100000"/></nic>\n </cpu>')
+    assert network_of(run(tmp_path, below_cpu, pcie=True, fabric="switch"), "pod", tmp_path).npu_count == 2
+
+
+def test_two_files_ask_what_joins_them(tmp_path):
+    paths = []
+    for at in range(2):
+        paths.append(tmp_path / f"n{at}.xml")
+        paths[-1].write_text(NODE)
+    with pytest.raises(UsageError, match="nothing says what joins them"):
+        import_machine(ImportSettings(tuple(paths)))
+    text = import_machine(ImportSettings(tuple(paths), fabric="switch"))
+    assert network_of(text, "pod", tmp_path).npu_count == 4
+
+
+def test_names_in_files_cannot_leave_their_comment(tmp_path):
+    evil = IB.replace("n1 mlx5_0", "n1\\u2028topology x mlx5_0").replace("leaf", "le\x85af\x1b[2J")
+    text = run(tmp_path, evil, gpus_per_node=1)
+    assert network_of(text, "pod", tmp_path).npu_count == 2
+    assert "\x1b" not in text
+
+
+SEEDS = {"nccl": NODE, "nvidia-smi": SMI, "rocm-smi": formats.rocm_smi(3), "ibnetdiscover": IB, "iblinkinfo": IBLINK}
+SEEDS |= {"slurm": SLURM, "astra": ASTRA, "networkx": GRAPH, "simgrid": SIMGRID, "taccl": TACCL}
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+def test_damaged_files_give_messages_only(tmp_path, kind):
+    """Cut, doubled and changed files are imported or give a message, never anything else."""
+    chance = random.Random(f"import {kind}")
+    for _ in range(40):
+        text = SEEDS[kind]
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(text) + 1)
+            cut = at + chance.randrange(12)
+            text = (
+                text[:at]
+                + chance.choice(["", "0", "-1", "<", '"', "[", "}", "\n", "9" * 30, text[at:cut] * 2])
+                + text[cut:]
+            )
+        with contextlib.suppress(CollcError):
+            run(
+                tmp_path,
+                text,
+                kind=kind,
+                gpu="h100",
+                nvlink=18,
+                gpus_per_node=2,
+                npu="t=gpu",
+                capacity="bw=GB/s",
+                chunk=1000,
+            )

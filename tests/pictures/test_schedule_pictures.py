@@ -1,0 +1,180 @@
+"""Pictures of schedules: bars and lines are where the transfers are, sums of bytes agree, large ones are limited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collc.application.simulating import simulated_module
+from collc.pictures.axes import bytes_label
+from collc.pictures.link_use import LinkUse, use_of_schedule, use_of_simulation
+from collc.pictures.schedule_pictures import (
+    MOST_BARS,
+    MOST_ROWS,
+    MOST_TRANSFERS,
+    SPANS,
+    gantt_picture,
+    load_map,
+    ten_picture,
+    utilisation_chart,
+)
+from collc.simulation.timing import ExactTiming
+from collc.synthesis.pccl import pccl
+from collc.synthesis.task import Effort, Task
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from tests.pictures.drawn import SVG, overlaps, root_of, texts, tips
+from tests.support import all_gather, all_to_all, grid, ring, switched
+
+
+def planned(net: Network, demand, model: LinkModel = LinkModel.PIPELINED) -> Module:
+    task = Task(net, demand, model, np.arange(len(demand.chunks), dtype=np.int32))
+    return Module("m", net, demand, model).with_schedule(pccl(task, Effort()), "")
+
+
+@pytest.fixture(scope="module")
+def gather() -> Module:
+    return planned(grid(3, 3), all_gather(list(range(9))))
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Module:
+    return planned(switched(6), all_to_all(list(range(6))))
+
+
+@pytest.fixture
+def use(gather: Module) -> LinkUse:
+    return use_of_schedule(gather)
+
+
+def test_the_use_of_links_is_that_of_the_schedule(gather: Module, use: LinkUse) -> None:
+    table = gather.transfers()
+    assert use.begin.tolist() == table["start_ps"].tolist()
+    assert use.arrive.tolist() == table["end_ps"].tolist()
+    assert use.time == gather.collective_time()
+    assert int(use.bytes_per_link.sum()) == int(table["size_bytes"].sum()) == 72 * 2**20
+    first = [int(gather.demand.chunks.sets[pre][0]) for pre in gather.demand.chunks.pre.tolist()]
+    assert use.owner.tolist() == [first[chunk] for chunk in table["chunk"].tolist()]
+
+
+@pytest.mark.parametrize("model", LinkModel)
+def test_a_simulation_gives_the_same_use(model: LinkModel) -> None:
+    """A pipelined schedule without gaps is replayed at its own times."""
+    module = planned(ring(6), all_gather(list(range(6))), model)
+    ours = use_of_schedule(module)
+    theirs = use_of_simulation(simulated_module(module, ExactTiming(model)))
+    assert ours.bytes_per_link.tolist() == theirs.bytes_per_link.tolist()
+    assert ours.busy_per_link.tolist() == theirs.busy_per_link.tolist()
+    assert theirs.time <= ours.time
+    assert theirs.name(0).startswith("message npu[")
+
+
+def test_utilisation_adds_up(use: LinkUse) -> None:
+    for spans in (1, 7, 60):
+        shares = use.utilisation(spans)
+        assert shares.mean() == pytest.approx(use.busy_per_link.sum() / use.time / use.network.link_count)
+        assert 0 <= shares.min() <= shares.max() <= 1 + 1e-9
+    assert len(replace(use, time=0).utilisation(3)) == 0
+
+
+def test_the_time_expanded_network_has_a_line_for_each_transfer(use: LinkUse) -> None:
+    picture = ten_picture(use)
+    assert overlaps(picture) == []
+    assert len(tips(picture)) == len(use) == 72
+    name, size = use.name(0), bytes_label(int(use.size[0]))
+    assert any(
+        tip.startswith(f"{name}, {size}: {use.network.link_name(int(use.link[0]))}, 0ps to") for tip in tips(picture)
+    )
+    drawn = [p.get("d", "") for p in root_of(picture).iter(f"{SVG}path") if (p.get("class") or "")[0] == "s"]
+    begins = sorted({float(path[1:].split(" ")[0]) for path in drawn})
+    steps = sorted(set(use.begin.tolist()))
+    assert len(begins) == len(steps)
+    shares = [(x - begins[0]) / (begins[-1] - begins[0]) for x in begins]
+    assert shares == pytest.approx([step / steps[-1] for step in steps], abs=1e-3)
+
+
+def test_bars_are_as_long_as_links_are_busy(use: LinkUse) -> None:
+    picture = gantt_picture(use)
+    assert overlaps(picture) == []
+    bars = [r for r in root_of(picture).iter(f"{SVG}rect") if r.get("rx") == "1.5"]
+    assert len(bars) == len(use)
+    widths = {round(float(r.get("width", 0)), 1) for r in bars}
+    assert len(widths) == len(set((use.free - use.begin).tolist())) == 1
+
+
+def test_bytes_between_devices(exchange: Module) -> None:
+    use = use_of_schedule(exchange)
+    picture = load_map(use)
+    assert overlaps(picture) == []
+    said = tips(picture)
+    assert len(said) == 12
+    for link in range(12):
+        ends = use.network.link_name(link).replace(" -> ", " to ")
+        assert f"{ends}: {bytes_label(int(use.bytes_per_link[link]))}" in said
+
+
+def test_many_devices_are_shown_by_node() -> None:
+    net = grid(16, 16)
+    module = Module("m", net, all_gather(list(range(256))), LinkModel.STORE)
+    empty = Transfers.of(*(np.arange(2, dtype=np.int32) for _ in range(2)), np.zeros(2, np.int64))
+    use = use_of_schedule(module.with_schedule(RowSchedule(LinkModel.STORE, empty), ""))
+    picture = load_map(use)
+    assert "npu[15, *]" in texts(picture)
+    assert "from: senders (sums)" in texts(picture)
+    full = {tip for tip in tips(picture) if tip.endswith("MiB")}
+    rows = [(int(net.source[link]) // 16, int(net.target[link]) // 16) for link in (0, 1)]
+    assert full == {f"npu[{a}, *] to npu[{b}, *]: {rows.count((a, b))}MiB" for a, b in rows}
+    assert overlaps(picture) == []
+    assert sum(label.startswith("npu[") for label in texts(ten_picture(use))) == MOST_ROWS + 2  # two in the legend
+
+
+def repeated(use: LinkUse, times: int) -> LinkUse:
+    """The same, one after the other."""
+    shift = np.repeat(np.arange(times, dtype=np.int64) * use.time, len(use))
+
+    def again(column: np.ndarray) -> np.ndarray:
+        return np.tile(column, times)
+
+    return replace(
+        use,
+        link=again(use.link),
+        begin=again(use.begin) + shift,
+        free=again(use.free) + shift,
+        arrive=again(use.arrive) + shift,
+        size=again(use.size),
+        owner=again(use.owner),
+        reduce=again(use.reduce),
+        name=lambda row: use.name(row % len(use)),
+        time=use.time * times,
+    )
+
+
+def test_long_schedules_are_limited_and_say_so(use: LinkUse) -> None:
+    long = repeated(use, 60)
+    assert len(long) > MOST_BARS > MOST_TRANSFERS
+    ten = ten_picture(long)
+    assert len(tips(ten)) == MOST_TRANSFERS
+    assert f"{MOST_TRANSFERS} of {len(long)} transfers" in texts(ten)
+    gantt = gantt_picture(long)
+    assert len(tips(gantt)) < len(long) / 2
+    assert sum(int(tip.split(": ")[1].split(" ")[0]) for tip in tips(gantt)) == len(long)
+    assert any("drawn as one" in words for words in texts(gantt))
+
+
+def test_transfers_that_do_not_exist_are_left_out(gather: Module) -> None:
+    rows = Transfers.of(np.array([0, 99, 1]), np.array([0, 1, 77]), np.zeros(3, np.int64))
+    module = gather.with_schedule(RowSchedule(LinkModel.STORE, rows), "")
+    assert len(use_of_schedule(module)) == 1
+    with pytest.raises(ValueError, match="no schedule"):
+        use_of_schedule(replace(module, schedule=None))
+
+
+def test_utilisation_of_several(use: LinkUse) -> None:
+    shares = use.utilisation(SPANS).tolist()
+    picture = utilisation_chart([("ours", use.time, shares), ("ring", 2 * use.time, shares), ("none", 1, [])])
+    assert {"ours", "ring"} <= set(texts(picture))
+    assert "none" not in texts(picture)
+    assert overlaps(picture) == []

@@ -1,0 +1,144 @@
+"""Algorithms whose messages queue at links: on every network, at the times of the simulator, and right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collc.application.compile_report import ScheduleReport
+from collc.application.schedule_build import ScheduleBuild
+from collc.application.settings import Settings
+from collc.application.simulating import simulated_module
+from collc.base.diagnostics import SourceFile
+from collc.simulation.timing import AstraTiming, ExactTiming
+from collc.source.elaboration.elaborate import load_program
+from collc.ten.binary import load_module, save_module
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+from collc.ten.text import format_module, parse_module
+from collc.verification import verify_schedule
+
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
+
+
+def _no_progress(_share: float | None, _phase: str) -> None:
+    pass
+
+
+def _no_text(_text: str) -> None:
+    pass
+
+
+def compiled(network: str, run: str, algorithm: str = "", options: str = "") -> ScheduleReport:
+    text = f"""
+        import std.topologies
+        import std.collectives
+        import std.algorithms
+        {algorithm}
+        topology m = {network}
+        schedule s on m {{ run {run} allow congestion {options} }}
+    """
+    request = load_program(SourceFile("p.coll", text)).schedules[0]
+    return ScheduleBuild(request, Settings(keep_modules=True), _no_progress, _no_text).report()
+
+
+def right(report: ScheduleReport) -> Module:
+    """The module of a report in which all is right, whose time is that of the simulator, and never below the bound."""
+    assert report.diagnostics == ()
+    assert report.time_ps is not None
+    assert report.bound_ps is not None
+    assert report.time_ps >= report.bound_ps
+    module = report.kept_module()
+    assert module.schedule is not None
+    assert simulated_module(module, ExactTiming(module.schedule.model)).time_ps == report.time_ps
+    assert set(report.checks.values()) <= {"ok", "allowed"}
+    return module
+
+
+FAR = """
+    algorithm far(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {
+        for k in 0..4, j in 0..16, b in 0..16 if b % 2 ** (4 - k) == j % 2 ** (4 - k) {
+            send x[b, 0] from g[j] to g[j ^ 2 ** (3 - k)] at k
+        }
+    }
+"""
+
+
+def test_recursive_doubling_on_a_mesh_takes_as_long_as_its_busiest_link() -> None:
+    """Each link in the middle of a row or column carries 12 chunks; without queues it would take 6 steps."""
+    mesh = "mesh2d(4, 4, bandwidth: 50GB/s, latency: 500ns)"
+    report = compiled(mesh, "all_gather(m.npus, size: 16MiB) using far", FAR)
+    right(report)
+    assert (report.time_ps, report.bound_ps) == (257_658_240, 171_772_160)
+    assert report.checks["congestion_free"] == "allowed"
+    assert "congestion: messages queue at 32 links" in report.notes[-1]
+
+
+def test_the_direct_algorithm_on_a_ring_takes_the_cycles_of_astra_sim() -> None:
+    report = compiled(f"ring(8, {LINK})", "all_gather(m.npus, size: 8MiB) using direct", options=PIPELINED)
+    assert simulated_module(right(report), AstraTiming()).time == 196_310
+
+
+PIPELINED = 'synthesize fixed(link_model: "pipelined")'
+
+
+@pytest.mark.parametrize(
+    "using", ["ring", "bidirectional_ring", "direct", "recursive_halving_doubling", "double_binary_tree"]
+)
+def test_textbook_algorithms_run_on_a_torus(using: str) -> None:
+    """All were refused, since their reductions pass NPUs that have a contribution."""
+    module = right(compiled(f"torus2d(4, 4, {LINK})", f"all_reduce(m.npus, size: 16MiB) using {using}"))
+    assert verify_schedule(module, large=0).ok
+
+
+@pytest.mark.parametrize("network", ["switched(8, {})", "hypercube(3, {})", "line(8, {})", "ring(8, {})"])
+@pytest.mark.parametrize("using", ["direct", "recursive_halving_doubling"])
+def test_textbook_algorithms_run_on_all_networks(network: str, using: str) -> None:
+    right(compiled(network.format(LINK), f"all_reduce(m.npus, size: 8MiB) using {using}", options=PIPELINED))
+
+
+def test_schedules_with_queues_survive_both_file_forms(tmp_path: Path) -> None:
+    module = right(compiled(f"line(4, {LINK})", "all_reduce(m.npus, size: 4MiB) using direct"))
+    text = format_module(module)
+    again = parse_module(SourceFile("s.ten", text))
+    assert format_module(again) == text
+    assert verify_schedule(again).checks == verify_schedule(module).checks
+    save_module(module, tmp_path / "s.ten")
+    assert format_module(load_module(tmp_path / "s.ten")) == text
+
+
+def test_messages_of_concurrent_runs_queue_together() -> None:
+    """Two runs over the same ring take as long as their messages together."""
+    run = "all_gather(m.npus, size: 4MiB) using ring"
+    one = compiled(f"ring(4, {LINK}, one_way: true)", run).time_ps
+    two = compiled(f"ring(4, {LINK}, one_way: true)", f"{run} run {run}")
+    right(two)
+    assert two.time_ps == 2 * (one or 0)
+
+
+SWAP = """
+    algorithm swap(g: group, size: bytes, chunks: int = 1, op: string = "sum")
+    implements all_reduce(g, size, chunks, op) {
+        for k in 0..2, j in 0..4, b in 0..4 { reduce x[b, 0] from g[j] to g[j ^ 2 ** k] at k }
+    }
+"""
+
+
+def test_partials_that_are_swapped_are_those_of_the_step() -> None:
+    """Links in the middle of a line are late, so that without barriers between steps partials would be overtaken."""
+    right(compiled(f"line(4, {LINK})", "all_reduce(m.npus, size: 4MiB) using swap", SWAP))
+
+
+def test_no_queues_no_messages() -> None:
+    module = right(compiled(f"ring(4, {LINK})", "all_gather(m.npus, size: 4MiB) using ring"))
+    assert module.schedule is not None
+    assert module.schedule.transfers.messages is None
+    assert module.model is LinkModel.STORE
+
+
+def test_msccl_files_have_no_forwarded_partials(tmp_path: Path) -> None:
+    run = "all_reduce(m.npus, size: 4MiB) using direct"
+    refused = compiled(f"line(4, {LINK})", run, options="emit msccl")
+    assert [message.code for message in refused.diagnostics] == ["M0116"]
+    assert "forwards a partial of chunk" in refused.diagnostics[0].message
