@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import defaultdict
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from collc.emit import trace
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
+from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
 from tests.support import all_gather, all_to_all, grid, ring, switched
 
@@ -71,6 +74,61 @@ def test_slices_of_a_track_do_not_overlap_and_arrows_join_hops():
     for number, start in starts.items():
         assert module.network.target[start["tid"]] == module.network.source[ends[number]["tid"]]
         assert start["ts"] < ends[number]["ts"]
+
+
+@pytest.mark.parametrize("latency", [500_000, 333])
+def test_what_perfetto_needs(latency):
+    """Perfetto counts whole nanoseconds. Slices of a track must follow each other or lie inside each other, or it drops
+    them; both ends of an arrow must lie in slices of their tracks, and agree in name, category and id."""
+    kind = LinkKind(latency, Fraction(3 * 10**11))
+    events, _ = traced(planned(grid(2, 3, kind=kind), all_to_all(list(range(6)), chunk=10**6 + 1)))
+    tracks, names = defaultdict(list), set()
+    for event in events:
+        assert isinstance(event["pid"], int)
+        if event["ph"] == "M":
+            names.add((event["name"], event["pid"], event.get("tid")))
+            continue
+        assert isinstance(event["tid"], int)
+        assert event["ts"] >= 0
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            begin = int(event["ts"] * 1000)
+            tracks[event["pid"], event["tid"]].append((begin, begin + int(event["dur"] * 1000)))
+    for track, spans in tracks.items():
+        assert ("thread_name", *track) in names
+        spans.sort()
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    arrows = defaultdict(list)
+    for event in events:
+        if event["ph"] in "sf":
+            arrows[event["name"], event["cat"], event["id"]].append(event["ph"])
+            assert event["ph"] == "s" or event["bp"] == "e"
+            at = int(event["ts"] * 1000)
+            assert any(begin <= at < end for begin, end in tracks[event["pid"], event["tid"]])
+    assert set(map(tuple, arrows.values())) == {("s", "f")}
+
+
+def test_perfetto_opens_it(tmp_path):
+    """With Perfetto's trace processor, where its program is on this machine; the package itself would load it from the
+    network."""
+    processor = pytest.importorskip("perfetto.trace_processor", reason="perfetto is not installed")
+    program = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+    if program is None:
+        pytest.skip("trace_processor_shell is not on the PATH: https://get.perfetto.dev/trace_processor")
+    module = planned(grid(2, 3), all_to_all(list(range(6))))
+    path = tmp_path / "x.json"
+    with path.open("w") as out:
+        trace.write_trace(module, out)
+    events = json.loads(path.read_text())["traceEvents"]
+    config = processor.TraceProcessorConfig(bin_path=program)
+    with processor.TraceProcessor(trace=str(path), config=config) as opened:
+        slices, flows = (
+            next(iter(opened.query(f"select count(*) as n from {table}"))).n for table in ("slice", "flow")
+        )
+        lost = list(opened.query("select name, value from stats where severity != 'info' and value > 0"))
+    assert flows == sum(event["ph"] == "s" for event in events)
+    assert slices == sum(event["ph"] in "Xi" for event in events)
+    assert lost == []
 
 
 def test_large_schedules_are_cut(monkeypatch):

@@ -1,0 +1,195 @@
+"""Reports in headless Chromium: nothing in the console, nothing loaded, everything drawn, no text over other text.
+
+Needs the package `playwright` and a Chromium: that of COLLC_BROWSER, the system's, or that of `playwright install`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collc.command.cli import main
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: python -m pip install playwright"
+)
+
+HEAD = "import std.topologies\nimport std.clusters\nimport std.collectives\n"
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
+PROGRAMS = {
+    "mesh": (f"mesh2d(3, 3, {LINK})", "all_gather(t.npus, size: 9MiB)"),
+    "torus": (f"torus2d(4, 4, {LINK})", "all_reduce(t.npus, size: 16MiB)"),
+    "cluster": ("dgx_h100(2)", "all_reduce(t.npus, size: 64MiB)"),
+    "tree": (f"fat_tree(4, {LINK})", "all_gather(t.npus, size: 16MiB)"),
+    "large": ("dgx_h100(16)", "all_to_all(t.npus, size: 64MiB)"),
+}
+WIDTHS = (1000, 400)
+OVERLAPS = """
+() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('.picture svg')) {
+    const nodes = [...svg.querySelectorAll('text:not([transform])')];
+    const boxes = nodes.map(node => [node.getBoundingClientRect(), node.textContent]);
+    const visible = boxes.filter(([box]) => box.width > 0);
+    for (let i = 0; i < visible.length; i++) for (let j = 0; j < i; j++) {
+      const [a, s] = visible[i], [b, t] = visible[j];
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (across > 1 && down > 0.3 * Math.min(a.height, b.height)) found.push(`${s} over ${t}`);
+    }
+  }
+  return found;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of each program, of files for runtimes, and of a schedule that fails its checks."""
+    folder = tmp_path_factory.mktemp("reports")
+    for name, (topology, run) in PROGRAMS.items():
+        text = f"{HEAD}topology t = {topology}\nschedule s on t {{ run {run} }}\n"
+        (folder / f"{name}.coll").write_text(text)
+        assert main(["show", str(folder / f"{name}.coll"), "-o", str(folder / f"{name}.html")]) == 0
+    program = f"{HEAD}topology t = ring(4, {LINK})\n"
+    program += 'schedule gather on t { run all_gather(t.npus, size: 4MiB) emit ten("g.ten") emit msccl("g.xml") }\n'
+    program += 'schedule sum on t { run all_reduce(t.npus, size: 4MiB) emit mscclpp("g.json") }\n'
+    (folder / "two.coll").write_text(program)
+    assert main(["compile", str(folder / "two.coll"), "-o", str(folder), "--quiet"]) == 0
+    ten = (folder / "g.ten").read_text()
+    line = next(line for line in ten.splitlines() if line.strip().startswith("send"))
+    (folder / "<b>bad.ten").write_text(ten.replace(line + "\n", "", 1))
+    assert main(["show", str(folder / "<b>bad.ten"), "-o", str(folder / "bad.html")]) == 4
+    network = ["--on", f"{folder / 'two.coll'}:t", "--size", "4MiB"]
+    for name, file, words in [("xml", "g.xml", network), ("plan", "g.json", []), ("two", "two.coll", [])]:
+        assert main(["show", str(folder / file), "-o", str(folder / f"{name}.html"), *words]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    path = os.environ.get("COLLC_BROWSER") or next(filter(None, map(shutil.which, names)), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            started = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium could be started: {str(error).splitlines()[0]}")
+        yield started
+        started.close()
+
+
+def opened(browser: Any, path: Path, width: int = 1000, scheme: str = "light") -> tuple[Any, list[str]]:
+    """The page, and a list that gets what goes wrong."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on(
+        "request", lambda request: None if request.url == path.as_uri() else wrong.append(f"request: {request.url}")
+    )
+    page.goto(path.as_uri())
+    return page, wrong
+
+
+NAMES = [*PROGRAMS, "bad", "xml", "plan", "two"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_tab_is_drawn_without_errors(browser: Any, reports: Path, name: str, width: int) -> None:
+    page, wrong = opened(browser, reports / f"{name}.html", width, "dark" if width == 400 else "light")
+    tabs = page.locator("section:not([hidden]) [role=tab]")
+    assert tabs.count() >= 2
+    for k in range(tabs.count()):
+        tabs.nth(k).click()
+        panel = page.locator("section:not([hidden]) [role=tabpanel]:not([hidden])")
+        assert panel.count() == 1
+        box = panel.bounding_box()
+        assert box["height"] > 100
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.evaluate(OVERLAPS) == []
+        for picture in panel.locator(".picture svg, .sheet svg").all():
+            size = picture.bounding_box()
+            assert min(size["width"], size["height"]) > 60
+    assert wrong == []
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "npus", "switches"), [("mesh", 9, 0), ("torus", 16, 0), ("cluster", 16, 11), ("tree", 16, 20)]
+)
+def test_the_drawn_elements(browser: Any, reports: Path, name: str, npus: int, switches: int) -> None:
+    page, _ = opened(browser, reports / f"{name}.html")
+    page.get_by_role("tab", name="Network").click()
+    assert page.locator("circle.npu:visible").count() == npus
+    assert page.locator("rect.switch:visible").count() == switches
+    page.get_by_role("tab", name="Schedule").click()
+    assert page.locator(".mark:visible").count() > 2 * npus
+    page.close()
+
+
+def test_colours_follow_the_system(browser: Any, reports: Path) -> None:
+    seen = {}
+    for scheme in ("light", "dark"):
+        page, _ = opened(browser, reports / "mesh.html", scheme=scheme)
+        page.get_by_role("tab", name="Network").click()
+        styles = "e => [getComputedStyle(document.documentElement).backgroundColor, getComputedStyle(e).stroke]"
+        seen[scheme] = page.locator("circle.npu").first.evaluate(styles)
+        page.close()
+    assert seen["light"][0] == "rgb(255, 255, 255)"
+    assert all(a != b for a, b in zip(*seen.values(), strict=True))
+
+
+def test_tabs_and_tooltips_by_keyboard_and_pointer(browser: Any, reports: Path) -> None:
+    page, wrong = opened(browser, reports / "mesh.html")
+    first = page.get_by_role("tab", name="Summary")
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", name="Network").get_attribute("aria-selected") == "true"
+    page.keyboard.press("End")
+    assert page.get_by_role("tab", name="Utilisation").evaluate("e => e === document.activeElement")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.locator(".picture:visible").first.focus()
+    tip = page.locator("#tip")
+    assert tip.is_hidden()
+    page.keyboard.press("ArrowRight")
+    said = tip.text_content()
+    assert "npu[0, 0] -> npu[0, 1] and back: 50GiB/s, 500ns" in said
+    page.keyboard.press("ArrowRight")
+    assert tip.text_content() != said
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+    page.locator("g.mark:has(circle.npu)").nth(4).hover()
+    assert tip.text_content() == "npu[1, 1], rank 4"
+    box, window = tip.bounding_box(), page.viewport_size
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= window["width"]
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+    assert wrong == []
+    page.close()
+
+
+def test_names_are_text(browser: Any, reports: Path) -> None:
+    page, wrong = opened(browser, reports / "bad.html")
+    assert page.locator("h1").text_content() == "<b>bad.ten"
+    assert page.locator("h1 b").count() == 0
+    assert page.locator(".badge.failed:visible").count() >= 1
+    assert wrong == []
+    page.close()
+
+
+def test_without_scripts_everything_is_on_the_page(browser: Any, reports: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((reports / "two.html").as_uri())
+    assert page.locator("[role=tabpanel]:visible").count() == page.locator("[role=tabpanel]").count() == 10
+    context.close()
