@@ -20,7 +20,7 @@ MIX = (
     + """schedule mix on t {
     run all_gather(t.npu[0, *], size: 3MiB)
     run all_reduce(t.npu[*, 0], size: 3MiB)
-    emit msccl("mix.xml", profile: "old")
+    emit msccl("mix.xml", profile: "old", coll: "custom")
 }"""
 )
 GATHER = (
