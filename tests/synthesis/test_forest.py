@@ -407,6 +407,25 @@ def test_stopped() -> None:
     assert caught.value.diagnostics[0].code == "S0201"
 
 
+def test_a_stop_while_trees_are_grown_keeps_those_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerouting, "COMPILED", 1 << 60)
+    net = mi250(2)
+    problem = problem_of(net, gathered(net, 4))
+    count = tree_counts(problem)[0]
+    asked: list[int] = []
+
+    def stop(after: int) -> bool:
+        asked.append(after)
+        return len(asked) >= after
+
+    Rerouting(problem, stop=lambda: stop(100)).trees(count, 256)
+    assert len(asked) > 1
+    asked.clear()
+    batches, _ = Rerouting(problem, stop=lambda: stop(1)).trees(count, 256)
+    assert len(asked) == 1
+    assert_trees(problem, count.demand, loads(problem, batches), batches)
+
+
 def test_a_stop_keeps_the_best_so_far() -> None:
     net = a100(2)
     task = task_of(net, gathered(net, 16), PIPELINED)

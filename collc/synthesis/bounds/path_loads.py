@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -162,6 +163,14 @@ class PathLoads:
             row = int(table[np.arange(len(rows)), column].argmax())
             yield bytes_, int(rows[row]), int(holders[column[row]])
 
+    @cached_property
+    def _leaving(self) -> _Ends:
+        return _Ends(self.fluid.network.source, self.fluid.network.device_count)
+
+    @cached_property
+    def _entering(self) -> _Ends:
+        return _Ends(self.fluid.network.target, self.fluid.network.device_count)
+
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
         """float64[links]: bytes on each link where all take cheapest paths, divided evenly at each device."""
         network = self.fluid.network
@@ -170,7 +179,7 @@ class PathLoads:
             waiting[row, source] += bytes_
         tight = distance[:, network.source] == distance[:, network.target] + self._whole(price)
         share = (tight & (distance[:, network.source] < UNREACHABLE)).astype(np.float64)
-        paths = _summed(share, network.source, network.device_count)
+        paths = self._leaving.sums(share)
         share /= np.maximum(paths[:, network.source], 1)
         load = np.zeros(network.link_count)
         while True:
@@ -179,16 +188,22 @@ class PathLoads:
             if not moved.any():
                 return load
             load += moved.sum(axis=0)
-            waiting = _summed(moved, network.target, network.device_count)
+            waiting = self._entering.sums(moved)
 
 
-def _summed(values: FloatArray, ends: Int32Array, count: int) -> FloatArray:
-    """float64[rows, count]: the sums of the columns of each end."""
-    order = np.argsort(ends, kind="stable")
-    used, first = np.unique(ends[order], return_index=True)
-    found = np.zeros((len(values), count))
-    found[:, used] = np.add.reduceat(values[:, order], first, axis=1)
-    return found
+class _Ends:
+    """The links of each device at which they begin or end. ends: int32[links]."""
+
+    def __init__(self, ends: Int32Array, devices: int) -> None:
+        self._order = np.argsort(ends, kind="stable")
+        self._used, self._first = np.unique(ends[self._order], return_index=True)
+        self._devices = devices
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """float64[rows, devices]: the sums of the columns, one a link, of each device."""
+        found = np.zeros((len(values), self._devices))
+        found[:, self._used] = np.add.reduceat(values[:, self._order], self._first, axis=1)
+        return found
 
 
 def _has_pairs(demand: Demand) -> bool:

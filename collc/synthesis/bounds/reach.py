@@ -29,32 +29,24 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
     """For each NPU, what it sends and the farthest NPU that wants all of it; and the same backwards."""
     if network.npu_count * network.link_count > MOST_WORK:
         return
-    graph, length = Digraph.of(network), times.total[:, 0][network.kind]
-    to = distances_to(graph, length, network.npus)
-    since = distances_to(graph.reversed(), length, network.npus)
     row = np.zeros(network.device_count, np.int64)
     row[network.npus] = np.arange(len(network.npus))
     known: dict[tuple[object, ...], int] = {}
-    for part in traffic:
-        for senders, receivers, counts in part.shared():
-            for npu in senders.tolist():
-                farthest = _most_distant(to[row[receivers], npu], receivers)
-                if farthest == npu:
-                    continue
-                links = network.out_links[1][network.out_links[0][npu] : network.out_links[0][npu + 1]]
-                time = _delivery(network, times, links, to[row[farthest], network.target[links]], counts, known)
-                yield Bound(
-                    time, f"out-degree of {network.device_name(npu)} and path to {network.device_name(farthest)}"
-                )
-            for npu in receivers.tolist():
-                farthest = _most_distant(since[row[senders], npu], senders)
-                if farthest == npu:
-                    continue
-                links = network.in_links[1][network.in_links[0][npu] : network.in_links[0][npu + 1]]
-                time = _delivery(network, times, links, since[row[farthest], network.source[links]], counts, known)
-                yield Bound(
-                    time, f"in-degree of {network.device_name(npu)} and path from {network.device_name(farthest)}"
-                )
+    for backward, name in ((False, "out-degree of {} and path to {}"), (True, "in-degree of {} and path from {}")):
+        graph = Digraph.of(network.reversed() if backward else network)
+        distance = distances_to(graph, times.total[:, 0][network.kind], network.npus)
+        offsets, numbers = network.in_links if backward else network.out_links
+        ends = network.source if backward else network.target
+        for part in traffic:
+            for holders, wanting, counts in part.shared():
+                near, far = (wanting, holders) if backward else (holders, wanting)
+                for npu in near.tolist():
+                    farthest = _most_distant(distance[row[far], npu], far)
+                    if farthest != npu:
+                        links = numbers[offsets[npu] : offsets[npu + 1]]
+                        lag = distance[row[farthest], ends[links]]
+                        time = _delivery(network, times, links, lag, counts, known)
+                        yield Bound(time, name.format(network.device_name(npu), network.device_name(farthest)))
 
 
 def _most_distant(distance: Int64Array, devices: Int32Array) -> int:

@@ -48,21 +48,23 @@ class Candidate:
     build: Callable[[], tuple[list[TreeBatch], float]]
 
 
-def gather_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
+def gather_candidates(
+    problem: ForestProblem, counts: Sequence[TreeCount], stop: Callable[[], bool] = lambda: False
+) -> Iterator[Candidate]:
     """Translated trees, rerouted ones, packed ones; of each kind those with the least load first.
 
     Where translations take each NPU to every other one, translated trees are the best but for a percent, and others
-    are tried only where they would load links less.
+    are tried only where they would load links less. stop: ends the growing of trees early.
     """
     translations = find_translations(problem.network) if problem.is_uniform else None
     if translations is not None:
-        grown = Rerouting(problem, translations)
+        grown = Rerouting(problem, translations, stop=stop)
         transitive = translations.count == len(problem.members)
         for shallow in SHALLOW if transitive else SHALLOW[:1]:
             yield from (_rerouted(grown, count, shallow, translations) for count in counts)
         if transitive and grown.least is not None and grown.least <= EVEN * float(counts[0].time):
             return
-    grown = Rerouting(problem)
+    grown = Rerouting(problem, stop=stop)
     small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
     yield from (_rerouted(grown, count, SHALLOW[0]) for count in small)
     if sum(problem.demand) * len(problem.members) >= PACKED or not packed_compiled(problem):
@@ -71,9 +73,11 @@ def gather_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> It
         yield from (_rerouted(grown, count, shallow) for count in small)
 
 
-def summed_candidates(problem: ForestProblem, counts: Sequence[TreeCount]) -> Iterator[Candidate]:
+def summed_candidates(
+    problem: ForestProblem, counts: Sequence[TreeCount], stop: Callable[[], bool] = lambda: False
+) -> Iterator[Candidate]:
     """Trees that load both directions of a pair alike."""
-    grown = Rerouting(problem, undirected=True)
+    grown = Rerouting(problem, undirected=True, stop=stop)
     for shallow in (SHALLOW[1], SHALLOW[0]):
         yield from (_rerouted(grown, count, shallow) for count in counts)
 

@@ -5,6 +5,7 @@ ones, and often reach the same load.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -39,14 +40,19 @@ class Rerouting:
     """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit.
 
     undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
-    then each pair must have both, with equal capacity.
+    then each pair must have both, with equal capacity. stop: asked after each series of rounds; where it returns True,
+    the trees so far are taken.
     least: of all trees grown so far, the least time until the busiest pair has carried all chunks.
     """
 
     def __init__(
-        self, problem: ForestProblem, translations: Translations | None = None, undirected: bool = False
+        self,
+        problem: ForestProblem,
+        translations: Translations | None = None,
+        undirected: bool = False,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._problem, self._translations = problem, translations
+        self._problem, self._translations, self._stop = problem, translations, stop
         graph = problem.graph
         member = np.zeros(graph.vertex_count, np.int64)
         member[problem.members] = 1
@@ -98,7 +104,7 @@ class Rerouting:
             time = self._time(np.array(load))
             if best is None or time < best[0]:
                 best = time, np.array(rows).reshape(len(roots), most), np.array(lengths)
-            if bool((np.array(load) <= aim).all()):
+            if bool((np.array(load) <= aim).all()) or self._stop():
                 break
         assert best is not None
         whole = best[0] * float(count.time / count.duration)

@@ -43,7 +43,7 @@ def summed(module: Module, effort: Effort) -> Schedule | None:
         return None
     counts = summed_counts(problem, together)
     portfolio = Portfolio(problem, effort, min(count.time for count in counts) * problem.unit, summed=True)
-    portfolio.run(summed_candidates(problem, counts))
+    portfolio.run(summed_candidates(problem, counts, effort.stop))
     return None if portfolio.best is None else RowSchedule(module.model, portfolio.best[1])
 
 

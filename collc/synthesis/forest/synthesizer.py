@@ -54,7 +54,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
     except OverflowError as error:
         raise not_served("the rates of its links differ too much") from error
     portfolio = Portfolio(problem, effort, counts[0].time * problem.unit)
-    portfolio.run(gather_candidates(problem, counts))
+    portfolio.run(gather_candidates(problem, counts, effort.stop))
     if portfolio.best is None:
         raise NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
     return RowSchedule(task.model, portfolio.best[1])
