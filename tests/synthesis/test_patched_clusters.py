@@ -15,7 +15,7 @@ from collc.synthesis.auto import auto
 from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import is_cluster, symmetric_module
-from collc.synthesis.symmetric.patched_gather import patched_gather
+from collc.synthesis.symmetric.patched import patched
 from collc.synthesis.task import Effort, Task
 from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
@@ -132,13 +132,13 @@ def test_what_is_left_to_others() -> None:
     assert is_cluster(Module("m", hurt, all_to_all(npus)))
     assert not is_cluster(Module("m", hurt, all_gather(npus[1:])))
     task = Task(hurt, all_gather(npus), LinkModel.STORE, np.arange(15, dtype=np.int32))
-    assert patched_gather(task) is not None
-    assert patched_gather(replace(task, reserved=Transfers.joined([]))) is None
-    assert patched_gather(replace(task, release=np.ones(15, np.int64))) is None
-    assert patched_gather(replace(task, demand=all_gather(npus[1:]))) is None
-    assert patched_gather(replace(task, demand=Demand(task.demand.runs * 2))) is None
+    assert patched(task) is not None
+    assert patched(replace(task, reserved=Transfers.joined([]))) is None
+    assert patched(replace(task, release=np.ones(15, np.int64))) is None
+    assert patched(replace(task, demand=all_gather(npus[1:]))) is None
+    assert patched(replace(task, demand=Demand(task.demand.runs * 2))) is None
     limited = replace(hurt, buffers=np.full(len(hurt.buffers), 4, np.int64))
-    assert patched_gather(replace(task, network=limited)) is None
+    assert patched(replace(task, network=limited)) is None
 
 
 def test_one_switch_without_a_gpu() -> None:
@@ -148,6 +148,4 @@ def test_one_switch_without_a_gpu() -> None:
 
 def test_a_damaged_fat_tree_is_left_to_others() -> None:
     net = damaged(fat_tree(4), [3], [])
-    assert (
-        patched_gather(Task(net, all_gather(net.npus.tolist()), LinkModel.STORE, np.arange(15, dtype=np.int32))) is None
-    )
+    assert patched(Task(net, all_gather(net.npus.tolist()), LinkModel.STORE, np.arange(15, dtype=np.int32))) is None

@@ -8,48 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.damage import LEVELS, Damage, damaged_task
-from collc.synthesis.symmetric.exchange_plan import ExchangePlan, plan_exchange
-from collc.synthesis.symmetric.level_plan import plan_levels, sums
+from collc.synthesis.symmetric.damage import Damage
+from collc.synthesis.symmetric.exchange_plan import ExchangePlan
+from collc.synthesis.symmetric.level_plan import sums
 from collc.synthesis.symmetric.residual import ResidualTimes
 from collc.synthesis.symmetric.routes import ClassTimes
-from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.factored_schedule import ChunkNumbers, chunk_size
-from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.factored_schedule import ChunkNumbers
+from collc.ten.schedule import Transfers
 from collc.ten.translations import Translations
-
-MOST = 30_000_000
-"""Transfers up to which a plan is patched."""
 
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array, Int64Array]
 """Owners, targets, parts, links and starts of transfers. Owners and targets are elements."""
 
 
-def patched_exchange(task: Task) -> RowSchedule | None:
-    """A schedule of one All-to-All over all NPUs that are there; None where this does not apply.
-
-    Raises ValueError where links have no bandwidth or latency.
-    """
-    found = damaged_task(task)
-    if found is None or not found[0].pairs:
-        return None
-    numbers, network, translations = found
-    times = ClassTimes.of(network, translations, task.model, chunk_size(task.demand))
-    levels = plan_levels(network, translations, times, ClassTimetable(translations, times), np.zeros(1, np.int64))
-    plan = plan_exchange(network, translations, times, numbers.parts)
-    if levels is None or len(levels) > LEVELS or plan is None or plan.starts.size * translations.count > MOST:
-        return None
-    damage = Damage(task.network, translations, levels)
-    used = plan.routes[plan.routes >= 0]
-    if not damage.is_outside_of_nodes(times) or bool(times.turn[used].any()):
-        return None
-    rows = _Patch(damage, translations, times, numbers, plan).rows()
-    return None if rows is None else RowSchedule(task.model, rows)
-
-
-class _Patch:
+class ExchangePatch:
     """The patch of one plan."""
 
     def __init__(

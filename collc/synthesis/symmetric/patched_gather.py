@@ -9,44 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.damage import LEVELS, Damage, damaged_task
-from collc.synthesis.symmetric.level_plan import LevelPlan, plan_levels
+from collc.synthesis.symmetric.damage import Damage
+from collc.synthesis.symmetric.level_plan import LevelPlan
 from collc.synthesis.symmetric.residual import ResidualTimes
 from collc.synthesis.symmetric.routes import ClassTimes
-from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.factored_schedule import ChunkNumbers, chunk_size
-from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.factored_schedule import ChunkNumbers
+from collc.ten.schedule import Transfers
 from collc.ten.translations import Translations
 
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int64Array]
 """Owners, parts, links and starts of transfers."""
 
 
-def patched_gather(task: Task) -> RowSchedule | None:
-    """A schedule of one All-Gather over all NPUs that are there; None where this does not apply.
+class GatherPatch:
+    """The patch of the plan that the levels of a damage are.
 
-    Raises ValueError where links have no bandwidth or latency.
+    Elements stand for NPUs: element e for the NPU to which it takes the representative.
     """
-    found = damaged_task(task)
-    if found is None or found[0].pairs:
-        return None
-    numbers, network, translations = found
-    times = ClassTimes.of(network, translations, task.model, chunk_size(task.demand))
-    table = ClassTimetable(translations, times)
-    levels = plan_levels(network, translations, times, table, np.zeros(numbers.parts, np.int64))
-    if levels is None or len(levels) > LEVELS:
-        return None
-    damage = Damage(task.network, translations, levels)
-    if not damage.is_outside_of_nodes(times):
-        return None
-    rows = _Patch(damage, translations, times, numbers).rows()
-    return None if rows is None else RowSchedule(task.model, rows)
-
-
-class _Patch:
-    """The patch of one plan. Elements stand for NPUs: element e for the NPU to which it takes the representative."""
 
     def __init__(self, damage: Damage, translations: Translations, times: ClassTimes, numbers: ChunkNumbers) -> None:
         self._damage, self._translations, self._numbers = damage, translations, numbers

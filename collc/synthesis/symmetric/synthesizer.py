@@ -17,8 +17,7 @@ from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule
 from collc.synthesis.symmetric.expand import expanded
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.patched_exchange import patched_exchange
-from collc.synthesis.symmetric.patched_gather import patched_gather
+from collc.synthesis.symmetric.patched import patched
 from collc.synthesis.symmetric.representative_plan import RepresentativePlan
 from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
 from collc.synthesis.task import Effort, Task
@@ -48,9 +47,9 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
 
     Raises SourceError where the network, the demand or what is planned before has no such symmetry.
     """
-    patched = _patched(task)
-    if patched is not None:
-        return patched
+    completed = _patched(task)
+    if completed is not None:
+        return completed
     group = find_group(task.network)
     standard = _standard(task)
     if group is None or standard is None:
@@ -75,7 +74,7 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
 def _patched(task: Task) -> Schedule | None:
     """The patched plan of a damaged cluster. Raises SourceError where links have no bandwidth."""
     try:
-        return patched_gather(task) or patched_exchange(task)
+        return patched(task)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
 

@@ -1,0 +1,64 @@
+"""Collectives on a cluster that has lost some links or GPUs: the plan of the whole cluster, patched.
+
+Of the transfers that touch what is missing, and of what they feed, none are kept; an All-Gather and an All-to-All each
+have a patch of their own, which plans the chunks that they carried anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from collc.synthesis.symmetric.class_timetable import ClassTimetable
+from collc.synthesis.symmetric.damage import LEVELS, Damage, damaged_task
+from collc.synthesis.symmetric.exchange_plan import plan_exchange
+from collc.synthesis.symmetric.level_plan import plan_levels
+from collc.synthesis.symmetric.patched_exchange import ExchangePatch
+from collc.synthesis.symmetric.patched_gather import GatherPatch
+from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.task import Task
+from collc.ten.factored_schedule import ChunkNumbers, chunk_size
+from collc.ten.network import Network
+from collc.ten.schedule import RowSchedule
+from collc.ten.translations import Translations
+
+MOST_EXCHANGED: Final = 30_000_000
+"""Transfers up to which the plan of an All-to-All is patched."""
+
+
+def patched(task: Task) -> RowSchedule | None:
+    """A schedule of one All-Gather or All-to-All over all NPUs that are there; None where this does not apply.
+
+    Raises ValueError where links have no bandwidth or latency.
+    """
+    found = damaged_task(task)
+    if found is None:
+        return None
+    numbers, network, translations = found
+    times = ClassTimes.of(network, translations, task.model, chunk_size(task.demand))
+    release = np.zeros(1 if numbers.pairs else numbers.parts, np.int64)
+    levels = plan_levels(network, translations, times, ClassTimetable(translations, times), release)
+    if levels is None or len(levels) > LEVELS:
+        return None
+    damage = Damage(task.network, translations, levels)
+    if not damage.is_outside_of_nodes(times):
+        return None
+    if numbers.pairs:
+        patch = _exchange_patch(damage, network, translations, times, numbers)
+    else:
+        patch = GatherPatch(damage, translations, times, numbers)
+    rows = None if patch is None else patch.rows()
+    return None if rows is None else RowSchedule(task.model, rows)
+
+
+def _exchange_patch(
+    damage: Damage, network: Network, translations: Translations, times: ClassTimes, numbers: ChunkNumbers
+) -> ExchangePatch | None:
+    """None where the plan is too large, or two translations of a transfer share a link. network: the whole cluster."""
+    plan = plan_exchange(network, translations, times, numbers.parts)
+    if plan is None or plan.starts.size * translations.count > MOST_EXCHANGED:
+        return None
+    if bool(times.turn[plan.routes[plan.routes >= 0]].any()):
+        return None
+    return ExchangePatch(damage, translations, times, numbers, plan)
