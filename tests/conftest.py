@@ -1,8 +1,9 @@
-"""What all tests share: fixed Hypothesis examples in CI, and compiled kernels that test workers share."""
+"""What all tests share: fixed Hypothesis examples in CI, compiled kernels that test workers share, and campaigns."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -18,3 +19,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """In a worker of a parallel run, share compiled kernels with the others."""
     if hasattr(config, "workerinput"):
         share_compiled_kernels()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `sampled(n)`, mark all but every n-th as slow."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is not None:
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[test] += 1

@@ -16,6 +16,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -79,6 +80,40 @@ def endings() -> frozenset[str]:
     return frozenset("/".join(one[begin:]) for one in parts for begin in range(len(one)))
 
 
+@dataclass(frozen=True)
+class Code:
+    """What the code of a file contains: what it defines anywhere, and all names and words of texts that are code."""
+
+    defined: frozenset[str]
+    words: frozenset[str]
+
+
+@cache
+def code(path: Path) -> Code:
+    lines = {line for line, _ in prose(path)}
+    defined, words = set[str](), set[str]()
+    word = re.compile(r"\w+")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Name):
+            words.add(node.id)
+            if isinstance(node.ctx, ast.Store):
+                defined.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.arg | ast.keyword):
+            words.add(node.arg or "")
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            words.add(node.name)
+            defined.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            defined |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.alias):
+            words.update((node.asname or node.name).split("."))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno not in lines:
+            words.update(word.findall(node.value))
+    return Code(frozenset(defined), frozenset(words))
+
+
 @cache
 def modules() -> frozenset[str]:
     """Dotted names of all modules and of what they define at their top."""
@@ -87,36 +122,15 @@ def modules() -> frozenset[str]:
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found.add(name)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found.add(f"{name}.{node.name}")
-            elif isinstance(node, ast.ImportFrom):
-                found |= {f"{name}.{alias.asname or alias.name}" for alias in node.names}
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(f"{name}.{node.id}")
+        found |= {f"{name}.{defined}" for defined in code(path).defined}
     return frozenset(found)
 
 
 @cache
 def names() -> frozenset[str]:
     """All words with an underscore in code, in texts of code, and in the project's other languages."""
-    found = set[str]()
+    found = set[str]().union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
     word = re.compile(r"\w+")
-    for path in set(PYTHON) - {Path(__file__)}:
-        lines = {line for line, _ in prose(path)}
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Name):
-                found.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                found.add(node.attr)
-            elif isinstance(node, ast.arg | ast.keyword):
-                found.add(node.arg or "")
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found.add(node.name)
-            elif isinstance(node, ast.alias):
-                found.update((node.asname or node.name).split("."))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno not in lines:
-                found.update(word.findall(node.value))
     found.update(path.stem for path in PYTHON)
     for path in [*ROOT.glob("pyproject.toml"), *(ROOT / "grammar").iterdir(), *ROOT.glob("*/**/*.coll")]:
         found.update(word.findall(path.read_text()))

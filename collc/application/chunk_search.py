@@ -82,9 +82,9 @@ class ChunkSearch:
             assert self._failed is not None
             raise self._failed
         if not self._is_done() and not self._is_good():
-            best = self._shortest().number
+            best = self.shortest().number
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
-        return self._shortest()
+        return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
         """The shortest schedule found with fewer chunks than `number`; None where there is none."""
@@ -94,22 +94,23 @@ class ChunkSearch:
     def note(self, taken: Attempt) -> str:
         """What the report says about the search where an attempt is taken."""
         tried = ", ".join(str(attempt.number) for attempt in self.tried)
-        best = self._shortest().number
+        best = self.shortest().number
         limits = f"; files with {best} exceed limits of the runtime" if best > taken.number else ""
         return f"chunks: auto took {taken.number} per block (tried: {tried}{limits})"
 
     def _climb(self) -> None:
         useless = 0
         for number in _rungs(self.choice.numbers):
-            before = self._shortest().time if self.tried else 0
+            before = self.shortest().time if self.tried else 0
             self._try_all([number])
             if not self.tried:
                 continue
-            useless = 0 if self._shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
+            useless = 0 if self.shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
             if useless == (1 if self._is_good() else USELESS) or self._is_done():
                 return
 
-    def _shortest(self) -> Attempt:
+    def shortest(self) -> Attempt:
+        """The shortest schedule found so far, with the fewest chunks."""
         return min(self.tried, key=_by_time)
 
     def _is_done(self) -> bool:
@@ -126,7 +127,7 @@ class ChunkSearch:
         return len(schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule)
 
     def _reaches(self, share: Fraction) -> bool:
-        best = self._shortest()
+        best = self.shortest()
         return best.ideal >= share * best.time
 
     def _nearest(self, wanted: Fraction) -> int:
@@ -162,7 +163,7 @@ class ChunkSearch:
         """Whether no schedule with these chunks is shorter than the best so far."""
         from collc.synthesis.bounds import lower_bound
 
-        best = self._shortest() if self.tried else None
+        best = self.shortest() if self.tried else None
         if best is None or best.module.network is not request.network:  # direct links in place of switches
             return False
         model = best.module.model

@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from collc.application.build_clock import BuildClock
 from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.confined_runs import confined_module, keep_inside
+from collc.application.duration_check import MAX_TIME, check_durations, too_long
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
     CHECKED,
@@ -28,10 +30,13 @@ from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.application.trace_verification import TRACE_CHECKS
 from collc.base.atomic_files import drafting
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.interrupts import cleanup_on_termination, stopping_at_interrupt
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, NoSchedule, SourceError, UsageError
+from collc.base.interrupts import OutOfTime, cleanup_on_termination, stopping_at_interrupt
 from collc.base.outcome import Outcome
 from collc.base.wording import plural
+from collc.passes.context import Pass, PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import ShortestPaths
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.demand import Demand
 from collc.ten.module import Module
@@ -39,9 +44,6 @@ from collc.ten.schedule import Schedule
 
 if TYPE_CHECKING:
     from collc.verification import Verdict
-
-MAX_TIME: Final = 2**62
-"""Picoseconds that a schedule may take: times are 64-bit integers."""
 
 _SYNTHESIS_CODES: Final = ("S", "C")
 """First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
@@ -78,11 +80,14 @@ class ScheduleBuild:
     _search: ChunkSearch | None = field(init=False, default=None)
     _taken: Attempt | None = field(init=False, default=None)
     _verdicts: list[tuple[Schedule, Verdict]] = field(init=False, default_factory=list[tuple["Schedule", "Verdict"]])
+    _clock: BuildClock = field(init=False)
 
     def report(self) -> ScheduleReport:
         """Synthesize, check and write the schedule. Errors are in the report; only UsageError is raised."""
         began = time.perf_counter()
         request = self.request
+        options = SynthesisOptions(request, self.settings)
+        self._clock = BuildClock(options.time_limit)
         self._report = ScheduleReport(
             name=request.name,
             topology=request.network.name,
@@ -90,7 +95,7 @@ class ScheduleBuild:
             devices=int(request.network.present.sum()),
             links=request.network.link_count,
             chunks=sum(len(run.pattern) for run in request.demand.runs),
-            link_model=SynthesisOptions(request, self.settings).link_model.value,
+            link_model=options.link_model.value,
             checks=dict.fromkeys(self._expected_checks(), "skipped"),
         )
         try:
@@ -118,6 +123,7 @@ class ScheduleBuild:
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
+        check_durations(self.request)
         check_feasible(self.request, emits)
         blank = self._report
         module = self._scheduled(emits)
@@ -143,10 +149,16 @@ class ScheduleBuild:
         return fewer.module, [search.note(fewer)]
 
     def _check_and_write(self, module: Module, emits: Sequence[EmitRequest]) -> None:
-        self._verify(module)
+        with self._clock.keeping("the schedule was checked"):
+            self._verify(module)
         self._check_limits()
-        self._prove(module)
-        with cleanup_on_termination(), drafting(OUTPUT_HINT) as draft:
+        with self._clock.paused():
+            self._prove(module)
+        with (
+            cleanup_on_termination(),
+            drafting(OUTPUT_HINT) as draft,
+            self._clock.keeping("the files were written and checked"),
+        ):
             output = write_outputs(module, emits, self.settings.output, draft, self.progress)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
@@ -176,13 +188,41 @@ class ScheduleBuild:
         """The module with its schedule and lower bound. Raises SourceError C0204 where times exceed 64 bits."""
         try:
             with self._interruptible() as interrupted:
-                limit = SearchLimit(interrupted, SynthesisOptions(self.request, self.settings).time_limit)
-                module, note = self._with_best_chunks(limit, emits)
+                limit = SearchLimit(interrupted, self._clock.seconds)
+                module, note = self._planned(limit, emits)
             return self._measured(module, [text for text in (note, limit.note) if text])
         except OverflowError as error:
-            message = f"transfers on '{self.request.network.name}' take longer than {MAX_TIME // 10**12 // 86400} days"
-            hint = "look at the units of bandwidths, latencies and sizes"
-            raise SourceError(Diagnostic("C0204", message, self.request.span, hint=hint)) from error
+            raise too_long(self.request) from error
+
+    def _planned(self, limit: SearchLimit, emits: Sequence[EmitRequest]) -> tuple[Module, str]:
+        """The module with a schedule, and a remark: by the synthesizer or, if its time ends before it has any schedule,
+        along shortest paths.
+        """
+        try:
+            with self._clock.searching():
+                return self._with_best_chunks(limit, emits)
+        except OutOfTime:
+            limit.reached()
+            reason = "no schedule was found until then"
+        except NoSchedule as error:
+            own = SynthesisOptions(self.request, self.settings).own  # such as points or steps, which others do not give
+            if not limit.reached() or self.settings.passes is not None or own:
+                raise
+            reason = error.diagnostics[0].message
+        finally:
+            self._clock.end_search()
+        return self._along_shortest_paths(emits), f"{reason}: all chunks go along shortest paths"
+
+    def _along_shortest_paths(self, emits: Sequence[EmitRequest]) -> Module:
+        """The module with the schedule that takes least time to find. Raises NoSchedule where even that is too long."""
+        choice = self.request.choice
+        if choice is not None and choice.automatic:
+            self.request = choice.request(choice.numbers[0])
+        self.progress(None, "planning along shortest paths")
+        options = SynthesisOptions(self.request, self.settings)
+        context = options.context(self._clock.is_over, self.progress)
+        with self._clock.keeping("a schedule along shortest paths was planned"):
+            return self._run((*options.by_hand(), ShortestPaths(), Invert()), options, context, emits)
 
     def _with_best_chunks(self, limit: SearchLimit, emits: Sequence[EmitRequest]) -> tuple[Module, str]:
         """The module with a schedule and, where the program leaves the number of chunks to collc, a remark about it."""
@@ -203,6 +243,10 @@ class ScheduleBuild:
         search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(emits))
         try:
             best = search.best()
+        except OutOfTime:
+            if not search.tried:
+                raise
+            best = search.shortest()
         except CheckFailed:  # the report says what is wrong with the first one
             self.request = choice.request(choice.numbers[0])
             return self._synthesized(self.request, limit, emits, self.module_text), ""
@@ -227,13 +271,25 @@ class ScheduleBuild:
     ) -> Module:
         options = SynthesisOptions(request, self.settings)
         context = options.context(limit.reached, self.progress)
+        pipeline = options.pipeline()
+        self._check_print_after([step.name for step in pipeline])
+        return self._run(pipeline, options, context, emits, module_text)
+
+    def _run(
+        self,
+        pipeline: Sequence[Pass],
+        options: SynthesisOptions,
+        context: PassContext,
+        emits: Sequence[EmitRequest],
+        module_text: Callable[[str], None] = lambda _text: None,
+    ) -> Module:
+        """The module after all passes. Raises what they raise."""
+        request = options.request
         relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits)
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
         confine = stays_in_groups(emits) and all(run.moves is None for run in request.runs)
         confine &= self.settings.passes is None
         module = blank = confined_module(module) if confine else module
-        pipeline = options.pipeline()
-        self._check_print_after([step.name for step in pipeline])
         for step in pipeline:
             self.progress(None, f"running {step.name}")
             module = step.run(module, context)
@@ -274,12 +330,19 @@ class ScheduleBuild:
         assert schedule is not None
         self.progress(None, "computing the lower bound")
         time_ps = schedule.collective_time(module.network, module.demand)
-        ideal = ideal_bound(module.network, module.demand, module.model)
-        bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
-        if not 0 <= max(time_ps, bound.time) < MAX_TIME:
+        if not 0 <= time_ps < MAX_TIME:
+            raise OverflowError
+        ideal = bound = None
+        try:
+            with self._clock.finishing(share=0.5):
+                ideal = ideal_bound(module.network, module.demand, module.model)
+                bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
+        except OutOfTime:
+            notes = [*notes, "the time limit ended before the lower bound was known"]
+        if bound is not None and bound.time >= MAX_TIME:
             raise OverflowError
         module = replace(module, bound=bound)
-        advice = chunk_advice(self.request, module, bound, ideal)
+        advice = chunk_advice(self.request, module, bound, ideal) if bound is not None and ideal is not None else ""
         where = "" if module.network is self.request.network else UNWOUND
         self._report = replace(
             self._report,
@@ -288,10 +351,10 @@ class ScheduleBuild:
             transfer_count=len(schedule),
             steps=step_count(module, time_ps),
             time_ps=time_ps,
-            bound_ps=bound.time,
-            bound=bound.name + where,
-            ideal_ps=ideal.time,
-            ideal=ideal.name + where,
+            bound_ps=None if bound is None else bound.time,
+            bound=None if bound is None else bound.name + where,
+            ideal_ps=None if ideal is None else ideal.time,
+            ideal=None if ideal is None else ideal.name + where,
             chunks_per_block=_chunks_per_block(module.demand),
             synthesizer=module.algorithm,
             seed=module.seed,

@@ -76,20 +76,27 @@ class SynthesisOptions:
         """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""
         if self.settings.passes is not None:
             return parse_pipeline(self.settings.passes)
-        by_hand = sum(run.moves is not None for run in self.request.runs)
-        if by_hand == len(self.request.runs):
+        if all(run.moves is not None for run in self.request.runs):
             return (Fixed(),)
-        return (*((Fixed(),) if by_hand else ()), self._synthesizer(), Invert())
+        return (*self.by_hand(), self._synthesizer(), Invert())
 
-    def _synthesizer(self) -> Pass:
-        """The pass that synthesizes, with the options that only this synthesizer has; the context has the common ones.
+    def by_hand(self) -> tuple[Pass, ...]:
+        """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
+        return (Fixed(),) if any(run.moves is not None for run in self.request.runs) else ()
+
+    @property
+    def own(self) -> dict[str, Value | None]:
+        """The options that only the synthesizer has that runs.
 
         The program's options of another synthesizer do not apply to one that the settings name.
         """
         if self.settings.synthesizer is not None:
-            return make_pass(self.settings.synthesizer, {})
-        own = {name: self._value(name, None) for name in self.request.options if name not in COMMON}
-        return make_pass(self.request.synthesizer, own)
+            return {}
+        return {name: self._value(name, None) for name in self.request.options if name not in COMMON}
+
+    def _synthesizer(self) -> Pass:
+        """The pass that synthesizes, with its own options; the context has the common ones."""
+        return make_pass(self.settings.synthesizer or self.request.synthesizer, self.own)
 
 
 @dataclass(slots=True)

@@ -1,19 +1,93 @@
-"""Handlers of signals: Ctrl-C ends a search, which keeps its best schedule; SIGTERM and SIGHUP first remove temporary
-files.
+"""Handlers of signals: Ctrl-C ends a search, which keeps its best schedule; a clock ends what does not stop when it is
+asked to; SIGTERM and SIGHUP first remove temporary files.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 _TERMINATION_SIGNALS: Final = tuple(
     signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__
 )
 """Signals that ask a process to end; Windows has no SIGHUP."""
+
+
+GRACE: Final = 1.0
+"""Seconds of processor time after a time limit, or after Ctrl-C, for what runs to stop by itself."""
+
+_BUSY: Final = 5.0
+"""A machine that is busy with other processes gives this one that part of a processor, or what runs is ended anyway."""
+
+_AGAIN: Final = 2.0
+"""Seconds after which `OutOfTime` is raised again: a callback of C code may have swallowed the first one."""
+
+
+class OutOfTime(BaseException):
+    """Raised in the main thread, wherever it is, when the time of `ended_after` is over."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Handler of SIGALRM, which counts `grace` seconds of processor time from the first signal on."""
+
+    grace: float
+    over: bool = False
+    _cpu: float = 0.0
+    _wall: float = 0.0
+
+    def start(self, seconds: float) -> None:
+        """Let the grace begin after that many seconds."""
+        self._wall = 0.0
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        """Count on, or raise OutOfTime; nothing where what it waits for is over, since the signal may come late."""
+        if self.over:
+            return
+        cpu, wall = time.process_time(), time.monotonic()
+        if not self._wall:
+            self._cpu, self._wall = cpu, wall
+        left = self.grace - (cpu - self._cpu)
+        if left <= 0 or wall - self._wall > _BUSY * self.grace:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            raise OutOfTime
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+
+
+def _has_clock() -> bool:
+    """Whether the clock can be used: in the main thread, on a system that has it, if nobody else uses it."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return False
+    return signal.getsignal(signal.SIGALRM) == signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@contextmanager
+def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
+    """What runs inside is ended by OutOfTime after that many seconds and `grace` seconds of processor time.
+
+    seconds: None: only after a Ctrl-C. Where the processor is busy with others, the grace takes up to _BUSY times as
+    long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and where
+    the clock of the process (ITIMER_REAL) is in use.
+    """
+    if not _has_clock():
+        yield
+        return
+    clock = _Clock(grace)
+    signal.signal(signal.SIGALRM, clock)
+    if seconds is not None:
+        clock.start(seconds)
+    try:
+        yield
+    finally:
+        clock.over = True
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -33,6 +107,10 @@ def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
         if interrupted.is_set():
             raise KeyboardInterrupt
         interrupted.set()
+        clock = signal.getsignal(signal.SIGALRM) if hasattr(signal, "SIGALRM") else None
+        if isinstance(clock, _Clock) and not clock.over:
+            clock.grace = GRACE
+            clock.start(0)
 
     signal.signal(signal.SIGINT, handle)
     try:

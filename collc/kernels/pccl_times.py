@@ -137,6 +137,8 @@ def plan_by_times(
                 )  # fmt: skip
                 if found == target:
                     break
+                if found < 0:
+                    raise OverflowError("a chunk arrives later than UNREACHABLE")
                 # Every path is blocked at a switch: give the chunk up there, or enter it when a slot is free.
                 if owner[found] == condition:
                     owner[found] = -1

@@ -42,6 +42,22 @@ class Synthesize:
         return replace(solved, algorithm=algorithm, seed=effort.seed)
 
 
+@dataclass(frozen=True, slots=True)
+class ShortestPaths:
+    """Plans all chunks along shortest paths, in little time; for where the time of a synthesizer ends without one."""
+
+    name: str = field(default="shortest paths", init=False)
+
+    def run(self, module: Module, context: PassContext) -> Module:
+        """See Pass."""
+        from collc.synthesis.reductions.compose import solve
+        from collc.synthesis.shortest_paths import along_shortest_paths
+
+        solved = solve(module, lambda task: along_shortest_paths(task, context.effort.stop))
+        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
+        return replace(solved, algorithm=algorithm)
+
+
 def _by_phase(
     load: Callable[[], Callable[[Task, Effort], Schedule]],
 ) -> Callable[[Module, Effort, IntOptions], Module]:

@@ -292,7 +292,7 @@ def test_a_schedule_that_fails_can_be_in_the_report_only() -> None:
 
 def test_no_schedule_is_an_error_of_its_own() -> None:
     with pytest.raises(collc.NoSchedule):
-        collc.compile(PROGRAM, time_limit=1e-9)
+        collc.compile(RING + GATHER.replace("tacos(seed: 1)", "exact(steps: 1)"))
 
 
 def test_errors_survive_pickling() -> None:

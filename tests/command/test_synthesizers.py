@@ -63,8 +63,7 @@ def test_exact_finds_the_optimum(compiled, shape: str, run: str, steps: int) -> 
     ("synthesizer", "words", "message"),
     [
         ("synthesize exact(steps: 2)", (), "it takes 3 at least"),
-        ("synthesize exact(time_limit: 1ps)", (), "no schedule was found within 1e-12 s"),
-        ("synthesize exact", ("--time-limit", "0.000001"), "no schedule was found within 1e-06 s"),
+        ("synthesize exact(steps: 3)", ("--time-limit", "0.000001"), "no schedule was found within 1e-06 s"),
     ],
 )
 def test_exact_without_a_result_is_reported_as_no_schedule(
@@ -74,6 +73,22 @@ def test_exact_without_a_result_is_reported_as_no_schedule(
     assert code == 3
     assert message in err
     assert not Path("s.ten").exists()
+
+
+@pytest.mark.parametrize(
+    ("synthesizer", "words", "seconds"),
+    [("exact(time_limit: 1ps)", (), "1e-12"), ("exact", ("--time-limit", "0.000001"), "1e-06")],
+)
+def test_exact_without_a_result_leaves_a_schedule_along_shortest_paths(
+    compiled, synthesizer: str, words: tuple[str, ...], seconds: str
+) -> None:
+    text = program("ring(4)", "all_gather(t.npus, size: 8MiB, chunks: 2)", f"synthesize {synthesizer}")
+    code, schedule, _ = compiled(text, *words)
+    assert (code, schedule["algorithm"]) == (0, "shortest paths")
+    notes = " ".join(schedule["notes"])
+    assert f"no schedule was found within {seconds} s" in notes
+    assert "all chunks go along shortest paths" in notes
+    assert Path("s.ten").exists()
 
 
 def test_symmetric(compiled) -> None:
@@ -110,9 +125,9 @@ def test_forest(compiled) -> None:
     code, _, err = compiled(program("ring(4)", "all_to_all(t.npus, size: 16MiB)", "synthesize forest"))
     assert code == 1
     assert "forest does not apply here: not every chunk is for all NPUs" in err
-    code, _, err = compiled(text, "--time-limit", "0.000001")
-    assert code == 3
-    assert "forest was stopped before it had a schedule" in err
+    code, schedule, _ = compiled(text, "--time-limit", "0.000001")
+    assert (code, schedule["algorithm"]) == (0, "shortest paths")
+    assert "forest was stopped before it had a schedule: all chunks go along shortest paths" in schedule["notes"]
 
 
 def test_every_synthesizer_is_a_pass_with_its_options() -> None:
@@ -171,13 +186,14 @@ raise SystemExit(int(report.schedules[0].exit))
 
 
 @pytest.mark.parametrize(
-    ("run", "synthesizer", "code"),
+    ("run", "synthesizer"),
     [
-        ("all_to_all(t.npus, size: 48MiB, chunks: 3)", "pccl(trials: 1000000)", 0),
-        ("all_to_all(t.npus, size: 16MiB)", "exact", 3),
+        ("all_to_all(t.npus, size: 48MiB, chunks: 3)", "pccl(trials: 1000000)"),
+        ("all_to_all(t.npus, size: 16MiB)", "exact"),
     ],
 )
-def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesizer: str, code: int) -> None:
+def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesizer: str) -> None:
+    """Or, where exact search has none yet, a schedule along shortest paths."""
     (tmp_path / "p.coll").write_text(HEAD + SLOW % (run, synthesizer))
     with subprocess.Popen(
         [sys.executable, "-c", COMPILE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -188,10 +204,8 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesize
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == code, err.decode()
-    assert (tmp_path / "out" / "s.ten").exists() == (code == 0)
-    if code == 0:
-        assert main(["verify", str(tmp_path / "out" / "s.ten")]) == 0
+    assert process.returncode == 0, err.decode()
+    assert main(["verify", str(tmp_path / "out" / "s.ten")]) == 0
 
 
 def test_a_second_interrupt_is_raised_and_the_handler_is_restored() -> None:

@@ -80,6 +80,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_plans_of_usual_networks_fit(name, collective, tmp_path):

@@ -160,6 +160,7 @@ def test_limits_are_foreseen_before_threadblocks_are_formed() -> None:
         check_merged_limits(merged, channels=1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("npus", [4, 8, 16])
 @pytest.mark.parametrize("instances", [1, 2, 4])
 @pytest.mark.parametrize("placement", [None, Placement.IN, Placement.OUT], ids=["both", "in", "out"])

@@ -263,6 +263,7 @@ def test_longest_chain_counts_across_gpus():
     assert longest_chain(depend(assign(line(5), Policy(), 32, 32))) == 5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize(
     "network",
@@ -276,6 +277,7 @@ def test_the_program_is_as_fast_as_its_schedule(collective, network, chunks):
     assert measured.replay * 100 <= measured.schedule * 105
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("collective", COLLECTIVES[:4], ids=lambda c: c.__name__)
 @pytest.mark.parametrize(
     "network",

@@ -256,6 +256,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_break_is_caught(kind, tmp_path):
     change, checks = KINDS[kind]

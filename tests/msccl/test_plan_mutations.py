@@ -146,6 +146,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_what_goes_wrong_in_a_random_run_is_caught(case, tmp_path):
     good = plan_of(CASES[case]())

@@ -89,6 +89,7 @@ def test_races_show_at_some_speed(tmp_path, change):
     assert not all(report.ok for report in run_plan_file(path, runs=60))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PLANS)
 def test_what_the_check_lets_pass_runs_right(tmp_path, name):
     for number, (change, _) in enumerate(KINDS.values()):

@@ -56,6 +56,7 @@ WITH_RATES = [e for e in test_topologies.SAME if "us" in e or "dgx" in e]
 MACHINES = [e for e in test_topologies.COUNTS if e.startswith(("dgx", "gb200", "mi300", "tpu"))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expression", [*WITH_RATES, *MACHINES])
 def test_topologies_of_the_library(expression: str, tmp_path: Path) -> None:
     compare(HEAD + f"topology t = {expression} schedule s on t {{ run broadcast(t.npus, size: 1MiB) }}", tmp_path)
@@ -76,6 +77,7 @@ def test_collectives_of_the_library(call: str, tmp_path: Path) -> None:
     compare(HEAD + start + f"schedule s on t {{ run {call} }}", tmp_path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "collective"), test_algorithms.STEPS)
 def test_algorithms_of_the_library(name: str, collective: str, tmp_path: Path) -> None:
     for n in (1, 2, 5, 8):

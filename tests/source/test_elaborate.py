@@ -323,6 +323,7 @@ def condition(chance: random.Random, names: list[str]) -> str:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_topologies(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

@@ -21,7 +21,7 @@ UNITS = {INT: (0, 0), FLOAT: (0, 0), BYTES: (1, 0), TIME: (0, 1), RATE: (1, -1)}
 """Exponents of byte and second."""
 
 
-@pytest.mark.parametrize(("left", "right"), product(QUANTITIES, QUANTITIES))
+@pytest.mark.parametrize(("left", "right"), list(product(QUANTITIES, QUANTITIES)))
 def test_units_of_products_and_quotients(left: object, right: object) -> None:
     """The type of each allowed product and quotient has the units of physics."""
     for name, sign in (("*", 1), ("/", -1)):
@@ -34,7 +34,7 @@ def test_units_of_products_and_quotients(left: object, right: object) -> None:
             assert UNITS[left] == (0, 0) and name == "/"  # type: ignore[index]  # noqa: PT018
 
 
-@pytest.mark.parametrize(("left", "right"), product((BYTES, TIME, RATE, STRING, INT), repeat=2))
+@pytest.mark.parametrize(("left", "right"), list(product((BYTES, TIME, RATE, STRING, INT), repeat=2)))
 def test_sums_are_of_one_kind(left: object, right: object) -> None:
     assert (binary_type("-", left, right) is not None) == (left == right and left != STRING)  # type: ignore[arg-type]
 

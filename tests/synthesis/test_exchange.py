@@ -76,6 +76,7 @@ apart from collc. Trees take 4, 6 and 8 steps on the rings of 4, 6 and 8, and 6,
 those of 9 NPUs."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("net", "steps"), OPTIMA, ids=lambda value: value.name if isinstance(value, Network) else "")
 def test_as_many_chunks_as_npus_take_the_fewest_steps(net: Network, steps: int) -> None:
     demand = all_reduce(net.npus.tolist())
@@ -85,6 +86,7 @@ def test_as_many_chunks_as_npus_take_the_fewest_steps(net: Network, steps: int) 
     assert lower_bound(net, demand, LinkModel.STORE).time == least * step
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "chunks", "steps"),
     [

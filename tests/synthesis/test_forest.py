@@ -246,6 +246,7 @@ COLLECTIVES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", COLLECTIVES)
 @pytest.mark.parametrize("model", LinkModel)
 def test_random_networks(what: str, model: LinkModel) -> None:

@@ -86,6 +86,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("synthesizer", [Synthesize("hierarchical"), Synthesize("themis")])
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", NETWORKS)

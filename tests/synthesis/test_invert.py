@@ -42,6 +42,7 @@ def mixed():
     return demand_of(rows)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("net", NETWORKS)
 def test_reductions_are_right(net, model):

@@ -138,6 +138,7 @@ def same(a: Schedule, b: Schedule) -> bool:
     return all(np.array_equal(getattr(a.transfers, c), getattr(b.transfers, c)) for c in ("chunk", "link", "start"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize("kind", ["uniform", "mixed"])
 def test_compiled_code_finds_the_same(monkeypatch: pytest.MonkeyPatch, seed: int, kind: str):

@@ -59,6 +59,7 @@ def group(net: Network) -> list[int]:
     return net.npus.tolist()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backward", [False, True], ids=["broadcast", "reduce"])
 @pytest.mark.parametrize(
     ("net", "chunks", "steps"),

@@ -11,7 +11,7 @@ from collc.msccl.check.collectives import ROOTED, ExpectedResult, MemoryLayout
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check.model import OUTPUT, RECEIVES, SENDS, WRITES, FileProgram, StepKind
 from collc.msccl.check.replay import StepWaits
-from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, execute, wrong_outputs
+from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, execute, is_right, wrong_outputs
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
 
 ROOT_WORK: Final = 4_000_000
@@ -25,7 +25,7 @@ def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll
     guesses = _likely_roots(program, coll)
     tried = CollectiveCall(coll, guesses[0], inplace)
     values, memory, layout = execute(program, waits, order, tried)
-    if not wrong_outputs(program, tried, values, memory, layout):
+    if is_right(program, tried, values, memory, layout):
         return guesses[0]
     votes = _votes(program, coll, values, memory, layout)
     guesses.sort(key=lambda rank: -votes[rank])
@@ -33,7 +33,7 @@ def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll
     for root in guesses[: max(1, ROOT_WORK // work)]:
         call = CollectiveCall(coll, root, inplace)
         values, memory, layout = execute(program, waits, order, call)
-        if not wrong_outputs(program, call, values, memory, layout):
+        if is_right(program, call, values, memory, layout):
             return root
     return guesses[0]
 

@@ -7,7 +7,7 @@ operands are local slots (docs/msccl-contract.md, section 3).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -152,21 +152,32 @@ def wrong_outputs(
     program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
 ) -> list[WrongOutput]:
     """Output slots with wrong values, in order of rank and slot. A slot beyond the output buffer is undefined."""
-    wrong: list[WrongOutput] = []
+    return [slot for rank in _wrong_by_rank(program, call, values, memory, layout) for slot in rank]
+
+
+def is_right(
+    program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
+) -> bool:
+    """Whether no output slot has a wrong value."""
+    return not any(_wrong_by_rank(program, call, values, memory, layout))
+
+
+def _wrong_by_rank(
+    program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
+) -> Iterator[list[WrongOutput]]:
+    """The wrong slots of each rank."""
     held = buffer_chunks(program, call.coll, call.root)[:, OUTPUT].tolist()
     for rank in range(program.ngpus):
         base = int(layout.base[rank, OUTPUT])
         if call.expected is not None:
-            wrong += _custom_misses(rank, base, call.expected, values, memory)
+            yield _custom_misses(rank, base, call.expected, values, memory)
             continue
         wanted = _wanted(program, call, rank, values)
         got = memory[base : base + min(len(wanted), held[rank])]
         got += [UNDEFINED] * (len(wanted) - len(got))
         if got != wanted:
-            wrong += [
-                WrongOutput(rank, slot, a, b) for slot, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b
-            ]
-    return wrong
+            pairs = enumerate(zip(got, wanted, strict=True))
+            yield [WrongOutput(rank, slot, a, b) for slot, (a, b) in pairs if a != b]
 
 
 def _wanted(program: FileProgram, call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:

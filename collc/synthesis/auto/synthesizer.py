@@ -22,6 +22,7 @@ from time import monotonic
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.base.interrupts import OutOfTime
 from collc.synthesis.auto.candidates import Candidate, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
@@ -78,8 +79,12 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     if factored is not None:
         return factored
     search = _Search(module, effort, library)
-    search.run()
     tried = search.tried
+    try:
+        search.run()
+    except OutOfTime:
+        if tried.best is None:
+            raise
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise tried.failure or stopped

@@ -1,0 +1,76 @@
+"""The time limit of one schedule: how long each phase of its compilation may still take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.base.interrupts import OutOfTime, ended_after
+
+ALLOWANCE: Final = 2.0
+"""Seconds after the time limit in which the schedule that was found is bounded, checked and written."""
+
+SHARE: Final = 0.1
+"""The same, as a share of the time limit: large networks have long limits."""
+
+
+@dataclass(slots=True)
+class BuildClock:
+    """seconds: the time limit of the search, counted from the creation of this object; None: there is none.
+
+    When the search has ended, there is what is left of it, and ALLOWANCE and SHARE, counted as processor time.
+    """
+
+    seconds: float | None
+    _began: float = field(default_factory=time.monotonic)
+    _rest: float = 0.0
+    _cpu: float = 0.0
+
+    def end_search(self) -> None:
+        """Begin to count the time after the search."""
+        if self.seconds is not None:
+            left = max(0.0, self._began + self.seconds - time.monotonic())
+            self._rest, self._cpu = left + ALLOWANCE + SHARE * self.seconds, time.process_time()
+
+    def left(self) -> float:
+        """Seconds of processor time that are left after the search, for all but proofs."""
+        return self._rest - (time.process_time() - self._cpu)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left."""
+        return self.seconds is not None and self.left() <= 0
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """What happens inside has a time limit of its own and is not counted."""
+        began = time.process_time()
+        try:
+            yield
+        finally:
+            self._cpu += time.process_time() - began
+
+    def searching(self) -> AbstractContextManager[None]:
+        """Ends a search that does not stop by itself: OutOfTime."""
+        return ended_after(self.seconds)
+
+    def finishing(self, share: float = 1.0) -> AbstractContextManager[None]:
+        """Ends what comes after the search when it has used a share of what is left: OutOfTime."""
+        return nullcontext() if self.seconds is None else ended_after(0.0, max(0.01, share * self.left()))
+
+    @contextmanager
+    def keeping(self, what: str) -> Generator[None]:
+        """Run a phase without which nothing can be written. Raises NoSchedule S0202 where its time is over."""
+        try:
+            with self.finishing():
+                yield
+        except OutOfTime:
+            raise NoSchedule(self._over(what)) from None
+
+    def _over(self, what: str) -> Diagnostic:
+        limit = "after Ctrl-C" if self.seconds is None else f"at the time limit of {self.seconds:g} s"
+        message = f"stopped {limit} while {what}: nothing was written"
+        return Diagnostic("S0202", message, hint="give it more time with --time-limit, or take a smaller network")

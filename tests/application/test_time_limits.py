@@ -1,0 +1,164 @@
+"""Time limits and Ctrl-C hold in every phase, whatever runs: it is asked to stop, then ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collc.application import build_clock, output_files
+from collc.application.compilation import compile_program
+from collc.application.compile_report import ScheduleReport
+from collc.application.settings import Settings
+from collc.base import interrupts
+from collc.base.diagnostics import SourceFile
+from collc.base.interrupts import OutOfTime, ended_after, stopping_at_interrupt
+from collc.passes import synthesize
+from collc.passes.synthesize import SYNTHESIZERS
+
+HEAD = "import std.topologies import std.collectives topology t = "
+RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
+
+
+def stuck(*_arguments: object, **_named: object) -> Any:
+    """Runs for ever and asks nobody whether to stop."""
+    while True:
+        sum(range(1000))
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graces are short, so that the tests are."""
+    monkeypatch.setattr(interrupts, "GRACE", 0.05)
+    monkeypatch.setattr(interrupts.ended_after.__wrapped__, "__defaults__", (0.05,))
+
+
+def compiled(text: str, folder: Path, limit: float | None = 0.05, **more: Any) -> ScheduleReport:
+    (report,) = compile_program(SourceFile("p.coll", text), Settings(output=folder, time_limit=limit, **more)).schedules
+    return report
+
+
+ONLY_SUMS = ("overlapped", "exchange")
+SERVED = [(name, run) for name in SYNTHESIZERS for run in ("all_gather", "all_reduce")]
+SERVED = [(name, run) for name, run in SERVED if run == "all_reduce" or name not in ONLY_SUMS]
+
+
+@pytest.mark.parametrize(("synthesizer", "run"), SERVED)
+def test_every_synthesizer_leaves_a_schedule(synthesizer: str, run: str, tmp_path: Path) -> None:
+    """With a limit that is over at once, each has its best schedule so far, or one along shortest paths."""
+    product = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", "ring(3, KIND) * ring(2, KIND)")
+    text = product.replace("KIND", "bandwidth: 1GB/s, latency: 1us").replace("RUN", run)
+    report = compiled(text, tmp_path, 1e-9, synthesizer=synthesizer)
+    assert report.exit == 0, report.diagnostics
+    assert set(report.checks.values()) == {"ok"}
+    assert report.files
+
+
+def test_a_synthesizer_that_asks_nobody_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
+    report = compiled(RING.replace("RUN", "all_reduce"), tmp_path, synthesizer="tacos")
+    assert (report.exit, report.synthesizer) == (0, "shortest paths")
+    assert "no schedule was found until then: all chunks go along shortest paths" in report.notes
+    assert any("stopped at the time limit of 0.05 s" in note for note in report.notes)
+
+
+def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collc.synthesis.auto.synthesizer import _Search
+
+    monkeypatch.setattr(_Search, "longer_searches", stuck)
+    text = RING.replace("RUN", "all_reduce").replace("ring(6", "line(6")
+    report = compiled(text, tmp_path, 0.5)
+    assert report.exit == 0
+    assert report.synthesizer != "shortest paths"
+
+
+def test_a_bound_that_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collc.synthesis import bounds
+
+    monkeypatch.setattr(build_clock, "ALLOWANCE", 0.4)
+    monkeypatch.setattr(bounds, "ideal_bound", stuck)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path)
+    assert (report.exit, report.bound_ps, len(report.files)) == (0, None, 1)
+    assert "the time limit ended before the lower bound was known" in report.notes
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "what"),
+    [
+        ("collc.verification", "verify_schedule", "the schedule was checked"),
+        ("collc.application.schedule_build", "write_outputs", "the files were written and checked"),
+    ],
+)
+def test_what_is_not_finished_is_said(
+    module: str, name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_clock, "ALLOWANCE", 0.2)
+    monkeypatch.setattr(f"{module}.{name}", stuck)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
+    (message,) = report.diagnostics
+    assert (message.code, report.exit) == ("S0202", 3)
+    assert message.message == f"stopped at the time limit of 0.05 s while {what}: nothing was written"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_is_removed_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(_module: object, _emit: object, destination: output_files.Destination, _progress: object) -> None:
+        destination.new().write_text("half")
+        stuck()
+
+    monkeypatch.setattr(build_clock, "ALLOWANCE", 0.2)
+    monkeypatch.setitem(output_files.WRITERS, "ten", half)
+    assert compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos").exit == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_synthesizer_that_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        stuck()
+
+    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        report = compiled(RING.replace("RUN", "all_gather"), tmp_path, None, synthesizer="tacos", keep_best=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (report.exit, report.synthesizer) == (0, "shortest paths")
+    assert "stopped by Ctrl-C: this is the best schedule found until then" in report.notes
+
+
+def test_durations_that_are_too_long_are_refused_before_synthesis(tmp_path: Path) -> None:
+    """The latency from which a path could take 2^60 ps, and one that is just shorter."""
+    text = HEAD + "torus2d(3, 1, bandwidth: 1GB/s, latency: LATENCYs) schedule s on t { run all_reduce(t.npus, 3MB) }"
+    report = compiled(text.replace("LATENCY", "400000"), tmp_path, None, synthesizer="pccl")
+    assert [message.code for message in report.diagnostics] == ["C0204"]
+    assert report.diagnostics[0].message == (
+        "a chunk takes 400000.001s on a link of 't': paths over its 3 devices may take longer than 13 days"
+    )
+    report = compiled(text.replace("LATENCY", "380000"), tmp_path, None, synthesizer="pccl")
+    assert report.exit == 0
+
+
+def test_the_clock_leaves_that_of_the_caller_alone() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 100)
+    try:
+        with ended_after(0.0, 0.0):
+            sum(range(100_000))
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    with pytest.raises(OutOfTime), stopping_at_interrupt(), ended_after(0.0, 0.01):
+        stuck()
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_a_signal_that_comes_late_does_not_set_the_clock_again() -> None:
+    """The handler runs between two instructions, perhaps only when what it waits for is over."""
+    with ended_after(100.0):
+        clock = signal.getsignal(signal.SIGALRM)
+    assert callable(clock)
+    clock(signal.SIGALRM, None)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

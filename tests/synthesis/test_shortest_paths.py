@@ -1,0 +1,78 @@
+"""Schedules along shortest paths: right on all networks, and alone on a link as short as can be."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.conditions import conditions_of
+from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.task import Task
+from collc.ten.module import Module
+from collc.ten.network import LinkKind
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests import support
+from tests.synthesis.random_problems import random_module
+
+KIND = LinkKind(1_000_000, Fraction(10**9))
+
+
+def campaign(seeds: range) -> int:
+    """How many random modules got a schedule; all of these are right, and the others have no path."""
+    right = 0
+    codes: Counter[str] = Counter()
+    for seed in seeds:
+        module = random_module(random.Random(seed))
+        try:
+            built = join(solve(module, along_shortest_paths))
+        except SourceError as no_path:
+            codes[no_path.diagnostics[0].code] += 1
+            continue
+        verdict = verify_schedule(built)
+        assert verdict.ok, (seed, verdict.diagnostics)
+        right += 1
+    assert set(codes) <= {"S0103"}
+    return right
+
+
+def test_right_on_random_networks() -> None:
+    assert campaign(range(250)) > 200
+
+
+@pytest.mark.slow
+def test_right_on_many_random_networks() -> None:
+    assert campaign(range(1000, 12_000)) > 9000
+
+
+def test_a_single_chunk_takes_the_time_of_its_path() -> None:
+    """A broadcast over a line of four NPUs: three hops of 1 us and 1,000 bytes at 1 GB/s, one after another."""
+    line = support.network(4, [(i, i + 1, KIND) for i in range(3)])
+    built = join(
+        solve(Module("m", line, support.broadcast([0, 1, 2, 3], 1000, 1), LinkModel.STORE), along_shortest_paths)
+    )
+    assert built.collective_time() == 3 * 2_000_000
+
+
+def test_messages_of_a_switch_follow_each_other() -> None:
+    """All-to-All of 8 NPUs over one switch: in 7 rounds each NPU sends to one and receives from one."""
+    star = support.switched(8, KIND)
+    demand = support.all_to_all(list(range(8)), 1000, 1)
+    built = join(solve(Module("m", star, demand, LinkModel.STORE), along_shortest_paths))
+    assert verify_schedule(built).ok
+    assert built.collective_time() == 8 * 2_000_000
+
+
+def test_it_stops_when_it_is_asked_to() -> None:
+    ring = support.ring(4, KIND)
+    demand = support.all_gather(list(range(4)), 1000, 1)
+    task = Task(ring, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
+    assert len(conditions_of(task)) == 4
+    with pytest.raises(NoSchedule):
+        along_shortest_paths(task, lambda: True)
