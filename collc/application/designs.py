@@ -55,7 +55,7 @@ def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> Design
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
     chosen = [design for design in program.designs if settings.only in (None, design.name)]
     _check_folders(chosen)
-    return DesignsReport(tuple(_solved(request, settings.output) for request in chosen))
+    return DesignsReport(tuple(solved_design(request, settings.output) for request in chosen))
 
 
 def _check_folders(designs: Sequence[DesignRequest]) -> None:
@@ -72,7 +72,8 @@ def _check_folders(designs: Sequence[DesignRequest]) -> None:
         taken[main_file] = emit.span
 
 
-def _solved(request: DesignRequest, output: Path) -> DesignReport:
+def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
+    """Solve a design, compare it with closed forms and write its files. Errors are in the report."""
     from collc.design.comparison import compared
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
@@ -86,7 +87,7 @@ def _solved(request: DesignRequest, output: Path) -> DesignReport:
             raise _no_design(error, request) from error
         choices = compared(problem, communication, best.bandwidth)
         report = report.solved(problem.dimensions, choices, best.gap)
-        return _written(report, request, problem, output)
+        return _written(report, request, problem, output or Path())
     except CollcError as error:
         return report.failed(error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collc.application.file_verification import Expectation, verify_module
-from collc.application.report_page import report_page
+from collc.application.report_page import report_page, subject_section
 from collc.application.report_subject import subject_of_module
 from collc.ten.module import Module
 
@@ -11,4 +11,4 @@ from collc.ten.module import Module
 def report_of_module(module: Module) -> str:
     """The page of one schedule as HTML, with its checks and bounds."""
     subject = subject_of_module(module, verify_module(module, Expectation()))
-    return report_page(module.name, "", [subject])
+    return report_page(module.name, [subject_section(subject)])

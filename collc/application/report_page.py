@@ -30,17 +30,19 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "optimal": "no schedule is shorter",
     "proved": "Z3 proved all properties",
 }
+_QUEUES: Final = "messages meet on links and queue, as the program allows"
 _BUSIEST: Final = 12
 """Links in the table of those that are busy longest."""
 
 
-def report_page(title: str, subtitle: str, subjects: Sequence[Subject]) -> str:
+def report_page(title: str, sections: Sequence[Section]) -> str:
     """The HTML text of a report."""
-    sections = [_section(subject) for subject in subjects]
+    subtitle = f"{len(sections)} schedules and designs" if len(sections) > 1 else ""
     return Page(title, subtitle, sections, f"collc {__version__}").html()
 
 
-def _section(subject: Subject) -> Section:
+def subject_section(subject: Subject) -> Section:
+    """The section of a report about a schedule or a file."""
     failed = subject.failed
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
@@ -68,7 +70,7 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.messages:
         blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed), code=True))
     rows = [
-        (name, outcome, subject.reasons.get(name) or _MEANINGS.get(name, ""))
+        (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
     ]
     blocks.append(Table("Checks", ("check", "outcome", "meaning"), rows))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile_report import CompileReport
 from collc.application.output_files import FROM_NPU_TO_NPU
-from collc.application.report_page import report_page, single_picture
+from collc.application.report_page import report_page, single_picture, subject_section
 from collc.application.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.application.settings import Progress, Settings
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.base.wording import did_you_mean, listed, plural
 from collc.msccl.file_kinds import FileKind, kind_of
+from collc.pictures import DESIGN_PICTURES
 
 if TYPE_CHECKING:
+    from collc.application.design_pages import DesignSubject
     from collc.application.file_report import FileReport
     from collc.msccl.check.reader import Profile
     from collc.pictures.link_use import LinkUse
+    from collc.pictures.page import Section
     from collc.pictures.picture import Picture
+    from collc.source.program import ScheduleRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class ShowSettings:
     """What to show, and where to write it.
 
     page: the HTML file. svg, png: files for the single picture `picture`, in the colours of `theme`.
-    schedule, definitions: of a program, which schedule alone, and values of its params.
+    schedule, design, definitions: of a program, which schedule or design alone, and values of its params.
     on, size, profile: of a file for a runtime, FILE.coll:TOPOLOGY and the bytes of the buffer, with which it is
     simulated, and the runtime that will load it.
     """
@@ -39,6 +44,7 @@ class ShowSettings:
     picture: str = "topology"
     theme: Literal["light", "dark"] = "light"
     schedule: str | None = None
+    design: str | None = None
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     on: str | None = None
     size: int | None = None
@@ -50,12 +56,14 @@ class Shown:
     """What was shown, and the files that were written."""
 
     subjects: tuple[Subject, ...]
+    designs: tuple[DesignSubject, ...]
     files: tuple[Path, ...]
 
     @property
     def messages(self) -> tuple[Diagnostic, ...]:
         """The messages of all subjects."""
-        return tuple(message for subject in self.subjects for message in subject.messages)
+        own = [message for subject in self.subjects for message in subject.messages]
+        return (*own, *(message for design in self.designs for message in design.report.diagnostics))
 
     @property
     def ok(self) -> bool:
@@ -69,18 +77,19 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
     that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
     """
-    subjects = _subjects(path, settings, progress)
+    subjects, designs = _subjects(path, settings, progress)
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
-        texts[settings.page] = report_page(path.name, _subtitle(subjects), subjects).encode()
+        sections = [*map(subject_section, subjects), *_design_sections(designs)]
+        texts[settings.page] = report_page(path.name, sections).encode()
     if settings.svg is not None or settings.png is not None:
-        picture = _picture(path, subjects, settings)
+        picture = _picture(path, subjects, designs, settings)
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
             texts[settings.png] = _png(picture, settings)
-    return Shown(subjects, tuple(_write(texts)))
+    return Shown(subjects, designs, tuple(_write(texts)))
 
 
 def _write(texts: Mapping[Path, bytes]) -> list[Path]:
@@ -92,15 +101,23 @@ def _write(texts: Mapping[Path, bytes]) -> list[Path]:
         return draft.publish()
 
 
-def _subtitle(subjects: tuple[Subject, ...]) -> str:
-    return f"{len(subjects)} schedules" if len(subjects) > 1 else ""
+def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
+    if not designs:
+        return []
+    from collc.application.design_pages import design_section
+
+    return [design_section(design) for design in designs]
 
 
 # Single pictures
 
 
-def _picture(path: Path, subjects: Sequence[Subject], settings: ShowSettings) -> Picture:
+def _picture(
+    path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
+) -> Picture:
     """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
+    if settings.picture in DESIGN_PICTURES:
+        return _design_picture(path, designs, settings.picture)
     if len(subjects) != 1:
         message = f"{path} has {len(subjects)} schedules, and a picture shows one"
         raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
@@ -110,6 +127,20 @@ def _picture(path: Path, subjects: Sequence[Subject], settings: ShowSettings) ->
             "it names no network" if subjects[0].network is None else "no transfers are known"
         )
         hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
+        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    return picture
+
+
+def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> Picture:
+    from collc.application.design_pages import DRAWN
+
+    if len(designs) != 1:
+        message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
+        raise UsageError(Diagnostic("U0136", message, hint="say which one with --design NAME" if designs else ""))
+    picture = DRAWN[name](designs[0])
+    if picture is None:
+        message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"
+        hint = "a budget limits all bandwidths, as in: require sum(bandwidth) == 800GB/s"
         raise UsageError(Diagnostic("U0136", message, hint=hint))
     return picture
 
@@ -127,7 +158,10 @@ def _png(picture: Picture, settings: ShowSettings) -> bytes:
 # Subjects
 
 
-def _subjects(path: Path, settings: ShowSettings, progress: Progress) -> tuple[Subject, ...]:
+def _subjects(
+    path: Path, settings: ShowSettings, progress: Progress
+) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
+    """The schedules of a file, or the file itself, and the designs of a program."""
     from collc.application.file_verification import Expectation, verify_file, verify_module
 
     kind = _kind(path)
@@ -139,11 +173,11 @@ def _subjects(path: Path, settings: ShowSettings, progress: Progress) -> tuple[S
         from collc.ten.files import read_module
 
         module = read_module(path)
-        return (subject_of_module(module, verify_module(module, Expectation(), path)),)
+        return (subject_of_module(module, verify_module(module, Expectation(), path)),), ()
     found = verify_file(path, Expectation(profile=settings.profile))
     if not found.summary:
         found.raise_if_failed()
-    return (_program(path, found, settings),)
+    return (_program(path, found, settings),), ()
 
 
 def _kind(path: Path) -> FileKind:
@@ -160,26 +194,43 @@ def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
     """Raise UsageError U0131 or U0135 for settings that do not fit the kind of the file."""
     if kind in ("coll", "ten") and settings.on is not None:
         raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
-    if kind != "coll" and (settings.schedule is not None or settings.definitions) and settings.on is None:
-        option = "--schedule" if settings.schedule is not None else "-D"
+    given = {"--schedule": settings.schedule, "--design": settings.design, "-D": settings.definitions or None}
+    option = next((name for name, value in given.items() if value is not None), None)
+    if kind != "coll" and option is not None and not (option == "-D" and settings.on is not None):
         raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
     if settings.on is not None and settings.size is None:
         hint = "as in --size 64MiB"
         raise UsageError(Diagnostic("U0134", f"{path} is for many sizes: say which one is simulated", hint=hint))
 
 
-def _compiled(path: Path, settings: ShowSettings, progress: Progress) -> tuple[Subject, ...]:
-    """The schedules of a program, compiled as with `collc compile`; its files are checked but not kept."""
-    from collc.application.schedule_build import ScheduleBuild
+def _compiled(
+    path: Path, settings: ShowSettings, progress: Progress
+) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
+    """The schedules and designs of a program. Raises UsageError U0118 or U0136 where there is none."""
+    from collc.application.design_pages import design_subject
     from collc.source.elaboration.elaborate import load_program
 
     program = load_program(path, settings.definitions, settings.schedule)
-    if not program.schedules:
+    designs = [one for one in program.designs if settings.schedule is None and settings.design in (None, one.name)]
+    if settings.design is not None and not designs:
+        names = [one.name for one in program.designs]
+        hint = did_you_mean(settings.design, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.design}'", hint=hint))
+    schedules = program.schedules if settings.design is None else ()
+    if not schedules and not designs:
         hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
         raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
-    reports: list[Subject] = []
+    subjects = tuple(_scheduled(schedules, progress))
+    progress(None, "solving designs")
+    return subjects, tuple(design_subject(design) for design in designs)
+
+
+def _scheduled(requests: Sequence[ScheduleRequest], progress: Progress) -> Iterator[Subject]:
+    """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
+    from collc.application.schedule_build import ScheduleBuild
+
     with tempfile.TemporaryDirectory() as folder:
-        for request in program.schedules:
+        for request in requests:
 
             def phase(share: float | None, text: str, name: str = request.name) -> None:
                 progress(share, f"{name}: {text}")
@@ -189,8 +240,7 @@ def _compiled(path: Path, settings: ShowSettings, progress: Progress) -> tuple[S
             report = ScheduleBuild(replace(request, emits=emits), own, phase, lambda _text: None).report()
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            reports.append(subject_of_report(replace(report, files=())))
-    return tuple(reports)
+            yield subject_of_report(replace(report, files=()))
 
 
 def _program(path: Path, found: FileReport, settings: ShowSettings) -> Subject:

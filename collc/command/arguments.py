@@ -14,7 +14,7 @@ from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
-from collc.pictures import PICTURES
+from collc.pictures import DESIGN_PICTURES, PICTURES
 from collc.version import __version__
 
 EXIT_CODES: Final = (
@@ -309,9 +309,10 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--svg", type=Path, metavar="FILE.svg", help="write one picture")
     add("--png", type=Path, metavar="FILE.png", help="write one picture; needs the extra collc[png]")
-    add("--picture", choices=PICTURES, help="which one (default: topology)")
+    add("--picture", choices=(*PICTURES, *DESIGN_PICTURES), help="which one (default: topology)")
     add("--theme", choices=("light", "dark"), help="the colours of that picture (default: light)")
     add("--schedule", metavar="NAME", help="show only this schedule of the program")
+    add("--design", metavar="NAME", help="show only this design of the program")
     _add_definitions(parser)
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network on which an MSCCL file or a plan is simulated")
     add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")

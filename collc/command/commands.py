@@ -372,6 +372,7 @@ def show_command(chosen: argparse.Namespace) -> Exit:
         picture=chosen.picture or "topology",
         theme=chosen.theme or "light",
         schedule=chosen.schedule,
+        design=chosen.design,
         definitions=dict(chosen.definitions),
         on=chosen.on,
         size=chosen.size,

@@ -4,3 +4,6 @@ from typing import Final
 
 PICTURES: Final = ("topology", "ten", "gantt", "heatmap", "load", "utilisation")
 """The single pictures of a schedule, by the names that `collc show --picture` takes."""
+
+DESIGN_PICTURES: Final = ("bandwidths", "budgets", "speedup", "performance")
+"""The same of a design."""

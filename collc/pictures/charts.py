@@ -246,7 +246,7 @@ def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, 
     name = f"{label}, {bars.name}" if bars.name else label
     shapes = rect(values.begin, y, max(end - values.begin, 1), thick, f"f{index % SERIES}", ' rx="2"')
     yield mark(f"{name}: {said}", shapes)
-    yield text(end + 5, y + thick / 2 + 4, said, "small")
+    yield text(end + 5, y + thick / 2 + 4, said, "over small")
 
 
 def _reference_column(reference: Reference, values: Range, top: float, bottom: float) -> Iterator[str]:

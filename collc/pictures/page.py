@@ -181,6 +181,6 @@ def _table(block: Table, ident: str) -> str:
 
 
 def _cell(cell: str, column: int) -> str:
-    if cell in ("ok", "failed", "skipped"):
+    if cell in ("ok", "failed", "skipped", "allowed"):
         return f'<td><span class="badge {cell}">{cell}</span></td>'
     return f"<td>{plain(cell)}</td>" if column else f'<th scope="row">{plain(cell)}</th>'
