@@ -73,7 +73,8 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
         message = f"{path} has a network of its own: --network and --on are for others"
         raise UsageError(Diagnostic("U0131", message))
     if kind == "coll":
-        return _simulated_schedule(path, _compiled(path, settings), settings)
+        module, _ = compiled_module(path, settings.schedule, settings.definitions)
+        return _simulated_schedule(path, module, settings)
     from collc.ten.files import read_module
 
     return _simulated_schedule(path, read_module(path), settings)
@@ -177,14 +178,17 @@ def _no_rates(network: Network) -> SourceError:
 # Schedules
 
 
-def _compiled(path: Path, settings: SimulationSettings) -> Module:
-    """The module of one schedule of a program; nothing is written. Raises what the compilation raises."""
+def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, str]) -> tuple[Module, Network]:
+    """The module of one schedule of a program, and the network that the program says; nothing is written.
+
+    schedule, definitions: which one, and values of params. Raises what the compilation raises.
+    """
     from collc.application.compile_report import CompileReport
     from collc.application.schedule_build import ScheduleBuild
     from collc.application.settings import Settings
     from collc.source.elaboration.elaborate import load_program
 
-    program = load_program(path, settings.definitions, settings.schedule)
+    program = load_program(path, definitions, schedule)
     if len(program.schedules) != 1:
         message = f"{path} has {len(program.schedules)} schedules"
         raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
@@ -194,7 +198,7 @@ def _compiled(path: Path, settings: SimulationSettings) -> Module:
     ).report()
     CompileReport((report,)).raise_if_failed()
     assert report.module is not None
-    return report.module
+    return report.module, request.network
 
 
 def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from collc.application.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
 from collc.base.synthesizers import COMMON
 from collc.passes.context import HandwrittenRun, Pass, PassContext
@@ -16,6 +17,7 @@ from collc.passes.registry import Fixed, Invert
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.task import Effort
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.schedule import LinkModel
 
 
@@ -66,11 +68,19 @@ class SynthesisOptions:
             time_limit=self.time_limit,
         )
         handwritten = {
-            number: HandwrittenRun(run.algorithm or "", run.moves, run.span)
+            number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)
             for number, run in enumerate(self.request.runs)
             if run.moves is not None
         }
         return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
+
+    def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
+        """The statements of a run; a ring of the standard library follows links where the group has such a cycle."""
+        request, run = self.request.runs[number], self.request.demand.runs[number]
+        if request.library and request.algorithm in RINGS and run.standard is not None:
+            first = int(self.request.demand.first_chunk[number])
+            return along_links(self.request.network, run, moves, request.algorithm, first)
+        return moves
 
     def pipeline(self) -> tuple[Pass, ...]:
         """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""

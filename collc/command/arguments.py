@@ -278,6 +278,16 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help=_JSON)
 
 
+def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a program or a .ten file")
+    add("--schedule", metavar="NAME", help="the schedule of the program")
+    _add_definitions(parser)
+    add("--svg", type=Path, metavar="FILE.svg", help="draw the times as bars")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="show no progress")
+
+
 def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
@@ -373,6 +383,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "verify": ("check a schedule, an MSCCL file or an MSCCL++ plan of any origin", _verify_arguments),
     "run": ("run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy", _run_arguments),
     "simulate": ("simulate a schedule, or Chakra traces as ASTRA-sim does", _simulate_arguments),
+    "compare": ("simulate a schedule and textbook algorithms on the same network", _compare_arguments),
     "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
     "show": ("write a report with pictures of a program, a schedule or a file for a runtime", _show_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),

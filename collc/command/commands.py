@@ -270,6 +270,25 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def compare_command(chosen: argparse.Namespace) -> Exit:
+    """`collc compare`: a schedule against textbook algorithms and the ideal."""
+    from collc.application.comparing import CompareSettings, compare_file
+    from collc.application.comparison_report import COLUMNS
+    from collc.base.atomic_files import write_file
+
+    settings = CompareSettings(chosen.schedule, dict(chosen.definitions))
+    with progress_bar(chosen.quiet) as progress:
+        found = compare_file(chosen.file, settings, progress)
+    if chosen.svg is not None:
+        write_file(chosen.svg, found.svg())
+    if chosen.json:
+        _print_json(found.as_json())
+    else:
+        print(found.title())
+        print_table(COLUMNS, list(found.rows()))
+    return Exit.DONE
+
+
 def sweep_command(chosen: argparse.Namespace) -> Exit:
     """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
     from collc.application.sweeping import SweepSettings, sweep_program
@@ -392,6 +411,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "verify": verify_command,
     "run": run_command,
     "simulate": simulate_command,
+    "compare": compare_command,
     "sweep": sweep_command,
     "show": show_command,
     "inspect": inspect_command,

@@ -19,12 +19,13 @@ class RunRequest:
     """One `run` statement.
 
     algorithm, moves: of a run with `using`, the name of the algorithm and its sends, with the chunk numbers of the
-    whole demand; else None.
+    whole demand; else None. library: whether the algorithm is one of the standard library.
     """
 
     span: Span
     algorithm: str | None
     moves: AlgorithmSends | None
+    library: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,3 +142,41 @@ def test_msccl_files_have_no_forwarded_partials(tmp_path: Path) -> None:
     refused = compiled(f"line(4, {LINK})", run, options="emit msccl")
     assert [message.code for message in refused.diagnostics] == ["M0116"]
     assert "forwards a partial of chunk" in refused.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("kind", "using"),
+    [
+        ("all_reduce", "ring"),
+        ("all_to_all", "ring"),
+        ("broadcast", "ring"),
+        ("gather", "ring"),
+        ("all_reduce", "bidirectional_ring"),
+    ],
+)
+def test_rings_follow_links(kind: str, using: str) -> None:
+    """A torus has a cycle of links through all NPUs, so that a ring takes as long as on a ring of as many NPUs."""
+    root = ", root: 5" if kind in ("broadcast", "gather") else ""
+    run = f"{kind}(m.npus, size: 6MiB{root}) using {using}"
+    times = [right(compiled(f"{network}, {LINK})", run)).collective_time() for network in ("torus2d(2, 3", "ring(6")]
+    assert times[0] == times[1]
+
+
+def test_a_ring_on_a_path_keeps_its_order() -> None:
+    """There is no cycle: the last member sends to the first over all links back."""
+    right(compiled(f"line(4, {LINK})", "all_gather(m.npus, size: 4MiB) using ring"))
+
+
+def test_an_own_ring_keeps_its_order() -> None:
+    own = """
+        algorithm ring2(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {
+            let n = len(g)
+            for s in 0..n - 1, i in 0..n { send x[(i - s) % n, 0] from g[i] to g[(i + 1) % n] at s }
+        }
+    """
+    torus = f"torus2d(4, 4, {LINK})"
+    mine = compiled(torus, "all_gather(m.npus, size: 16MiB) using ring2", own).time_ps
+    library = compiled(torus, "all_gather(m.npus, size: 16MiB) using ring").time_ps
+    assert library == 15 * 20_031_250
+    assert mine is not None
+    assert mine > library

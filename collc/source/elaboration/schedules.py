@@ -255,10 +255,11 @@ class ScheduleBuilder:
         draft.runs.append(run)
         if takes_chunks and run.standard is not None:
             draft.choices.append((automatic, chunk_numbers(run.standard, len(run.group))))
-        moves = None
+        moves, library = None, False
         if node.using is not None:
             moves = self._moves(node, found, bound, given, chunks, draft, frame)
-        draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves))
+            library = self._algorithm(node, found).file.module is not None
+        draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves, library))
         draft.chunks += len(run.pattern)
 
     def _chunk_number(self, automatic: bool, draft: _ScheduleDraft) -> int | None:
