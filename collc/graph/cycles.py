@@ -62,9 +62,9 @@ def _orders_of_rows(
 
     forth, back = range(columns), range(columns - 1, -1, -1)
     yield [at(row, column) for row in range(rows) for column in (back if row % 2 else forth)]
-    way_back = [at(row, 0) for row in range(rows - 1, 0, -1)]
+    return_row = [at(row, 0) for row in range(rows - 1, 0, -1)]
     inner, outer = range(columns - 1, 0, -1), range(1, columns)
-    yield [at(0, 0), *(at(row, c) for row in range(rows) for c in (inner if row % 2 else outer)), *way_back]
+    yield [at(0, 0), *(at(row, c) for row in range(rows) for c in (inner if row % 2 else outer)), *return_row]
     yield _turns(at, rows, columns)
 
 
@@ -81,9 +81,9 @@ def _turns(at: Callable[[int, int], int], rows: int, columns: int) -> list[int]:
     order: list[int] = []
     forward, column = (rows + columns) // 2, 0
     for row in range(rows):
-        way = 1 if row < forward else -1
-        order += [at(row, column + way * step) for step in range(columns)]
-        column -= way
+        step = 1 if row < forward else -1
+        order += [at(row, column + step * k) for k in range(columns)]
+        column -= step
     return order
 
 

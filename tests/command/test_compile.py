@@ -69,15 +69,17 @@ def test_a_ring_by_hand_takes_seven_steps(collc) -> None:
     assert Path("s.msccl").exists()
 
 
-def test_the_same_ring_on_a_mesh_is_right_but_long(collc) -> None:
+@pytest.mark.parametrize(("width", "height", "steps"), [(4, 2, 7), (3, 3, 32)])
+def test_the_same_ring_on_a_mesh_follows_links_or_is_right_but_long(collc, width: int, height: int, steps: int) -> None:
+    """An odd mesh has no cycle of links: each step takes the four links from the last corner to the first."""
     text = (
         HEAD
-        + "topology m = mesh2d(4, 2, bandwidth: 50GiB/s, latency: 0.5us)\n"
-        + "schedule s on m { run all_gather(m.npus, size: 8MiB) using ring }"
+        + f"topology m = mesh2d({width}, {height}, bandwidth: 50GiB/s, latency: 0.5us)\n"
+        + f"schedule s on m {{ run all_gather(m.npus, size: {width * height}MiB) using ring }}"
     )
     done = collc("compile", "p.coll", "--json", text=text)
     assert done.code == 0
-    assert done.schedules[0]["steps"] == 28
+    assert done.schedules[0]["steps"] == steps
 
 
 DIRECT = "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using direct %s emit msccl emit ten }"
