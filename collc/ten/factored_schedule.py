@@ -110,12 +110,15 @@ class FactoredSchedule(Schedule):
         for k, (row_link, row_chunk) in enumerate(
             zip(self.rows.link[low:high].tolist(), self.rows.chunk[low:high].tolist(), strict=True)
         ):
-            known = 0 <= row_link < self.translations.link.shape[1]
-            link[k] = self.translations.link_images(row_link) if known else row_link
-            chunk[k] = chunks(row_chunk)
+            if not 0 <= row_link < self.translations.link.shape[1]:
+                link[k], chunk[k] = row_link, chunks(row_chunk)
+                continue
+            # Rows that start at different times are sorted then, and need not be sorted again.
+            link[k], element = self.translations.sorted_images(row_link)
+            chunk[k] = chunks(row_chunk)[element]
             turn = int(self.turn[low + k])
-            if turn and known:
-                start[k] += self.translations.phases(row_link) * turn
+            if turn:
+                start[k] += self.translations.phases(row_link)[element] * turn
         reduce = np.repeat(self.rows.reduce[low:high], count)
         return Transfers.of(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
 

@@ -84,6 +84,11 @@ class Translations:
         return np.stack([_images(self.sizes, self.link, int(link)) for link in lowest])
 
     @cached_property
+    def class_order(self) -> Int32Array:
+        """int32[classes, count]: the elements in the order of the links in `class_links`."""
+        return np.argsort(self.class_links, axis=1, kind="stable").astype(np.int32)
+
+    @cached_property
     def link_element(self) -> Int32Array:
         """int32[links]: the lowest element that takes the lowest link of its class to each link."""
         found = np.empty(self.link.shape[1], np.int32)
@@ -98,6 +103,12 @@ class Translations:
     def link_images(self, link: int) -> Int32Array:
         """int32[count]: the link to which each element takes a link."""
         return self.class_links[self.class_row[link], self.sums(int(self.link_element[link]))]
+
+    def sorted_images(self, link: int) -> tuple[Int32Array, Int32Array]:
+        """(int32[count], int32[count]): the images of a link, ascending, and the elements that take it there."""
+        row = self.class_row[link]
+        order = self.class_order[row]
+        return self.class_links[row, order], self.difference(order, int(self.link_element[link]))
 
     def moved_links(self, link: Int32Array, element: Int32Array) -> Int32Array:
         """int32[n]: the link to which an element takes a link, for each pair of both."""
