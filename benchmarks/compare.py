@@ -109,9 +109,9 @@ def rows(part: str = "") -> Iterator[str]:
         if part not in evaluation.name:
             continue
         found, seconds = compared(evaluation)
-        times = {one.name: one.time_ps for one in found.alternatives if not one.own}
+        times = {one.name: one.time_ps or 0 for one in found.alternatives if not one.own}
         own = found.own_ps
-        cells = [f"{times[name] / own:11.2f}x" if times.get(name) else f"{'-':>12}" for name in SHOWN]
+        cells = [f"{times[name] / own:11.2f}x" if times[name] else f"{'-':>12}" for name in SHOWN]
         share = f"{100 * found.ideal_ps / own:7.1f} %"
         columns = f"{own / 1e6:10.1f} {share:>9} {' '.join(cells)} {seconds:8.1f}"
         yield f"{evaluation.name:34} {columns}  {evaluation.says}"

@@ -184,6 +184,35 @@ def test_settings_that_do_not_fit(tmp_path, network, capsys):
     assert "has no path from n[0] to n[1]" in text
 
 
+TWO_DIMENSIONS = """
+topology: [ Ring, Switch ]
+npus_count: [ 2, 2 ]
+bandwidth: [ 50, 25 ]
+latency: [ 500, 700 ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "aware", "unaware"),
+    [
+        (1, 20_031, 20_031),  # 500 ns + 1 MiB / 50 GiB/s
+        (2, 2 * 39_762, 40_462),  # over the switch: twice 700 ns + 1 MiB / 25 GiB/s, truncated; unaware: the bytes once
+        (3, 20_031 + 2 * 39_762, 40_962),  # over both; unaware: all latencies, and the bytes on the slower links
+    ],
+)
+def test_networks_of_several_dimensions(target, aware, unaware, tmp_path, capsys):
+    """NPUs 0 and 1 are on a ring, and 0 and 2 on a switch."""
+    network = tmp_path / "network.yml"
+    network.write_text(TWO_DIMENSIONS)
+    nodes = [[compute(0)] for _ in range(4)]
+    nodes[0], nodes[target] = [send(0, target, 2**20)], [receive(0, 0, 2**20)]
+    prefix = write(tmp_path / "t", nodes)
+    for model, cycles in (("aware", aware), ("unaware", unaware)):
+        words = ["simulate", str(prefix), "--network", str(network), "--astra", "--model", model, "--json"]
+        assert main(words) == 0, capsys.readouterr().err
+        assert json.loads(capsys.readouterr().out)["time_ps"] == cycles * 1000
+
+
 @pytest.mark.parametrize(
     ("text", "code", "expected"),
     [
@@ -191,9 +220,11 @@ def test_settings_that_do_not_fit(tmp_path, network, capsys):
         (NETWORK.replace("latency", "latencies"), "X0509", "network.yml:4:1"),
         (NETWORK.replace("latency", "# latency"), "X0509", "has no 'latency'"),
         (NETWORK + NETWORK, "X0509", "'topology' is there twice"),
-        (NETWORK.replace("[ 4 ]", "[ 4, 2 ]"), "X0509", "2 dimensions"),
-        (NETWORK.replace("[ 4 ]", "4"), "X0509", "is a list with one item"),
-        (NETWORK.replace("[ 4 ]", "[]"), "X0509", "is a list with one item"),
+        (NETWORK.replace("[ 4 ]", "[ 4, 2 ]"), "X0509", "'npus_count' has 2 items, and 'topology' has 1"),
+        (NETWORK.replace("[ Ring ]", "[ Ring, Ring ]"), "X0509", "'npus_count' has 1 items, and 'topology' has 2"),
+        (NETWORK.replace("[ 4 ]", f"[ {'2, ' * 17} ]"), "X0508", "'npus_count' has 17 items, more than 16"),
+        (NETWORK.replace("[ 4 ]", "4"), "X0509", "is a list with an item for each dimension"),
+        (NETWORK.replace("[ 4 ]", "[]"), "X0509", "is a list with an item for each dimension"),
         (NETWORK.replace("[ 4 ]", "[ 1 ]"), "X0509", "network.yml:2:15"),
         (NETWORK.replace("[ 4 ]", "[ 1e9 ]"), "X0509", "whole number"),
         (NETWORK.replace("50.0", "0"), "X0509", "'bandwidth' is a number above 0"),
