@@ -74,6 +74,8 @@ def _summary(subject: Subject) -> list[Block]:
         for name, outcome in subject.checks.items()
     ]
     blocks.append(Table("Checks", ("check", "outcome", "meaning"), rows))
+    if subject.bounds:
+        blocks.append(Table("Lower bounds", ("bound", "time", "set by", "schedule / bound"), subject.bounds))
     if subject.notes:
         blocks.append(Remarks("Notes", subject.notes))
     return blocks

@@ -34,7 +34,8 @@ Fact = tuple[str, str, str]
 class Subject:
     """One schedule or file.
 
-    name, summary: in words. facts: its numbers. checks: the outcome of each check. reasons: why some were skipped.
+    name, summary: in words. facts: its numbers. bounds: lower bounds of its time, as (what, time, what sets it, time of
+    the schedule / bound). checks: the outcome of each check. reasons: why some were skipped.
     messages: errors and warnings. notes: remarks. network: None for a file without one. use: when links carry what;
     None where that is not known. drawing: threadblocks of a file for a runtime, as SVG.
     """
@@ -43,6 +44,7 @@ class Subject:
     summary: str
     facts: tuple[Fact, ...]
     checks: Mapping[str, str]
+    bounds: tuple[tuple[str, str, str, str], ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     messages: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ def subject_of_report(report: ScheduleReport) -> Subject:
         summary=_summary(module),
         facts=facts,
         checks=report.checks,
+        bounds=_bounds(times),
         messages=report.diagnostics,
         notes=(*report.notes, *notes),
         network=module.network,
@@ -88,6 +91,7 @@ def subject_of_module(module: Module, found: FileReport) -> Subject:
         summary=_summary(module),
         facts=facts,
         checks=found.checks,
+        bounds=_bounds(found.summary),
         reasons=found.skipped,
         messages=found.diagnostics,
         notes=(*module.notes, *notes),
@@ -147,12 +151,9 @@ def _facts(module: Module, times: Mapping[str, Any], algorithm: str, congested: 
     if time is not None:
         facts.append(("time", format_time(time), "not valid: links carry two chunks at once" if congested else ""))
     if bound is not None:
-        met = "met" if bound == time else f"the schedule takes {time / bound:.3f} times that" if time and bound else ""
-        facts.append(("lower bound, these chunks", format_time(bound), f"{met} ({times['bound']})".strip()))
-    if ideal is not None:
-        facts.append(("ideal, any chunks", format_time(ideal), str(times["ideal"])))
-        if time and not congested:
-            facts.append(("of ideal", percent(ideal / time), "ideal time / time"))
+        facts.append(("lower bound", format_time(bound), "met" if bound == time else "with these chunks"))
+    if ideal is not None and time and not congested:
+        facts.append(("of ideal", percent(ideal / time), f"of {format_time(ideal)}, the ideal"))
     standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
     if time and standard is not None and not congested:
         facts += _bandwidths(standard.kind, standard.size, time, len(module.demand.runs[0].group))
@@ -162,6 +163,18 @@ def _facts(module: Module, times: Mapping[str, Any], algorithm: str, congested: 
         facts.append(("transfers", f"{len(module.schedule):,}", plural(len(module.demand.chunks), "chunk")))
     facts.append(("made by", algorithm or "-", f"link model {module.model.value}"))
     return tuple(facts)
+
+
+def _bounds(times: Mapping[str, Any]) -> tuple[tuple[str, str, str, str], ...]:
+    """The rows of the table of bounds. times: as in the summary of a `FileReport`."""
+    rows: list[tuple[str, str, str, str]] = []
+    time = times.get("time_ps")
+    for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
+        least = times.get(f"{key}_ps")
+        if least is not None:
+            ratio = "met" if least == time else f"{time / least:.4f}" if time and least else "-"
+            rows.append((name, format_time(least), str(times[key]), ratio))
+    return tuple(rows)
 
 
 def _bandwidths(collective: str, size: int | None, time: int, ranks: int) -> list[Fact]:

@@ -65,6 +65,14 @@ class Shown:
         own = [message for subject in self.subjects for message in subject.messages]
         return (*own, *(message for design in self.designs for message in design.report.diagnostics))
 
+    def as_json(self) -> dict[str, object]:
+        """The object that `show --json` prints, without its messages."""
+        return {
+            "files": [str(path) for path in self.files],
+            "schedules": [{"name": subject.name, "checks": dict(subject.checks)} for subject in self.subjects],
+            "designs": [design.request.name for design in self.designs],
+        }
+
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
@@ -146,13 +154,16 @@ def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> 
 
 
 def _png(picture: Picture, settings: ShowSettings) -> bytes:
-    from collc.pictures.png import MissingConverter, png_of
+    from collc.pictures.png import MissingConverter, MissingFonts, png_of
 
     try:
         return png_of(picture, settings.theme)
     except MissingConverter as error:
         hint = "install it with: python -m pip install 'collc[png]', or write --svg"
         raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
+    except MissingFonts as error:
+        hint = "install one, such as the package fonts-dejavu-core of Debian, or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs a font, and the system has none", hint=hint)) from error
 
 
 # Subjects
@@ -182,6 +193,8 @@ def _subjects(
 
 def _kind(path: Path) -> FileKind:
     """The kind of a file; one of no known kind counts as `.ten`. Raises UsageError U0106 where it can't be opened."""
+    if path == Path("-"):
+        return "coll"
     try:
         return kind_of(path) or "ten"
     except OSError as error:

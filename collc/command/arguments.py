@@ -319,6 +319,8 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--svg", type=Path, metavar="FILE.svg", help="write one picture")
     add("--png", type=Path, metavar="FILE.png", help="write one picture; needs the extra collc[png]")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="print only messages: no names of files, no progress")
     add("--picture", choices=(*PICTURES, *DESIGN_PICTURES), help="which one (default: topology)")
     add("--theme", choices=("light", "dark"), help="the colours of that picture (default: light)")
     add("--schedule", metavar="NAME", help="show only this schedule of the program")

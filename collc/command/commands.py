@@ -383,7 +383,7 @@ def show_command(chosen: argparse.Namespace) -> Exit:
         raise UsageError(Diagnostic("U0135", f"{option} is for single pictures", hint="name a file: --svg FILE.svg"))
     page = chosen.output
     if page is None and not single:
-        page = Path(f"{chosen.file.stem or 'report'}.html")
+        page = Path("report.html" if chosen.file == Path("-") else f"{chosen.file.stem}.html")
     settings = ShowSettings(
         page=page,
         svg=chosen.svg,
@@ -397,10 +397,12 @@ def show_command(chosen: argparse.Namespace) -> Exit:
         size=chosen.size,
         profile=chosen.profile,
     )
-    with progress_bar(quiet=False) as progress:
+    with progress_bar(chosen.quiet) as progress:
         shown = show_file(chosen.file, settings, progress)
-    for file in shown.files:
-        print(file)
+    if chosen.json:
+        _print_json(shown.as_json(), shown.messages)
+    elif not chosen.quiet:
+        print("\n".join(map(str, shown.files)))
     print_messages(shown.messages)
     return Exit.DONE if shown.ok else Exit.CHECK_FAILED
 

@@ -67,7 +67,9 @@ the colour-blind; the dark one is cividis (Nuñez, Anderton, Renslow 2018)."""
 DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "6 2 1 2 1 2")
 """Dashes of series, so that they differ without colour too."""
 
-_FAMILY: Final = "system-ui, 'Segoe UI', 'DejaVu Sans', 'Noto Sans', Helvetica, Arial, sans-serif"
+_FAMILY: Final = (
+    "system-ui, 'Segoe UI', 'DejaVu Sans', 'Noto Sans', 'Liberation Sans', Roboto, Ubuntu, Helvetica, Arial, sans-serif"
+)
 
 _BASIC_RULES: Final = """\
 text { font: 12px FAMILY; fill: {ink}; }

@@ -113,9 +113,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     devices = _nearest(network, MOST_ROWS)
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
     rows = np.flatnonzero(inside)
-    notes = _notes(
-        len(devices), int(network.present.sum()), "devices", min(len(rows), MOST_TRANSFERS), len(use), "transfers"
-    )
+    notes = _notes(len(devices), int(network.present.sum()), min(len(rows), MOST_TRANSFERS), len(use))
     rows = rows[:MOST_TRANSFERS]
     time = int(use.arrive[rows].max(initial=0)) if notes else use.time
     labels = [network.device_name(device) for device in devices.tolist()]
@@ -217,12 +215,12 @@ def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[
         first = last + 1
 
 
-def _notes(shown: int, rows: int, what: str, drawn: int, transfers: int, which: str) -> list[str]:
+def _notes(shown: int, devices: int, drawn: int, transfers: int) -> list[str]:
     found: list[str] = []
-    if shown < rows:
-        found.append(f"the first {shown} of {rows} {what}")
+    if shown < devices:
+        found.append(f"the {shown} of {devices} devices nearest to the first NPU")
     if drawn < transfers:
-        found.append(f"{drawn} of {transfers} {which}")
+        found.append(f"{drawn} of {transfers} transfers")
     return found
 
 

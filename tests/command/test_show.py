@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -66,6 +68,7 @@ def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "no link carries two chunks at once",
     ):
         assert words in summary
+    assert "of any schedule with these chunks80.125usin-degree of npu[0, 0]met" in summary.replace("\n", "")
     assert len(found["Network"].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
     first = Path("r.html").read_bytes()
     assert main(["show", str(files / "p.coll"), "-o", "r.html"]) == 0
@@ -89,6 +92,7 @@ def test_a_broken_schedule_is_shown_with_what_is_wrong(files: Path, capsys: pyte
     assert "V0101" in capsys.readouterr().err
     summary = panels(Path("r.html"))["Summary"]
     assert [cell.text for cell in summary.xpath(".//td/span")].count("failed") == 2
+    assert "of any schedule" not in summary.text_content()
     assert "is sent by npu[0, 1], which does not hold it yet" in summary.text_content()
 
 
@@ -186,6 +190,30 @@ def test_png_without_a_converter(
         "error[U0137]: a PNG file needs the package resvg-py\n"
         "help: install it with: python -m pip install 'collc[png]', or write --svg\n",
     )
+
+
+def test_png_without_fonts(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    resvg = pytest.importorskip("resvg_py", reason="the extra 'png' is not installed")
+    draw = resvg.svg_to_bytes
+    monkeypatch.setattr(resvg, "svg_to_bytes", lambda *words, **more: draw(*words, skip_system_fonts=True, **more))
+    code, message = failing([str(files / "gather.ten"), "--png", "x.png"], capsys)
+    assert (code, message.splitlines()[0]) == (2, "error[U0137]: a PNG file needs a font, and the system has none")
+
+
+def test_json_and_standard_input(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["show", str(files / "bad.ten"), "-o", "r.html", "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["files"], found["designs"]) == (["r.html"], [])
+    assert found["schedules"][0]["name"] == "gather"
+    assert found["schedules"][0]["checks"]["causality"] == "failed"
+    assert found["diagnostics"][0]["code"] == "V0101"
+    text = PROGRAM.replace("9MiB", "9KiB")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert main(["show", "-", "--schedule", "gather", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert Path("report.html").exists()
 
 
 def test_names_of_files_are_escaped(files: Path) -> None:
