@@ -165,9 +165,10 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     if known:
         _diameter(network, facts, values)
         _bisection(network, facts, values)
+    joined = values.get("diameter_hops") is not None
     devices = tuple(_devices(network))
     return TopologySummary(
-        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if known else ()
+        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if joined else ()
     )
 
 

@@ -93,10 +93,10 @@ def _both(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
     return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
 
 
-def without(network: Network, npus: list[int], links: Int64Array) -> Network:
-    """The network without some NPUs, their links and some other links (int64, numbers)."""
+def without(network: Network, devices: list[int], links: Int64Array) -> Network:
+    """The network without some devices, their links and some other links (int64, numbers)."""
     present = network.present.copy()
-    present[npus] = False
+    present[devices] = False
     keep = present[network.source] & present[network.target]
     keep[links] = False
     return replace(

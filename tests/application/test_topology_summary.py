@@ -68,6 +68,7 @@ def test_a_mesh_and_a_damaged_cluster(summary):
 def test_what_has_no_path_or_no_rates(summary):
     found = summary("apart")
     assert "no path" in dict(found.facts)["diameter"]
+    assert not found.limits
     found = summary("shape")
     assert found.links[0].cells()[2:] == ("-", "-")
     assert not found.limits

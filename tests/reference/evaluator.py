@@ -6,6 +6,7 @@ the language, no checker: a wrong program may get any answer or exception.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -281,17 +282,21 @@ class Evaluator:
         inner = Scope(scope, None)
         inner.names.update({name: only(Part(base, family)) for name, family in base.families.items()})
 
-        def device(x: Any) -> Device:
-            return base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
+        def devices(x: Any) -> list[Device]:
+            found = base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
+            return [found] if isinstance(found, Device) else list(found)
 
         gone: set[int] = set()
         for part in e.parts:
-            if isinstance(part, ex.RemovedNpu):
-                device(part.npu).present = False
+            if isinstance(part, ex.RemovedDevice):
+                for one in devices(part.device):
+                    one.present = False
                 continue
-            a, b = device(part.source), device(part.target)
-            pairs = [(a, b), (b, a)] if part.both else [(a, b)]
-            gone |= {i for i, k in enumerate(base.links) if (k.source, k.target) in pairs}
+            lanes = None if part.lanes is None else self.value(part.lanes, scope)
+            for a, b in itertools.product(devices(part.source), devices(part.target)):
+                for pair in ((a, b), (b, a)) if part.both else ((a, b),):
+                    parallel = [i for i, k in enumerate(base.links) if (k.source, k.target) == pair]
+                    gone |= set(parallel if lanes is None else parallel[-lanes:])
         base.links = [k for i, k in enumerate(base.links) if i not in gone and k.source.present and k.target.present]
         return base
 

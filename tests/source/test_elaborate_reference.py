@@ -91,6 +91,9 @@ TOPOLOGIES = [
     f"reversed(ring(4, {LINK}, one_way: true))",
     f"mesh2d(4, 2, {LINK}) without {{ npu 5, link 2 <-> 3 }}",
     f"mesh2d(4, 3, {LINK}) without {{ npu npu[2, 3], link npu[0, 0] -> npu[0, 1] }}",
+    "dgx1() without { link gpu[0] <-> gpu[1] lanes 1, link gpu[2] -> gpu[3] lanes 2, npu gpu[4..6] }",
+    "dgx_h100(3) without { switch leaf[3], link gpu[0, *] <-> leaf[4], link gpu[1, 4..6] -> nvswitch[1] }",
+    "dgx_h100(2) without { switch spine, switch leaf[1..8] }",
 ]
 
 

@@ -30,7 +30,8 @@ from collc.source.parsing.expressions import (
     Name,
     QuantityLiteral,
     Range,
-    RemovedNpu,
+    RemovedDevice,
+    RemovedLink,
     Star,
     StringLiteral,
     Unary,
@@ -150,8 +151,10 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
     def _without(self, node: Without, env: TypeScope) -> Type:
         self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
         for part in node.parts:
-            for end in (part.npu,) if isinstance(part, RemovedNpu) else (part.source, part.target):
+            for end in (part.device,) if isinstance(part, RemovedDevice) else (part.source, part.target):
                 self.device_indices(end, env)
+            if isinstance(part, RemovedLink) and part.lanes is not None:
+                self.expect(part.lanes, env, INT, "the number of lanes")
         return TOPOLOGY
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:

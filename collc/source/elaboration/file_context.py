@@ -17,9 +17,10 @@ from collc.source.elaboration.binding import (
     parameter_frame,
 )
 from collc.source.elaboration.containers import coerced
-from collc.source.elaboration.derived_topologies import product, renamed, reversed_links, unwound, without_parts
+from collc.source.elaboration.derived_topologies import product, renamed, reversed_links, unwound
 from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.removed_parts import without_parts
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import Value

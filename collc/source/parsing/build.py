@@ -363,14 +363,23 @@ class Builder:
     # Expressions
 
     def without(self, base: ex.Expr, *rest: _Child) -> ex.Without:
-        removed = tuple(part for part in rest if isinstance(part, ex.RemovedNpu | ex.RemovedLink))
+        removed = tuple(part for part in rest if isinstance(part, ex.RemovedDevice | ex.RemovedLink))
         return self._nested(ex.Without(self._span(base, *rest), base, removed), base)
 
-    def removed_npu(self, keyword: Token, npu: ex.Expr) -> ex.RemovedNpu:
-        return ex.RemovedNpu(self._span(keyword, npu), npu)
+    def removed_device(self, keyword: Token, device: ex.Expr) -> ex.RemovedDevice:
+        return ex.RemovedDevice(self._span(keyword, device), keyword.text == "switch", device)
 
-    def removed_link(self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr) -> ex.RemovedLink:
-        return ex.RemovedLink(self._span(keyword, target), source, target, arrow.kind == "<->")
+    def removed_link(
+        self,
+        keyword: Token,
+        source: ex.Expr,
+        arrow: Token,
+        target: ex.Expr,
+        _lanes: Token | None,
+        lanes: ex.Expr | None,
+    ) -> ex.RemovedLink:
+        span = self._span(keyword, target if lanes is None else lanes)
+        return ex.RemovedLink(span, source, target, arrow.kind == "<->", lanes)
 
     def binary(self, left: ex.Expr, operator: Token, right: ex.Expr) -> ex.Binary:
         return self._nested(ex.Binary(self._span(left, right), operator.text, left, right), left, right)

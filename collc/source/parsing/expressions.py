@@ -171,19 +171,21 @@ class Comprehension(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RemovedNpu(Node):
-    """`npu 5` or `npu gpu[0, 1]` in `without`; an int is an NPU number."""
+class RemovedDevice(Node):
+    """`npu 5`, `npu gpu[0, *]` or `switch spine` in `without`; an int is an NPU number."""
 
-    npu: Expr
+    switch: bool
+    device: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemovedLink(Node):
-    """`link 0 <-> 1` in `without`; both: `<->`."""
+    """`link 0 <-> 1 lanes 2` in `without`; both: `<->`. lanes: how many of parallel links; None for all."""
 
     source: Expr
     target: Expr
     both: bool
+    lanes: Expr | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,4 +193,4 @@ class Without(Expr):
     """`t without { npu 5, link 0 <-> 1 }`."""
 
     base: Expr
-    parts: tuple[RemovedNpu | RemovedLink, ...]
+    parts: tuple[RemovedDevice | RemovedLink, ...]

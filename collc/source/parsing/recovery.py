@@ -194,7 +194,9 @@ class Recovery:
     def _in_without(self, position: int) -> bool:
         """Whether the parser expects the next part of `without { ... }`."""
         possible = self._parser.acceptable()
-        return {"npu", "link"} <= possible <= {"npu", "link", "}"} and not self._begins_declaration(position)
+        return {"npu", "switch", "link"} <= possible <= {"npu", "switch", "link", "}"} and not self._begins_declaration(
+            position
+        )
 
     def _begins_declaration(self, position: int) -> bool:
         """Whether a declaration begins at column 1, or the file ends: open braces are then never closed."""
@@ -202,14 +204,10 @@ class Recovery:
         return token.kind == t.END or (token.text in BODIES["file"] and self._column(token) == 1)
 
     def _removed_part(self, position: int) -> int:
-        """Report a part of `without` that is neither an NPU nor a link; parsing resumes after it."""
+        """Report a part of `without` that is neither a device nor a link; parsing resumes after it."""
         token = self._tokens[position]
-        message = f"found {found(token, self._keywords)}, but 'without' removes NPUs and links"
-        if token.text == "switch":
-            name = self._name_after(position) or "hub"
-            hint = f"to disable a switch, remove its links, as in 'link npu[0] <-> {name}'"
-        else:
-            hint = "each part begins with 'npu' or 'link', as in 'npu 5' or 'link 0 <-> 1'"
+        message = f"found {found(token, self._keywords)}, but 'without' removes NPUs, switches and links"
+        hint = "each part begins with 'npu', 'switch' or 'link', as in 'npu 5', 'switch spine' or 'link 0 <-> 1'"
         self._report("E0101", message, self._span(token), hint=hint)
         for word in (Token(t.NAME, "npu", token.start, token.start), Token(t.INT, "0", token.start, token.start)):
             self._parser.feed(word)
@@ -221,18 +219,6 @@ class Recovery:
             depth += (kind in _CLOSING) - (kind in _OPENING)
             position += 1
         return position
-
-    def _name_after(self, position: int) -> str:
-        """The text up to the next comma, brace or `if`, if it is a name with or without indices; else ""."""
-        start = end = self._tokens[position + 1].start
-        if self._tokens[position + 1].kind != t.NAME:
-            return ""
-        for token in self._tokens[position + 1 :]:
-            if token.kind in {",", "{", "}", "if", t.END}:
-                break
-            end = token.end
-        text = self._source.text[start:end]
-        return text if "\n" not in text else ""
 
     def _unit_with_other_letters(self, position: int) -> int:
         """Report a unit that is written with a micro sign or another compatibility letter: `0.5µs`."""
