@@ -14,14 +14,14 @@ from collc.base.diagnostics import SourceError
 from collc.synthesis.auto import auto
 from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join
-from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric import is_cluster, symmetric_module, synthesizer
 from collc.synthesis.symmetric.patched import patched
 from collc.synthesis.task import Effort, Task
 from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel, Transfers
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.ten.transform import without
 from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, reduce_scatter, switched
@@ -149,3 +149,20 @@ def test_one_switch_without_a_gpu() -> None:
 def test_a_damaged_fat_tree_is_left_to_others() -> None:
     net = damaged(fat_tree(4), [3], [])
     assert patched(Task(net, all_gather(net.npus.tolist()), LinkModel.STORE, np.arange(15, dtype=np.int32))) is None
+
+
+def test_both_phases_of_a_sum_use_one_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    inverted: list[bool] = []
+
+    def recorded(task: Task) -> RowSchedule | None:
+        inverted.extend([task.inverted] if task.reserved is None else [])
+        return patched(task)
+
+    monkeypatch.setattr(synthesizer, "patched", recorded)
+    whole = rails(4, 4, spine=True)
+    assert verify_schedule(planned(damaged(whole, [], [(5, 21)]), "all_reduce")).ok
+    assert inverted == [True]
+    inverted.clear()
+    one_way = without(whole, [], links_between(whole, 5, 21)[:1])
+    assert verify_schedule(planned(one_way, "all_reduce")).ok
+    assert inverted == [True, False]

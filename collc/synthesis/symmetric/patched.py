@@ -18,9 +18,10 @@ from collc.synthesis.symmetric.patched_exchange import ExchangePatch
 from collc.synthesis.symmetric.patched_gather import GatherPatch
 from collc.synthesis.symmetric.routes import ClassTimes
 from collc.synthesis.task import Task
+from collc.ten.arrays import Int32Array
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
 from collc.ten.network import Network
-from collc.ten.schedule import RowSchedule
+from collc.ten.schedule import RowSchedule, Transfers
 from collc.ten.translations import Translations
 
 MOST_EXCHANGED: Final = 30_000_000
@@ -50,6 +51,37 @@ def patched(task: Task) -> RowSchedule | None:
         patch = GatherPatch(damage, translations, times, numbers)
     rows = None if patch is None else patch.rows()
     return None if rows is None else RowSchedule(task.model, rows)
+
+
+def on_opposite_links(task: Task, inverse: Task, schedule: RowSchedule) -> RowSchedule | None:
+    """The schedule of the copies of an All-Reduce, given that of its inverse on the reversed network: the same
+    transfers, each on the link in the other direction. None where the network has not all links in both directions, or
+    the demands differ.
+    """
+    runs, others = task.demand.runs, inverse.demand.runs
+    alike = len(runs) == len(others) == 1 and runs[0].standard is not None and runs[0].standard == others[0].standard
+    if not alike or not np.array_equal(runs[0].group, others[0].group):
+        return None
+    if task.reserved is not None or (task.release is not None and bool(task.release.any())):
+        return None
+    opposite = _opposite_links(task.network)
+    if opposite is None:
+        return None
+    rows = schedule.transfers
+    return RowSchedule(task.model, Transfers.of(rows.chunk, opposite[rows.link], rows.start))
+
+
+def _opposite_links(network: Network) -> Int32Array | None:
+    """int32[links]: a link of the same kind in the other direction for each, None where some have none."""
+    source, target = network.source.astype(np.int64), network.target.astype(np.int64)
+    devices, kinds = network.device_count, len(network.kinds)
+    forth, back = (source * devices + target) * kinds + network.kind, (target * devices + source) * kinds + network.kind
+    one, other = np.argsort(forth, kind="stable"), np.argsort(back, kind="stable")
+    if not np.array_equal(forth[one], back[other]):
+        return None
+    found = np.empty(network.link_count, np.int32)
+    found[other] = one
+    return found
 
 
 def _exchange_patch(

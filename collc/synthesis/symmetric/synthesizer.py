@@ -17,13 +17,13 @@ from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule
 from collc.synthesis.symmetric.expand import expanded
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.patched import patched
+from collc.synthesis.symmetric.patched import on_opposite_links, patched
 from collc.synthesis.symmetric.representative_plan import RepresentativePlan
 from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel, Schedule
+from collc.ten.schedule import LinkModel, RowSchedule, Schedule
 
 __all__ = ["find_group", "representative", "symmetric", "symmetric_module"]
 
@@ -39,7 +39,25 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     if schedule is not None:
         return replace(module, schedule=schedule)
-    return solve(module, lambda task: symmetric(task, effort))
+    return solve(module, _PhaseSolver(effort))
+
+
+class _PhaseSolver:
+    """Solves the phases of a module; on a damaged cluster both phases of an All-Reduce with one patch."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._inverse: tuple[Task, RowSchedule] | None = None
+
+    def __call__(self, task: Task) -> Schedule:
+        """The schedule of a phase. Raises SourceError where it has no symmetry."""
+        schedule: Schedule | None = None
+        if self._inverse is not None and not task.inverted:
+            schedule = on_opposite_links(task, *self._inverse)
+        schedule = schedule or symmetric(task, self._effort)
+        if task.inverted and task.network.has_switches and isinstance(schedule, RowSchedule):
+            self._inverse = task, schedule
+        return schedule
 
 
 def symmetric(task: Task, effort: Effort) -> Schedule:
