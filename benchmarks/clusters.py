@@ -48,6 +48,16 @@ OTHERS: Final = (
 SIZES: Final = {"1 MiB": (MiB, 1), "16 MiB": (16 * MiB, 2), "1 GiB": (GiB, 8)}
 """Bytes of a buffer, and chunks of a block (All-to-All: one)."""
 
+SMALL: Final = {
+    (2, 1024): 2.44,
+    (2, 8192): 2.64,
+    (16, 1024): 2.72,
+    (16, 8192): 3.44,
+    (64, 1024): 3.28,
+    (64, 8192): 4.42,
+}
+"""All-Reduce of few bytes on so many nodes of H100: the most microseconds; one-shot on levels, closed forms + 0.5 %."""
+
 PUBLISHED: Final = ((a100, 2, 346.67), (a100, 4, 266.67), (a100, 8, 228.57), (mi250, 2, 354.13))
 """Networks, nodes, and the optimal throughput in GB/s that ForestColl gives."""
 
@@ -113,12 +123,15 @@ def cases() -> list[Case]:
                 parts = 1 if kind == "all_to_all" else chunks
                 run = partial(measure_compilation, program(network, kind, count, parts))
                 found.append(Case(f"{network} {kind} {size}", run, target_of(gpus, kind, size), gpus >= LARGE))
+    for (nodes, size), time_us in SMALL.items():
+        run = partial(measure_compilation, program(f"dgx_h100({nodes})", "all_reduce", size, 1))
+        found.append(Case(f"dgx_h100({nodes}) all_reduce {size // 1024} KiB", run, Target(3.0, time_us)))
     for network in OTHERS:
         name = network.partition("GB/s")[0]
         for kind in KINDS:
             run = partial(measure_compilation, program(network, kind, GiB, 1 if kind == "all_to_all" else 8))
             found.append(Case(f"{name}) {kind} 1 GiB", run, Target(3.0)))
     for make, nodes, published in PUBLISHED:
-        run = partial(lambda make, nodes, value: measure_published(make(nodes), value), make, nodes, published)
+        run = partial(measure_published, make(nodes), published)
         found.append(Case(f"{make.__name__} x{nodes} all_gather 1 GiB by auto", run))
     return found
