@@ -13,7 +13,7 @@ from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.confined_runs import confined_module, keep_inside
-from collc.application.duration_check import MAX_TIME, check_durations, too_long
+from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
     CHECKED,
@@ -124,6 +124,7 @@ class ScheduleBuild:
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
         check_durations(self.request)
+        check_transfer_count(self.request)
         check_feasible(self.request, emits)
         blank = self._report
         module = self._scheduled(emits)

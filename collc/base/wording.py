@@ -6,9 +6,7 @@ from collections.abc import Iterable
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """The Damerau-Levenshtein distance of two names (optimal string alignment); limit + 1 if their lengths differ by
-    more than `limit`.
-    """
+    """The Damerau-Levenshtein distance of two names (optimal string alignment), or limit + 1 where it is more."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []
@@ -20,8 +18,10 @@ def _distance(a: str, b: str, limit: int) -> int:
             if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
                 best = min(best, before[j - 2] + 1)
             new.append(best)
+        if min(new) > limit and min(row) > limit:
+            return limit + 1
         before, row = row, new
-    return row[-1]
+    return min(row[-1], limit + 1)
 
 
 def near(name: str, known: Iterable[str], edits: int = 2) -> str | None:
@@ -29,8 +29,16 @@ def near(name: str, known: Iterable[str], edits: int = 2) -> str | None:
     limit = 1 if len(name) <= 4 else edits
     if len(name) > 100:
         return None
-    ranked = sorted((_distance(name.lower(), k.lower(), limit), k) for k in set(known) if k != name)
-    return ranked[0][1] if ranked and ranked[0][0] <= limit else None
+    word, letters = name.lower(), set(name.lower())
+    best: tuple[int, str] | None = None
+    for other in set(known):
+        # An edit changes the length by one at most, and the set of letters by two.
+        if abs(len(other) - len(name)) > limit or other == name or len(letters ^ set(other.lower())) > 2 * limit:
+            continue
+        found = _distance(word, other.lower(), limit), other
+        if found[0] <= limit and (best is None or found < best):
+            best = found
+    return None if best is None else best[1]
 
 
 def nearest(name: str, known: Iterable[str], most: int) -> list[str]:

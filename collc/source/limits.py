@@ -17,6 +17,7 @@ MAX_DEPTH: Final = 64
 MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
+MAX_EXPANSIONS: Final = 10_000
 
 _CODES: Final[dict[str, tuple[str, int]]] = {
     "links": ("E0802", MAX_LINKS),
@@ -26,6 +27,7 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
     "items of a list": ("E0809", MAX_ITEMS),
     "characters of a string": ("E0809", MAX_CHARACTERS),
     "statements of a schedule": ("E0808", MAX_RUNS),
+    "expansions of templates": ("E0806", MAX_EXPANSIONS),
 }
 
 

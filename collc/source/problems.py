@@ -37,13 +37,18 @@ class Problems:
 
     @contextmanager
     def collect(self) -> Generator[None]:
-        """Run a block; if it raises SourceError, keep its messages and go on after the block."""
+        """Run a block; if it raises SourceError, keep its messages and go on after the block.
+
+        Raises what `stop` raises where MAX_PROBLEMS messages were found.
+        """
         try:
             yield
         except SourceError as error:
             self.add(*error.diagnostics)
         except AlreadyReported:
             pass
+        if len(self.found) >= MAX_PROBLEMS:
+            self.stop()  # nobody reads more; to find them takes long where near names are sought for each
 
     @property
     def errors(self) -> bool:

@@ -19,6 +19,7 @@ from collc.source.elaboration.values import (
     Value,
     column,
     concatenated_contents,
+    item_count,
     single_list,
 )
 from collc.source.parsing.expressions import QuantityLiteral
@@ -104,6 +105,10 @@ def collection_of(values: list[Value], kind: Kind, span: Span | None = None) -> 
         item = joint
     home = common_home(values, span) if span is not None else next((v.home for v in values if v.home), None)
     if values and isinstance(values[0].data, ListArray):
+        if span is not None:
+            limits.check_count(
+                "items of a list", sum(item_count(v.data) for v in values if isinstance(v.data, ListArray)), span
+            )
         content: Data = concatenated_contents([v.data.take(np.zeros(1, np.int64)) for v in values])
     else:
         content = column([operators.promoted(v, item).data for v in values], item.kind)

@@ -56,12 +56,13 @@ class ProgramContext:
     """The elaboration of one program.
 
     definitions: the values of params that were given with -D. contexts: those of its files, by the id of the file.
-    depth: number of templates that are being expanded, one inside another.
+    depth: number of templates that are being expanded, one inside another. expansions: of templates, so far.
     """
 
     definitions: Mapping[str, Value]
     contexts: dict[int, FileContext] = field(default_factory=dict[int, "FileContext"])
     depth: int = 0
+    expansions: int = 0
 
     def context(self, file: FileScope) -> FileContext:
         """The context of a file."""
@@ -196,6 +197,8 @@ class FileContext:
         """Expand a template inside the current one. Errors inside name the call at `span` (see at_use)."""
         if self.program.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
+        self.program.expansions += 1
+        limits.check_count("expansions of templates", self.program.expansions, span)
         self.program.depth += 1
         try:
             return make()

@@ -177,6 +177,13 @@ def _rank(lists: ListArray, offset: int) -> tuple[Int64Array, Int64Array]:
     return lists.start + offset, lists.stop + offset
 
 
+def item_count(data: Column | ListArray) -> int:
+    """The items that a list stores, those of lists in it counted too."""
+    if not isinstance(data, ListArray):
+        return len(data)
+    return len(data.start) + item_count(data.content)
+
+
 def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListArray:
     """The items of several contents, concatenated."""
     rows: list[ListArray] = []

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from collc.base.diagnostics import Diagnostic, Span
 from collc.base.units import UNITS, Dimension
+from collc.source.limits import MAX_CHARACTERS
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)([A-Za-z]+(?:/s)?)")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -110,4 +111,7 @@ def string_value(text: str) -> str:
         return _ESCAPES[escape]
 
     inside = text[1:-1]
+    if len(inside) > MAX_CHARACTERS:
+        message = f"{len(inside):,} characters of a string exceed the limit of {MAX_CHARACTERS:,}"
+        raise LiteralError("E0809", message, "write a shorter one")
     return _ESCAPE.sub(unescape, inside) if "\\" in inside else inside

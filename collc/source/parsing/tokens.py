@@ -26,7 +26,7 @@ class Token(NamedTuple):
     end: int
 
 
-_WRONG = r"""(?:"(?:\\.|[^"\\\n])*\\?)|[0-9]+(?:\.?[A-Za-z0-9_]+)*|\w+|(?s:.)"""
+_WRONG = r"""(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*\\?)|[0-9]+(?:\.?[A-Za-z0-9_]+)*|\w+|(?s:.)"""
 """Matches where no token does: an unclosed string, a malformed number, a word with other letters, or one sign."""
 
 

@@ -1,4 +1,4 @@
-"""The check that durations are short enough for times in 64 bits, before anything is planned."""
+"""Checks of a request before anything is planned: its durations fit 64 bits, and its transfers are not too many."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ MAX_TIME: Final = 2**62
 
 MAX_PATH: Final = 2**60
 """Picoseconds that a path may take: from these on, synthesizers take a device for one that cannot be reached."""
+
+MAX_TRANSFERS: Final = 5_000_000_000
+"""Transfers that a schedule may have; schedules by symmetry of clusters do not list theirs."""
+
+_TO_ALL: Final = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+"""Collectives in which each chunk crosses a link for every NPU of the group but one."""
 
 LISTED: Final = 100_000
 """Chunks of a standard collective up to which they are listed for this."""
@@ -40,6 +46,18 @@ def check_durations(request: ScheduleRequest) -> None:
             f"{network.device_count:,} devices may take longer than {MAX_PATH // 10**12 // 86400} days"
         )
         raise SourceError(Diagnostic("C0204", message, request.span, hint=_HINT))
+
+
+def check_transfer_count(request: ScheduleRequest) -> None:
+    """Raise SourceError S0203 where every schedule of the request has more than MAX_TRANSFERS transfers."""
+    least = 0
+    for run in request.demand.runs:
+        to_all = run.standard is not None and run.standard.kind in _TO_ALL
+        least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
+    if least > MAX_TRANSFERS:
+        message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
+        hint = "take fewer NPUs or chunks: most of a large network repeats itself, and a part of it tells as much"
+        raise SourceError(Diagnostic("S0203", message, request.span, hint=hint))
 
 
 def _largest(run: Run) -> int:

@@ -1,0 +1,104 @@
+"""Small programs that used to take long or much memory: each ends in little time with a message."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collc.application.compilation import compile_program
+from collc.application.settings import Settings
+from collc.base.diagnostics import CollcError, SourceError, SourceFile
+from collc.base.wording import near
+from collc.source import load_program
+from collc.source.elaboration.sets import distinct
+from collc.source.limits import MAX_CHARACTERS
+from collc.source.problems import MAX_PROBLEMS
+
+TEMPLATES = "topology t0() { npu a }\n" + "".join(
+    f"topology t{i}() {{ use t{i - 1}() as p use t{i - 1}() as q }}\n" for i in range(1, 41)
+)
+LISTS = "let l0 = [1, 2, 3]\n" + "".join(f"let l{i} = [l{i - 1}, l{i - 1}]\n" for i in range(1, 30))
+
+PROGRAMS = {
+    "undefined names": ("".join(f"let a{i} = undefined_name_{i}\n" for i in range(1500)), "E0201", "unknown value"),
+    "one among many": (
+        "".join(f"let some_name_{i} = {i}\n" for i in range(2000)) + "let z = some_nome_77\n",
+        "E0201",
+        "unknown value 'some_nome_77'",
+    ),
+    "templates of templates": (TEMPLATES + "topology t = t40()", "E0806", "10,001 expansions of templates"),
+    "lists of lists": (LISTS, "E0809", "items of a list exceed the limit"),
+    "a long string": (f'let s = "{"x" * (MAX_CHARACTERS + 1)}"', "E0809", "1,000,001 characters of a string"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_small_programs_end_soon(name: str) -> None:
+    text, code, words = PROGRAMS[name]
+    before = time.process_time()
+    with pytest.raises(SourceError) as caught:
+        load_program(SourceFile("p.coll", text))
+    assert time.process_time() - before < 10, "seconds"
+    first = caught.value.diagnostics[0]
+    assert first.code == code
+    assert words in first.message
+    assert first.span is not None
+    assert len(caught.value.diagnostics) <= MAX_PROBLEMS
+
+
+def test_near_names_are_those_of_the_whole_distance() -> None:
+    """Against the plain recursion, on all words of three letters of two kinds and a misspelled long name."""
+
+    def distance(a: str, b: str) -> int:
+        if not a or not b:
+            return len(a) + len(b)
+        best = min(distance(a[1:], b) + 1, distance(a, b[1:]) + 1, distance(a[1:], b[1:]) + (a[0] != b[0]))
+        if len(a) > 1 and len(b) > 1 and a[0] == b[1] and a[1] == b[0]:
+            best = min(best, distance(a[2:], b[2:]) + 1)
+        return best
+
+    words = ["".join(x) for x in np.array(np.meshgrid(*[["a", "b", "c"]] * 3)).T.reshape(-1, 3)]
+    words += ["ring", "rnig", "line", "lnie", "mesh", "meshes", "torus", "tours", "tree"]
+    for name in words[::4] + words[-9:]:
+        limit = 1 if len(name) <= 4 else 2
+        found = sorted((distance(name, other), other) for other in words if other != name)
+        assert near(name, words) == (found[0][1] if found[0][0] <= limit else None), name
+
+
+def test_a_long_string_takes_no_memory_for_each_character() -> None:
+    text = 'let s = "' + "x" * 900_000 + '"'
+    tracemalloc.start()
+    load_program(SourceFile("p.coll", text))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50 * len(text)
+
+
+def test_distinct_items() -> None:
+    items = np.random.default_rng(1).integers(0, 50, 1000)
+    assert np.array_equal(distinct(items), np.unique(items))
+    assert len(distinct(np.empty(0, np.int64))) == 0
+
+
+def test_too_many_transfers_are_refused_before_synthesis(tmp_path: Path) -> None:
+    head = "import std.topologies import std.collectives topology t = ring(2000, bandwidth: 1GB/s, latency: 1us) "
+    text = head + "schedule s on t { run all_gather(t.npus, size: 4MB, chunks: 2000) }"
+    (report,) = compile_program(SourceFile("p.coll", text), Settings(output=tmp_path)).schedules
+    (message,) = report.diagnostics
+    assert (report.exit, message.code) == (1, "S0203")
+    assert message.message == (
+        "a schedule needs at least 7,996,000,000 transfers, more than the limit of 5,000,000,000"
+    )
+
+
+def test_an_error_among_many_is_one_of_the_first() -> None:
+    text = "".join(f"let a{i} = b{i}\n" for i in range(MAX_PROBLEMS + 50))
+    with pytest.raises(CollcError) as caught:
+        load_program(SourceFile("p.coll", text))
+    assert [message.message for message in caught.value.diagnostics] == [
+        f"unknown value 'b{i}'" for i in range(MAX_PROBLEMS)
+    ]
