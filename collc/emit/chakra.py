@@ -10,21 +10,24 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.units import percent
 from collc.chakra.algorithm import Algorithm, algorithm_of
 from collc.chakra.names import node_name
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_of
+from collc.simulation.engine import simulate
 from collc.simulation.routing import shortest_routes
-from collc.simulation.schedule_tasks import ChunkMoves
+from collc.simulation.schedule_tasks import ChunkMoves, schedule_tasks
 from collc.simulation.tasks import Routes
+from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
 
-_RECEIVES, _REDUCES, _SENDS = 0, 1, 2
+_RECEIVES, _REDUCES, _HOLDS, _SENDS = 0, 1, 2, 3
 """Order of the nodes of one rank and time."""
 
 
@@ -94,7 +97,21 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
     text, note = network_text(module.network, algorithm)
     if text:
         (folder / "network.yml").write_text(text, encoding="utf-8")
-    return [*notes, *([note] if note else [])]
+    return [*notes, *(text for text in (note, _delay_note(module, algorithm)) if text)]
+
+
+def _delay_note(module: Module, algorithm: Algorithm) -> str:
+    """A remark where the traces take longer than the schedule, since messages leave switches in another order."""
+    schedule, network = module.schedule, module.network
+    if schedule is None or not network.has_switches or bool(algorithm.reduced.any()):
+        return ""
+    rows = schedule.transfers
+    ends = rows.start + Clock.of(network, module.demand, schedule.model).total_of(rows)
+    least = simulate(network, schedule_tasks(network, module.demand, rows, ends), AstraTiming()).time
+    if algorithm.time <= least:
+        return ""
+    more = percent(algorithm.time / least - 1)
+    return f"Chakra: the traces take {more} longer than the schedule: messages leave switches as they come"
 
 
 def _write(path: Path, nodes: Iterator[Node]) -> None:
@@ -130,12 +147,17 @@ def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[No
     arrival: list[int] = algorithm.arrival.tolist()
     for message in range(len(source)):
         events[source[message]].append((start[message], _SENDS, message))
+        if algorithm.hold[message]:
+            events[source[message]].append((start[message], _HOLDS, message))
         events[target[message]].append((arrival[message], _RECEIVES, message))
         if algorithm.reduced[message]:
             events[target[message]].append((arrival[message], _REDUCES, message))
-    waits: dict[int, list[int]] = {}
-    for before, after in zip(algorithm.before.tolist(), algorithm.after.tolist(), strict=True):
-        waits.setdefault(after, []).append(before)
+    waits: dict[tuple[int, int], list[int]] = {}
+    columns = algorithm.before.tolist(), algorithm.after.tolist(), algorithm.produces.tolist()
+    for before, after, produces in zip(*columns, strict=True):
+        waits.setdefault((_SENDS, after), []).append(before)
+        if produces:
+            waits.setdefault((_HOLDS, after), []).append(before)
     for rank_events in events:
         yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target))
 
@@ -144,16 +166,30 @@ def _nodes(
     module: Module,
     algorithm: Algorithm,
     events: list[tuple[int, int, int]],
-    waits: dict[int, list[int]],
+    waits: dict[tuple[int, int], list[int]],
     ends: tuple[list[int], list[int]],
 ) -> Iterator[Node]:
-    """The nodes of one rank. waits: for each message those that it waits for. ends: ranks of senders and receivers."""
+    """The nodes of one rank. waits: by phase and message, the messages whose arrival it waits for. ends: ranks of
+    senders and receivers.
+    """
     make = schema().node
     if not events:
         yield make(id=0, name="nothing to do", type=int(NodeType.COMP))
     chunk = algorithm.moves.chunk
     arrived: dict[int, int] = {}
+    held: dict[int, int] = {}
     for number, (_, phase, message) in enumerate(events):
+        needed = sorted(arrived[before] for before in waits.get((phase, message), ()))
+        if phase == _HOLDS:
+            held[message] = number
+            yield make(
+                id=number,
+                name="wait for the turn of the next message",
+                type=int(NodeType.COMP),
+                data_deps=needed,
+                duration_micros=int(algorithm.hold[message]),
+            )
+            continue
         name, size = module.demand.chunk_name(int(chunk[message])), int(module.demand.chunks.size[chunk[message]])
         if phase == _REDUCES:
             kind, peer = NodeType.COMP, ends[0][message]
@@ -161,7 +197,7 @@ def _nodes(
         else:
             kind, side = (NodeType.SEND, 1) if phase == _SENDS else (NodeType.RECV, 0)
             peer = ends[side][message]
-            node = make(data_deps=sorted(arrived[before] for before in waits.get(message, ())) if side else [])
+            node = make(data_deps=needed, ctrl_deps=[held[message]] if side and message in held else [])
             node.attr.add(name="comm_size", int64_val=size)
             node.attr.add(name="comm_dst" if side else "comm_src", int32_val=peer)
             node.attr.add(name="comm_tag", int32_val=message)

@@ -313,3 +313,34 @@ def test_order_on_links_is_that_of_the_schedule(net, latency, make, chunks, size
     assert verify_traces(folder / "m", demand=(module.demand, module.network)).ok
     found = simulate_file(folder / "m", SimulationSettings(network=folder / "network.yml", astra=True))
     assert found.time_ps == simulated_module(module, AstraTiming()).time_ps
+
+
+@pytest.mark.parametrize(("npus", "chunks", "seed"), [(4, 2, 0), (8, 2, 3), (9, 3, 1), (9, 2, 4)])
+def test_messages_wait_for_their_turn_at_switches(npus, chunks, seed, tmp_path):
+    """Nodes hold messages back that would come to the switch before those that leave it first in the schedule."""
+    module = planned(switched(npus), all_gather(list(range(npus)), MiB, chunks), seed)
+    notes = write_chakra(module, "m", tmp_path)
+    assert verify_traces(tmp_path / "m", demand=(module.demand, module.network)).ok
+    found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True)).time_ps
+    least = simulated_module(module, AstraTiming()).time_ps
+    assert found <= 1.06 * least
+    assert any("longer than the schedule" in note for note in notes) == (found > least)
+
+
+def nodes_of(path: Path) -> list:
+    nodes = []
+    for _, data in list(reader.messages_of(path))[1:]:
+        nodes.append(schema().node())
+        nodes[-1].ParseFromString(data)
+    return nodes
+
+
+def test_a_message_is_held_back_in_a_switch_network(tmp_path):
+    """Of the cases above this one has nodes that wait: without them the traces take 764 us, and the schedule 568."""
+    module = planned(switched(10), all_gather(list(range(10)), MiB, 2), 1)
+    write_chakra(module, "m", tmp_path)
+    held = [node for rank in range(10) for node in nodes_of(tmp_path / f"m.{rank}.et") if node.duration_micros]
+    assert held
+    assert all(node.name == "wait for the turn of the next message" for node in held)
+    found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True)).time_ps
+    assert found < 1.1 * simulated_module(module, AstraTiming()).time_ps
