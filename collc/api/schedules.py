@@ -39,13 +39,13 @@ class VerifyOptions(TypedDict, total=False):
     """The keywords of `verify`. A missing one, or None, leaves it to the file.
 
     collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
-    profile: the runtime that will load an MSCCL file: "executor" (the default) or "old".
+    profile: the runtime that will load an MSCCL file: "executor" (the default), "old" or "rccl".
     program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
     """
 
     collective: str | None
     root: int | None
-    profile: Literal["executor", "old"]
+    profile: Literal["executor", "old", "rccl"]
     program: str | PathLike[str] | None
     schedule: str | None
 
@@ -59,7 +59,7 @@ class LowerOptions(TypedDict, total=False):
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: at most so many.
     sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest.
-    profile: the runtime: "executor" (msccl-executor-nccl, the default) or "old" (microsoft/msccl).
+    profile: the runtime: "executor" (msccl-executor-nccl, the default), "old" (microsoft/msccl) or "rccl".
     placement: "in", "out" or "both"; whether the output is the input's memory.
     coll: "custom" for one file of all runs together; else each run has a file.
     """
@@ -69,7 +69,7 @@ class LowerOptions(TypedDict, total=False):
     protocol: Literal["Simple", "LL", "LL128"]
     channels: int | None
     sizes: tuple[int, int | None]
-    profile: Literal["executor", "old"]
+    profile: Literal["executor", "old", "rccl"]
     placement: Literal["in", "out", "both"] | None
     coll: Literal["custom"] | None
 
@@ -125,7 +125,7 @@ def verify(
     expected = Expectation(
         arguments.text("collective", options.get("collective")),
         arguments.integer("root", options.get("root"), -(2**63)),
-        arguments.one_of("profile", options.get("profile"), ("executor", "old")) or "executor",
+        arguments.one_of("profile", options.get("profile"), ("executor", "old", "rccl")) or "executor",
         None if program is None else arguments.path("program", program),
         arguments.text("schedule", options.get("schedule")),
     )
@@ -199,7 +199,7 @@ def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptio
         arguments.text(name, options.get(name))
     for name, least in (("count", 1), ("seed", 0), ("runs", 1), ("root", -(2**63))):
         arguments.integer(name, options.get(name), least)
-    arguments.one_of("profile", options.get("profile"), ("executor", "old"))
+    arguments.one_of("profile", options.get("profile"), ("executor", "old", "rccl"))
     arguments.flag("threads", options.get("threads"))
     if isinstance(source, LoweredProgram):
         with source.in_file() as path:

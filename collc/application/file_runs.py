@@ -9,7 +9,7 @@ from typing import Final, TypedDict, Unpack
 
 from collc.application.named_collectives import collective_named
 from collc.base.html import html_table
-from collc.msccl.check.reader import Profile
+from collc.msccl.check.model import Profile
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.running.run_file import RunReport, run_file
 from collc.msccl.running.run_plan import run_plan_file

@@ -22,7 +22,7 @@ from collc.ten.module import Module
 
 if TYPE_CHECKING:
     from collc.msccl.check import ExpectedResult, FileVerdict
-    from collc.msccl.check.reader import Profile
+    from collc.msccl.check.model import Profile
     from collc.msccl.check_plan import PlanVerdict
     from collc.msccl.communicators import Communicator
     from collc.source.program import ScheduleRequest
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _UNCHECKED_NAMES: Final = ("send", "recv", "alltoallv", "custom")
 """Names of collectives that a file may have although collc does not know their results."""
 
-_TWO_CONTRACTS: Final = 8 * 2**20
-"""Bytes of an MSCCL file up to which the report says also whether the other runtime accepts the file."""
+_ALL_CONTRACTS: Final = 8 * 2**20
+"""Bytes of an MSCCL file up to which the report says also whether the other runtimes accept the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +243,17 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
 
 def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check import check_file, contract_of
+    from collc.msccl.check.model import PROFILES
 
     verdict = _checked(path, expected, partial(check_file, path, profile=expected.profile))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
-    if summary and path.stat().st_size <= _TWO_CONTRACTS:
-        other: Profile = "old" if expected.profile == "executor" else "executor"
-        contracts = {expected.profile: checks["contract"], other: contract_of(path, other, str(summary["coll"]))}
-        summary["contracts"] = {profile: contracts[profile] for profile in ("executor", "old")}
+    if summary and path.stat().st_size <= _ALL_CONTRACTS:
+        coll = str(summary["coll"])
+        summary["contracts"] = {
+            profile: checks["contract"] if profile == expected.profile else contract_of(path, profile, coll)
+            for profile in PROFILES
+        }
     return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
 
 

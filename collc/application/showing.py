@@ -21,7 +21,7 @@ from collc.pictures import DESIGN_PICTURES
 if TYPE_CHECKING:
     from collc.application.design_pages import DesignSubject
     from collc.application.file_report import FileReport
-    from collc.msccl.check.reader import Profile
+    from collc.msccl.check.model import Profile
     from collc.pictures.link_use import LinkUse
     from collc.pictures.page import Section
     from collc.pictures.picture import Picture

@@ -20,7 +20,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
 if TYPE_CHECKING:
-    from collc.msccl.check.reader import Profile
+    from collc.msccl.check.model import Profile
     from collc.simulation.tasks import TaskGraph
 
 _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:TOPOLOGY"

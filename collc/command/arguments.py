@@ -229,7 +229,7 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
     add("--root", type=int, metavar="R", help=_ROOT)
-    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--program", type=Path, metavar="FILE.coll", help="check the file against a schedule of this program")
     add("--schedule", metavar="NAME", help="the schedule of that program")
     add("--json", action="store_true", help=_JSON)
@@ -259,7 +259,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
     add("--seed", type=_number(0), default=0, metavar="N", help="the seed of data and timing")
     add("--root", type=int, metavar="R", help=_ROOT)
-    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--json", action="store_true", help=_JSON)
 
 
@@ -269,7 +269,7 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--network", type=Path, metavar="FILE.yml", help="the same, as a network file of ASTRA-sim")
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for all but programs and .ten files")
     add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
-    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
     congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"
     add("--model", choices=("aware", "unaware"), default="aware", help=congestion)
@@ -328,13 +328,13 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     _add_definitions(parser)
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network on which an MSCCL file or a plan is simulated")
     add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
-    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
 
 
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
-    add("--profile", choices=("executor", "old"), default="executor", help=_PROFILE)
+    add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--svg", type=Path, metavar="FILE.svg", help="draw a picture of the program")
     add("--json", action="store_true", help=_JSON)
 

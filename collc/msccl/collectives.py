@@ -25,7 +25,7 @@ _FILE_NAMES: Final[dict[str, tuple[str, str | None]]] = {
     "gather": ("gather", None),
     "scatter": ("scatter", None),
 }
-"""Name in the standard library -> names in files of the executor and of the old runtime; None: it has none."""
+"""Name in the standard library -> names in files of the executor and RCCL, and of the old runtime; None: none."""
 
 _INPUT_IN_OUTPUT: Final = {"all_gather", "gather"}
 _OUTPUT_IN_INPUT: Final = {"reduce_scatter", "scatter"}
@@ -140,7 +140,8 @@ def collective_of(
         return Collective("custom", "custom", ranks, largest, largest, op=op, pad_buffers=True)
     if named is not None or run is None:
         raise ValueError(f"{network.name} is not the communicator of one run: see communicators_of")
-    message = f"'{run.collective}' is not a collective of the MSCCL executor"
+    runtime = "RCCL" if profile is Profile.RCCL else "the MSCCL executor"
+    message = f"'{run.collective}' is not a collective of {runtime}"
     hint = f"it has {', '.join(_FILE_NAMES)}; or write 'emit msccl(profile: \"old\")' for a custom collective"
     raise SourceError(Diagnostic("M0105", message, hint=hint))
 
@@ -162,5 +163,5 @@ def _named(run: Run | None, profile: Profile) -> tuple[str, str] | None:
     if run is None or run.standard is None or run.standard.kind not in _FILE_NAMES:
         return None
     names = _FILE_NAMES[run.standard.kind]
-    name = names[0] if profile is Profile.EXECUTOR else names[1]
+    name = names[1] if profile is Profile.OLD else names[0]
     return None if name is None else (run.standard.kind, name)

@@ -35,7 +35,7 @@ class Limits:
     per_channel: int = 32
 
 
-LIMITS: Final = {Profile.EXECUTOR: Limits(64, 1024), Profile.OLD: Limits(256, 216)}
+LIMITS: Final = {Profile.EXECUTOR: Limits(64, 1024), Profile.OLD: Limits(256, 216), Profile.RCCL: Limits(64, 64)}
 """The limits of each runtime."""
 
 
@@ -125,7 +125,7 @@ _FEWER: Final = "use fewer chunks or fewer instances"
 
 
 def _steps(needed: int, profile: Profile) -> LimitUse:
-    other = "" if profile is Profile.OLD else ", or 'profile: \"old\"', which allows 256"
+    other = ", or 'profile: \"old\"', which allows 256" if profile is Profile.EXECUTOR else ""
     return LimitUse("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
 
 

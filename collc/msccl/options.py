@@ -20,10 +20,11 @@ class Protocol(StrEnum):
 
 
 class Profile(StrEnum):
-    """The runtime that a file is for: msccl-executor-nccl or microsoft/msccl."""
+    """The runtime that a file is for: msccl-executor-nccl, microsoft/msccl or RCCL."""
 
     EXECUTOR = "executor"
     OLD = "old"
+    RCCL = "rccl"
 
 
 class Placement(StrEnum):

@@ -16,11 +16,13 @@ import numpy as np
 
 from collc.ten.arrays import Int64Array
 
+_NEWER: Final = (
+    *("reduce", "broadcast", "allreduce", "reducescatter", "allgather", "send", "recv", "gather", "scatter"),
+    *("alltoall", "alltoallv"),
+)
 NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "executor": (
-        *("reduce", "broadcast", "allreduce", "reducescatter", "allgather", "send", "recv", "gather", "scatter"),
-        *("alltoall", "alltoallv"),
-    ),
+    "executor": _NEWER,
+    "rccl": _NEWER,
     "old": ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"),
 }
 TOTAL: Final = ("allgather", "reducescatter", "alltoall")

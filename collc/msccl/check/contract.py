@@ -18,9 +18,8 @@ from collc.msccl.check.step_rules import StepRules
 
 def check_contract(program: FileProgram, connections: Connections, findings: Findings, coll: str) -> None:
     """Add every broken rule to the findings. coll: canonical name of the collective that the file must do."""
-    profile = "old" if program.old else "executor"
-    rules = FileRules(program, connections, findings, profile)
-    steps = StepRules(program, connections, findings, profile)
+    rules = FileRules(program, connections, findings, program.profile)
+    steps = StepRules(program, connections, findings, program.profile)
     rules.algo()
     rules.sizes(coll)
     rules.buffers(coll)
@@ -28,6 +27,7 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
     steps.threadblocks()
     steps.ends()
     steps.steps()
+    steps.operations()
     steps.offsets()
     steps.dependencies()
     steps.nops()
@@ -37,7 +37,7 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
 
 def check_selection(program: FileProgram, connections: Connections, findings: Findings) -> None:
     """Add to the findings why the runtime may never select the file: the rules for the algo element alone."""
-    FileRules(program, connections, findings, "old" if program.old else "executor").algo()
+    FileRules(program, connections, findings, program.profile).algo()
 
 
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:

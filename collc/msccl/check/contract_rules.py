@@ -19,7 +19,7 @@ SHOWN: Final = 13
 
 @dataclass
 class ContractRules:
-    """A program, and the findings to which broken rules are added. profile: "executor" or "old".
+    """A program, and the findings to which broken rules are added. profile: "executor", "old" or "rccl".
 
     Arguments of the methods that report: `attribute` is the attribute that is wrong, `text` says what is wrong and
     `expected` what should be there; with `breaks` the program cannot be executed; `warning`: a runtime takes the file.

@@ -18,7 +18,7 @@ from collc.msccl.check.limits import (
     MAX_OFFSET,
     MAX_SCRATCH_BYTES,
 )
-from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, SCRATCH
+from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH
 
 NEVER_CALLED: Final = ("gather", "scatter")
 """Collectives that the executor loads and never selects, since it has no function of NCCL for them."""
@@ -34,12 +34,13 @@ class FileRules(ContractRules):
         if program.coll not in names:
             rule, hint = f"one of {', '.join(names)}", self._elsewhere()
             self.report_algo("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
-        elif program.coll in NEVER_CALLED:
+        elif program.coll in NEVER_CALLED and self.profile == "executor":
             text = f'coll "{program.coll}": the executor loads the file and never selects it: NCCL has no such call'
             hint = "the Executor of MSCCL++ runs it as a plan ('emit mscclpp')"
             self.report_algo("coll", text, "a collective that NCCL has a call for", warning=True, hint=hint)
-        if not 1 <= program.nchannels <= MAX_CHANNELS:
-            self.report_algo("nchannels", f"{program.nchannels} channels", f"1 .. {MAX_CHANNELS}")
+        most = MAX_CHANNELS[self.profile]
+        if not 1 <= program.nchannels <= most:
+            self.report_algo("nchannels", f"{program.nchannels} channels", f"1 .. {most}")
         if program.nchunksperloop < 1:
             self.report_algo("nchunksperloop", f"nchunksperloop is {program.nchunksperloop}", "at least 1", breaks=True)
         if not program.inplace and not program.outofplace:
@@ -72,8 +73,8 @@ class FileRules(ContractRules):
                 "only the old runtime knows it, and the file does not say what it computes: "
                 "'collc verify FILE --profile old --program FILE.coll --schedule NAME'"
             )
-        other = next(name for name in NAMES if name != self.profile)
-        return f"the other runtime knows it: --profile {other}" if self.program.coll in NAMES[other] else ""
+        knows = next((name for name in PROFILES if self.program.coll in NAMES[name]), "")
+        return f"another runtime knows it: --profile {knows}" if knows else ""
 
     def sizes(self, coll: str) -> None:
         """Refuse buffers that are too large to be meant, before arrays of their size are allocated."""

@@ -6,11 +6,12 @@ from typing import Final
 
 from collc.msccl.check.model import MAX_COUNT
 
-MAX_STEPS: Final = {"executor": 64, "old": 256}
+MAX_STEPS: Final = {"executor": 64, "old": 256, "rccl": 64}
 """Steps of one threadblock, by profile."""
-MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216}
+MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216, "rccl": 64}
 """Threadblocks of one GPU, by profile."""
-MAX_CHANNELS: Final = 32
+MAX_CHANNELS: Final = {"executor": 32, "old": 32, "rccl": 128}
+"""By profile."""
 MAX_PEERS_PER_CHANNEL: Final = 32
 """Threadblocks of one GPU that send, and that receive, on one channel."""
 MAX_FUSED: Final = 16

@@ -9,12 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation
 from collc.ten.arrays import Int32Array, Int64Array
+
+Profile = Literal["executor", "old", "rccl"]
+"""The runtime whose rules a file must keep."""
+
+PROFILES: Final[tuple[Profile, ...]] = ("executor", "old", "rccl")
 
 
 class StepKind(IntEnum):
@@ -47,6 +52,7 @@ INPUT, OUTPUT, SCRATCH = 0, 1, 2
 CAPACITY: Final[dict[str, int]] = {"Simple": 2, "LL": 8, "LL128": 8}
 """Messages in flight on one connection."""
 _MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 32 * 2**10, "LL128": 576_000}
+_RCCL_MESSAGE_BYTES: Final[dict[str, int]] = {"Simple": 2 * 2**20, "LL": 16 * 2**10, "LL128": 50_176}
 _ONE_CHUNK_STEP: Final = ("reduce", "broadcast")
 """Collectives for which the runtimes set chunkSteps to 1 instead of 4:
 
@@ -117,8 +123,18 @@ class FileProgram:
     algo_location: FileLocation
     tbs: Threadblocks
     steps: Steps
-    old: bool
+    profile: Profile
     redop: str = ""
+
+    @property
+    def old(self) -> bool:
+        """Whether it is checked for the old runtime."""
+        return self.profile == "old"
+
+    @property
+    def early_flags(self) -> bool:
+        """Whether the counter of a send may move before its source is read: LL and LL128 of RCCL."""
+        return self.profile == "rccl" and self.proto != "Simple"
 
     @cached_property
     def position(self) -> Int64Array:
@@ -139,7 +155,8 @@ class FileProgram:
     def message_bytes(self) -> int:
         """Bytes of one message at most (docs/msccl-contract.md, section 5)."""
         quarter = self.proto == "Simple" and self.coll in _ONE_CHUNK_STEP
-        return _MESSAGE_BYTES[self.proto] // (4 if quarter else 1)
+        sizes = _RCCL_MESSAGE_BYTES if self.profile == "rccl" else _MESSAGE_BYTES
+        return sizes[self.proto] // (4 if quarter else 1)
 
     @cached_property
     def size_limit(self) -> int | None:

@@ -125,8 +125,22 @@ def _dependency_edges(
     rows = np.flatnonzero(on_tb >= 0)
     sets = np.flatnonzero(np.asarray(waits.sets))
     wanted = program.tbs.first[on_tb[rows]] + np.asarray(waits.needs_step, np.int64)[rows]
-    source = sets[np.searchsorted(sets, wanted)]
+    source = _certain(program)[sets[np.searchsorted(sets, wanted)]]
+    rows, source = rows[source >= 0], source[source >= 0]
     return start[rows], start[source] + counts[source] - 1
+
+
+def _certain(program: FileProgram) -> Int64Array:
+    """int64[steps]: the last step that all threads have ended when the counter passes each step; -1 for none.
+
+    It is the step itself, except where the counter of a send may move early (docs/msccl-contract.md, section 7): then
+    it is the last step before that is no send.
+    """
+    rows = np.arange(len(program.steps))
+    if not program.early_flags:
+        return rows
+    safe = np.maximum.accumulate(np.where(program.steps.kind == StepKind.S, -1, rows))
+    return np.where(safe >= program.tbs.first[program.steps.tb], safe, -1)
 
 
 def _accesses(
@@ -199,6 +213,7 @@ def _clocks(
     base = int(program.gpu_first[program.step_gpu[depends[0]]])
     width = int(program.gpu_first[program.step_gpu[depends[0]] + 1]) - base
     history: dict[int, tuple[list[int], list[Int64Array]]] = {}
+    certain = _certain(program)
     for step in depends:
         own, on = int(tb[step]), waits.needs_tb[step]
         goal = int(program.tbs.first[on]) + waits.needs_step[step]
@@ -208,7 +223,7 @@ def _clocks(
         past = history.get(on)
         if past is not None and (at := bisect_right(past[0], source)) > 0:
             clock = np.maximum(clock, past[1][at - 1])
-        clock[on - base] = max(int(clock[on - base]), source)
+        clock[on - base] = max(int(clock[on - base]), int(certain[source]))
         known[0].append(step)
         known[1].append(clock)
     answers = np.zeros(len(before), np.bool_)

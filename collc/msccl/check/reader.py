@@ -6,17 +6,15 @@ import re
 from array import array
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
-from collc.msccl.check.model import BUFFERS, CAPACITY, STEP_KINDS, FileProgram, StepKind, Steps, Threadblocks
+from collc.msccl.check.model import BUFFERS, CAPACITY, STEP_KINDS, FileProgram, Profile, StepKind, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 from collc.ten.arrays import Int64Array
-
-Profile = Literal["executor", "old"]
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
@@ -76,6 +74,7 @@ class Reader:
     """Reads one file, and adds what is wrong with it to the findings."""
 
     def __init__(self, profile: Profile, findings: Findings) -> None:
+        self.profile: Profile = profile
         self.old: bool = profile == "old"
         self.findings: Findings = findings
         self.rows: _ReadElements = _ReadElements()
@@ -298,7 +297,7 @@ class Reader:
             algo_location=rows.algo_location,
             tbs=Threadblocks(first=new_first, **tbs),
             steps=Steps(**steps),
-            old=self.old,
+            profile=self.profile,
             redop=rows.algo.get("redop", ""),
         )
 

@@ -110,6 +110,15 @@ class StepRules(ContractRules):
         rule = f"at most {limit} ({self.profile}), nops counted"
         self.report_threadblocks(lengths > limit, "X0113", "", lambda row: f"{lengths[row]} steps", rule)
 
+    def operations(self) -> None:
+        """RCCL loads files with fused operations, and the first call that selects one fails."""
+        if self.profile != "rccl":
+            return
+        kind, names = self.program.steps.kind, list(STEP_KINDS)
+        fused = ~np.isin(kind, (StepKind.S, StepKind.R, StepKind.CPY, StepKind.RE, StepKind.NOP))
+        rule = "s, r, cpy, re or nop; a sum is an r to scratch, then a re"
+        self.report_steps(fused, "X0113", "type", lambda row: f"RCCL does not run {names[kind[row]]}", rule)
+
     def offsets(self) -> None:
         """Every slot that a step reads or writes is inside its buffer."""
         program, steps = self.program, self.program.steps
@@ -155,7 +164,7 @@ class StepRules(ContractRules):
             lambda row: f"0 .. {count[row] - 1}",
             breaks=True,
         )
-        if self.profile == "executor":
+        if self.profile != "old":
             wide = depends & (steps.depid > MAX_AWAITED)
             text = f"depends on a threadblock above {MAX_AWAITED}; the runtime keeps 8 bits"
             self.report_steps(wide, "X0115", "depid", text, f"at most {MAX_AWAITED}")

@@ -15,9 +15,9 @@ from collc.msccl.check.contract import check_contract, check_room, overwritten_i
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
 from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.implied import IMPLIED, implied
-from collc.msccl.check.model import FileProgram
+from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
-from collc.msccl.check.reader import Profile, Reader
+from collc.msccl.check.reader import Reader
 from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
 from collc.msccl.check.results import calls_of, check_result, find_root
 from collc.msccl.check.symbolic import layout_of

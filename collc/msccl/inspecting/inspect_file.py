@@ -13,8 +13,8 @@ from collc.base.diagnostics import Diagnostic
 from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_selection
 from collc.msccl.check.findings import Findings, diagnostics
-from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, StepKind
-from collc.msccl.check.reader import Profile, read_file
+from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Profile, StepKind
+from collc.msccl.check.reader import read_file
 from collc.msccl.check.replay import UNLIMITED, replay, waits_of
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.inspecting.inspect_plan import PlanInspection, inspect_plan

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.options import Protocol
+from collc.msccl.options import Profile, Protocol
 from collc.msccl.program import LOCAL, Point, Program, Step, Threadblock
 
 MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
@@ -20,6 +20,9 @@ MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128:
 
 _MESSAGE_BYTES: Final = {Protocol.SIMPLE: 2 << 20, Protocol.LL: 32 << 10, Protocol.LL128: 576_000}
 """Most bytes of a message."""
+
+_RCCL_MESSAGE_BYTES: Final = {Protocol.SIMPLE: 2 << 20, Protocol.LL: 16 << 10, Protocol.LL128: 50_176}
+"""Most bytes of a message of RCCL (docs/msccl-contract.md, section 7)."""
 
 _REDUCE_BROADCAST_BYTES: Final = 512 << 10
 """Most bytes of a message of `reduce` and `broadcast` with Simple: their chunkSteps is 1, that of others 4."""
@@ -35,7 +38,7 @@ def message_bytes(program: Program) -> int:
     """Most bytes of one message of a program."""
     if program.protocol is Protocol.SIMPLE and program.collective.coll in {"reduce", "broadcast"}:
         return _REDUCE_BROADCAST_BYTES
-    return _MESSAGE_BYTES[program.protocol]
+    return (_RCCL_MESSAGE_BYTES if program.profile is Profile.RCCL else _MESSAGE_BYTES)[program.protocol]
 
 
 def chunks_per_message(program: Program, size: int | None) -> int:

@@ -29,6 +29,7 @@ from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.attempts import LoweringAttempt, attempts, wider
 from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
@@ -39,11 +40,16 @@ from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.lowering.scratch_memory import bounded_scratch
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import select
-from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import ARRIVES, LEAVES, Program
 from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
+
+_RCCL_NOTE: Final = (
+    "RCCL reads the file up to ROCm 7.12 and ignores it from 7.13 on; set RCCL_MSCCL_FORCE_ENABLE=1 on all ranks, "
+    "except on fully connected nodes of 8 or 16 MI300X"
+)
 
 StageObserver = Callable[[str, Program], None]
 """Called with the name of each stage and the program after it."""
@@ -166,6 +172,8 @@ def selected(module: Module, options: MscclOptions) -> Program:
         notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
     if collective.root >= 0:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
+    if options.profile is Profile.RCCL:
+        notes.append(_RCCL_NOTE)
     if resent:
         notes.append(f"{resent} messages are sent again by GPUs where a switch passes a chunk on more than once")
     return select(replace(program, placement=placement, notes=tuple(notes)), layout)
@@ -229,7 +237,7 @@ class _StageRunner:
         if most not in self.merged:
             # A partial that is kept apart is added at once; merging would move its arrival behind that.
             apart = any(message.relayed >= 0 for message in self.start.messages)
-            self.merged[most] = merge(self.start, 1 if apart else most)
+            self.merged[most] = with_local_sums(merge(self.start, 1 if apart else most))
         return self.merged[most]
 
     def leanest(self, attempt: LoweringAttempt) -> Program:
@@ -255,6 +263,7 @@ class _StageRunner:
         Raises SourceError M0110, M0111 if no number of shares keeps the limits.
         """
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
+        fuses = self.options.profile is not Profile.RCCL
         self.announce("merge")
         merged = self.merge(attempt.merged)
         self.observe("merge", merged)
@@ -262,7 +271,8 @@ class _StageRunner:
         shares = attempt.policy.shares
         while True:
             self.announce("assign")
-            program = assign(merged, replace(attempt.policy, shares=shares), channels, limits.per_channel)
+            policy = replace(attempt.policy, shares=shares, fuse=attempt.policy.fuse and fuses)
+            program = assign(merged, policy, channels, limits.per_channel)
             self.observe("assign", program)
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
                 program = self.finished(program, attempt)
@@ -285,7 +295,7 @@ class _StageRunner:
         program = repeat(program)
         self.observe("repeat", program)
         self.announce("depend")
-        program = depend(program, by_messages=True, in_turn=attempt.in_turn)
+        program = with_guarded_sends(depend(program, by_messages=True, in_turn=attempt.in_turn))
         self.observe("depend", program)
         return program
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.msccl.options import Profile
 from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
 
 
@@ -31,8 +32,10 @@ def _allocated(program: Program, gpu: Gpu) -> Gpu:
     blocks = _blocks(program, gpu)
     allocated: dict[int, int] = {}
     busy: list[int] = []
+    # Sums of RCCL are received in scratch: messages of one time would wait for the additions of others.
+    at_once = program.profile is not Profile.RCCL
     for block in blocks:
-        start = _first_fit(busy, block)
+        start = _first_fit(busy, block.begin[0] + at_once, block.count)
         busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
         allocated.update({block.first + k: start + k for k in range(block.count)})
     threadblocks = tuple(
@@ -64,15 +67,15 @@ def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
     return [step for tb in threadblocks for step in tb.steps]
 
 
-def _first_fit(busy: list[int], block: _ScratchBlock) -> int:
-    """The first slot of the lowest run that is free when the block begins; `busy` grows if there is none."""
+def _first_fit(busy: list[int], before: int, count: int) -> int:
+    """The first slot of the lowest run of slots whose last use ends before a time; `busy` grows if there is none."""
     run = 0
     for slot, until in enumerate(busy):
-        run = run + 1 if until <= block.begin[0] else 0
-        if run == block.count:
+        run = run + 1 if until < before else 0
+        if run == count:
             return slot + 1 - run
     start = len(busy) - run
-    busy.extend([0] * (block.count - run))
+    busy.extend([0] * (count - run))
     return start
 
 

@@ -25,8 +25,8 @@ from collc.msccl.check.connections import connect
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
 from collc.msccl.check.findings import Findings, errors_of
-from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, StepKind
-from collc.msccl.check.reader import Profile, read_file
+from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profile, StepKind
+from collc.msccl.check.reader import read_file
 from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import CollectiveCall, layout_of

@@ -15,8 +15,8 @@ from collc.base.diagnostics import CheckFailed
 from collc.msccl.check import check_file
 from collc.msccl.check.connections import connect, messages
 from collc.msccl.check.findings import Findings
-from collc.msccl.check.model import CAPACITY, SENDS, FileProgram
-from collc.msccl.check.reader import Profile, read_file
+from collc.msccl.check.model import CAPACITY, SENDS, FileProgram, Profile
+from collc.msccl.check.reader import read_file
 from collc.simulation.routing import shortest_routes
 from collc.simulation.tasks import DONE, SENT, START, Edges, TaskGraph
 from collc.ten.arrays import Int32Array, Int64Array

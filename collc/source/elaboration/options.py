@@ -35,7 +35,7 @@ MSCCL: Final[Options] = {
     "protocol": Option("string", choices=("Simple", "LL", "LL128")),
     "channels": Option("int", least=1),
     "sizes": Option("range", least=0),
-    "profile": Option("string", choices=("executor", "old")),
+    "profile": Option("string", choices=("executor", "old", "rccl")),
     "placement": Option("string", choices=("in", "out", "both")),
     "coll": Option("string", choices=("custom",)),
 }
