@@ -62,11 +62,11 @@ def _of_run(network: Network, demand: Demand, number: int) -> Communicator:
     members = run.group
     if np.array_equal(members, network.npus):
         return Communicator(number, members, network, Demand((run,)), in_order=True)
-    place = _new_numbers(network, members)
+    number_of = _new_numbers(network, members)
     table = demand.tables[number]
-    sets = HolderSets.of([place[table.sets[k]].tolist() for k in range(len(table.sets))])
-    moved = Run(run.collective, place[members], replace(table, sets=sets), run.standard)
-    return Communicator(number, members, _renumbered(network, members, place), Demand((moved,)), in_order=False)
+    sets = HolderSets.of([number_of[table.sets[k]].tolist() for k in range(len(table.sets))])
+    moved = Run(run.collective, number_of[members], replace(table, sets=sets), run.standard)
+    return Communicator(number, members, _renumbered(network, members, number_of), Demand((moved,)), in_order=False)
 
 
 def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
@@ -74,14 +74,14 @@ def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
     inside = np.zeros(network.npu_count, np.bool_)
     inside[members] = True
     order = np.concatenate([members, np.flatnonzero(~inside), np.arange(network.npu_count, network.device_count)])
-    place = np.empty(network.device_count, np.int32)
-    place[order] = np.arange(network.device_count, dtype=np.int32)
-    return place
+    number_of = np.empty(network.device_count, np.int32)
+    number_of[order] = np.arange(network.device_count, dtype=np.int32)
+    return number_of
 
 
-def _renumbered(network: Network, members: Int32Array, place: Int32Array) -> Network:
+def _renumbered(network: Network, members: Int32Array, number_of: Int32Array) -> Network:
     """The network with NPUs in another order, of which only the members are present. Links keep their numbers."""
-    order = np.argsort(place)[: network.npu_count]
+    order = np.argsort(number_of)[: network.npu_count]
     names = [DeviceFamily(network.device_name(int(old)), (), new, ()) for new, old in enumerate(order)]
     switches = tuple(family for family in network.families if family.first >= network.npu_count)
     present = network.present.copy()
@@ -90,8 +90,8 @@ def _renumbered(network: Network, members: Int32Array, place: Int32Array) -> Net
         network,
         families=(*names, *switches),
         present=present,
-        source=place[network.source],
-        target=place[network.target],
+        source=number_of[network.source],
+        target=number_of[network.target],
         axes=(),
         link_axis=np.empty(0, np.int8),
         endpoint=network.endpoint[order] if len(network.endpoint) else network.endpoint,

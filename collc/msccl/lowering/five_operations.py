@@ -52,7 +52,7 @@ def with_guarded_sends(program: Program) -> Program:
 
 
 def _guarded(gpu: Gpu) -> Gpu:
-    place: dict[Point, Point] = {}
+    guard: dict[Point, Point] = {}
     blocks: list[Threadblock] = []
     scratch = gpu.scratch_chunks
     for number, tb in enumerate(gpu.threadblocks):
@@ -60,10 +60,10 @@ def _guarded(gpu: Gpu) -> Gpu:
         scratch += max((step.count for step in tb.steps if _unsafe(step)), default=0)
         kept = [k for k, (_, is_copy) in enumerate(steps) if not is_copy]
         for old, new in enumerate(kept):
-            place[Point(number, old)] = Point(number, new + _unsafe(tb.steps[old]))
+            guard[Point(number, old)] = Point(number, new + _unsafe(tb.steps[old]))
         blocks.append(replace(tb, steps=tuple(step for step, _ in steps)))
     moved = tuple(
-        replace(tb, steps=tuple(replace(s, waits=tuple(place[p] for p in s.waits)) if s.waits else s for s in tb.steps))
+        replace(tb, steps=tuple(replace(s, waits=tuple(guard[p] for p in s.waits)) if s.waits else s for s in tb.steps))
         for tb in blocks
     )
     return replace(gpu, threadblocks=moved, scratch_chunks=scratch)
