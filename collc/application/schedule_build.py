@@ -119,7 +119,10 @@ class ScheduleBuild:
         kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
         asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
         traces = TRACE_CHECKS if "chakra" in kinds else ()
-        return list(dict.fromkeys([*SCHEDULE_CHECKS, *(FILE_CHECKS if kinds & set(CHECKED) else ()), *traces, *asked]))
+        limits = ("endpoints",) if self.request.network.has_endpoints else ()
+        return list(
+            dict.fromkeys([*SCHEDULE_CHECKS, *limits, *(FILE_CHECKS if kinds & set(CHECKED) else ()), *traces, *asked])
+        )
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)

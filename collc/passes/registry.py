@@ -41,8 +41,14 @@ class Fixed:
         names = dict.fromkeys(run.algorithm for run in context.handwritten.values())
         schedule = RowSchedule(module.model, rows)
         laid_out = replace(module, schedule=schedule, algorithm="+".join(names))
-        everything = len(context.handwritten) == len(module.demand.runs)
-        return laid_out if everything else replace(laid_out, planned=frozenset(context.handwritten))
+        if len(context.handwritten) < len(module.demand.runs):
+            return replace(laid_out, planned=frozenset(context.handwritten))
+        if not module.network.has_endpoints:
+            return laid_out
+        from collc.synthesis.endpoints import queued_for_endpoints, retimed_for_endpoints
+
+        fitted = retimed_for_endpoints if rows.messages is None else queued_for_endpoints
+        return fitted(laid_out, module.network)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,16 @@ class Synthesize:
 
     def run(self, module: Module, context: PassContext) -> Module:
         """See Pass. The schedule of each copy-only phase or, of some synthesizers, of the whole module."""
+        if not module.network.has_endpoints:
+            return self._synthesized(module, context)
+        from collc.synthesis.endpoints import limited_schedule
+
+        return limited_schedule(
+            self.name, module, lambda name, free: replace(self, name=name)._synthesized(free, context)
+        )
+
+    def _synthesized(self, module: Module, context: PassContext) -> Module:
+        """The module with a schedule, or with one of each phase."""
         effort = replace(context.effort, **{key: self.options[key] for key in SEARCH if key in self.options})
         if self.name == "auto":  # it names the synthesizer that it chose
             from collc.synthesis.auto.synthesizer import auto

@@ -7,7 +7,7 @@ Every task starts when all that it waits for has happened. A message takes its l
 from __future__ import annotations
 
 from collections.abc import MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from collc.kernels.compiled import compiled, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
+from collc.simulation.ports import PortHops, with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
 from collc.ten.arrays import Int32Array, Int64Array
@@ -112,19 +113,30 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     if not timing.aware:
         duration = _durations_alone(network, graph, timing)
         offsets, link, busy, delay = np.zeros(len(graph) + 1, np.int64), link[:0], busy[:0], delay[:0]
+    hops = Hops(offsets, link, busy, delay, np.zeros(len(link), np.int64))
+    limits = _ports(network, graph, hops, timing) if network.has_endpoints and timing.aware else None
+    if limits is not None:
+        offsets, link, busy, delay = limits.offsets, limits.link, limits.busy, limits.delay
     _check_range(busy, delay, duration)
     large = len(graph) + len(link) >= COMPILED or is_compiled(run_tasks)
     table = _table(graph, duration, Hops(offsets, link, busy, delay, np.zeros(len(link), np.int64)), large)
-    progress = _nothing_done(graph, len(link), network.link_count, large)
+    progress = _nothing_done(graph, len(link), max(network.link_count, int(link.max(initial=-1)) + 1), large)
     done = (compiled(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
     start, end, begin, queued = (
         np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
     )
     if done < len(graph):
         raise Deadlock(np.flatnonzero(end < 0))
-    return Simulation(
-        network, graph, timing.unit, start, end, Hops(offsets, link, busy, delay, begin), sent, occupied, queued
-    )
+    if limits is not None:
+        begin, queued = begin[limits.on_link], queued[: network.link_count]
+    return Simulation(network, graph, timing.unit, start, end, replace(hops, begin=begin), sent, occupied, queued)
+
+
+def _ports(network: Network, graph: TaskGraph, hops: Hops, timing: Timing) -> PortHops:
+    """The hops of messages, with those over the ports of NPUs."""
+    task_of_hop = np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(hops.offsets))
+    columns = hops.link, hops.busy, hops.delay
+    return with_ports(network, hops.offsets, columns, graph.size[task_of_hop], timing)
 
 
 def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Timing) -> tuple[Int64Array, Int64Array]:

@@ -65,8 +65,9 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
         found = simulate(network, schedule_tasks(network, demand, rows, ends), ExactTiming(model))
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
-    order = np.lexsort((rows.chunk, rows.link, found.start))
-    replayed = replace(rows, start=found.start, messages=_alone(rows, found.start)).taken(order)
+    start = found.hops.begin if network.has_endpoints else found.start  # a message waits for its NPU, then enters
+    order = np.lexsort((rows.chunk, rows.link, start))
+    replayed = replace(rows, start=start, messages=_alone(rows, start)).taken(order)
     return Replay(model, replayed, found.end[order], found.busy, found.sent)
 
 

@@ -144,8 +144,10 @@ def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool)
     """The problem of a demand; `relays`: switches send each arrival once.
 
     A demand whose chunks are all reductions for one NPU is inverted. Raises Undecided where links have no bandwidth or
-    latency, or transfers take no time.
+    latency, or transfers take no time, or NPUs have limits.
     """
+    if network.has_endpoints:
+        raise Undecided("NPUs have limits on what they send or receive, which the formulas do not count")
     table = demand.chunks
     pre = [frozenset(table.sets[number].tolist()) for number in table.pre.tolist()]
     post = [frozenset(table.sets[number].tolist()) for number in table.post.tolist()]

@@ -60,7 +60,7 @@ UNKNOWN_NAME_CODES: dict[str, str] = {
     "workload": "E0901",
 }
 STANDARD_MODULES = {"topology": "topologies", "collective": "collectives", "algorithm": "algorithms"}
-TRANSFORMS = ("unwound", "reversed")
+TRANSFORMS = ("unwound", "reversed", "limited")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,7 +52,7 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
     """
     if (network.buffers >= 0).any():
         return None
-    start = _earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
+    start = earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
     return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce, rows.relayed)
 
 
@@ -62,7 +62,7 @@ def _with_same_starts(schedule: Schedule) -> Schedule:
     return RowSchedule(LinkModel.PIPELINED, schedule.transfers)
 
 
-def _earliest_starts(waits: Waits) -> list[int] | None:
+def earliest_starts(waits: Waits) -> list[int] | None:
     """The least starts that satisfy all waits (longest paths, by Bellman and Ford); None if not found in ROUNDS."""
     start = [0] * len(waits)
     for _ in range(ROUNDS):
@@ -98,18 +98,30 @@ class _Visits:
 
 
 def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> Waits:
-    """What each transfer waits for. clock: its totals are those with which the schedule was made."""
+    """What each transfer waits for: the one before it on its link, and those of its chunk."""
+    before = _link_order(rows.link.tolist(), clock.busy_of(rows).tolist())
+    return [a + b for a, b in zip(before, chunk_waits_of(network, demand, rows, clock), strict=True)]
+
+
+def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clock, made: Clock | None = None) -> Waits:
+    """What each transfer waits for, of those of the same chunk, beside the one before it on its link.
+
+    clock: how long transfers take. made: how long they took when the schedule was made, which decides what came before
+    what; None: its totals are those of `clock`.
+    """
     busy: list[int] = clock.busy_of(rows).tolist()
     total: list[int] = clock.total_of(rows).tolist()
     start: list[int] = rows.start.tolist()
-    ends = [begin + time for begin, time in zip(start, total, strict=True)]
+    order = clock if made is None else made
+    ends: list[int] = (rows.start + order.total_of(rows)).tolist()
+    left: list[int] = (rows.start + order.busy_of(rows)).tolist()
     chunks: list[int] = rows.chunk.tolist()
     links: list[int] = rows.link.tolist()
     sources: list[int] = network.source[rows.link].tolist()
     targets: list[int] = network.target[rows.link].tolist()
     arrivals, departures = _visits(chunks, targets, ends, links), _visits(chunks, sources, ends, links)
     none = _Visits([], [])
-    waits = _link_order(links, busy)
+    waits: Waits = [[] for _ in links]
     multicast: list[bool] = network.multicast.tolist()
     reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
     for k, (chunk, source, target) in enumerate(zip(chunks, sources, targets, strict=True)):
@@ -117,7 +129,7 @@ def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> W
         if source >= network.npu_count and not multicast[source - network.npu_count]:
             # A switch without multicast sends a chunk over one link at a time: departures stay disjoint.
             rows_out = departures[chunk, source].rows
-            waits[k] += [(d, busy[d]) for d in rows_out if d != k and start[d] + busy[d] <= start[k]]
+            waits[k] += [(d, busy[d]) for d in rows_out if d != k and left[d] <= start[k]]
         if target >= network.npu_count:
             into, out = arrivals[chunk, target], departures.get((chunk, target), none)
             waits[k] += [(d, busy[d] - total[k]) for d in out.until(ends[k])[-1:]]

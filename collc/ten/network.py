@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collc.base.html import html_table
 from collc.base.units import format_rate, format_time, serialization_time
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
+from collc.ten.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,6 @@ class Axis:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Rates at which an NPU can send, receive, and use its memory, in bytes per second; None: no limit."""
-
-    inject: Fraction | None = None
-    eject: Fraction | None = None
-    memory: Fraction | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Network:
     """Devices and links.
@@ -117,6 +109,17 @@ class Network:
     def has_switches(self) -> bool:
         """Whether links lead to switches."""
         return bool((self.target >= self.npu_count).any())
+
+    @property
+    def has_endpoints(self) -> bool:
+        """Whether NPUs have limits on what they send, receive or read."""
+        return len(self.endpoint) > 0
+
+    def endpoint_of(self, device: int) -> Endpoint:
+        """The limits of a device; a switch has none."""
+        if device >= len(self.endpoint):
+            return Endpoint()
+        return self.endpoint_kinds[int(self.endpoint[device])]
 
     @property
     def switch_count(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.arrays import Int64Array
+from collc.ten.limited import with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 
 
@@ -114,7 +115,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 
     NPU i of left and j of right become NPU i + left.npu_count * j. Switches and links: those of the
     copies of left, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
-    what the factors are called in `axes` where they are no products.
+    what the factors are called in `axes` where they are no products. Where both limit an NPU, the lower rates hold.
     """
     n, m = left.npu_count, right.npu_count
     known: dict[LinkKind, int] = {}
@@ -129,7 +130,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
         _axis_of(left, 0, m),
         _axis_of(right, len(axes[0]), n),
     ]
-    return Network(
+    network = Network(
         name=name,
         npu_count=n * m,
         families=(
@@ -149,6 +150,10 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
         link_axis=np.concatenate(axis).astype(np.int8),
         unwound=left.unwound or right.unwound,
     )
+    if not left.has_endpoints and not right.has_endpoints:
+        return network
+    pairs = [(i, j) for j in range(m) for i in range(n)]
+    return with_endpoints(network, [left.endpoint_of(i).tighter(right.endpoint_of(j)) for i, j in pairs])
 
 
 def _lines(

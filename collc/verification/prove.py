@@ -12,7 +12,7 @@ from typing import Final, Literal
 from collc.smt.script import Script, Undecided
 from collc.smt.solver import Certificate, Interrupted, SolverLimits, solve
 from collc.ten.module import Module
-from collc.verification.property_proof.formulas import PROPERTIES
+from collc.verification.property_proof.formulas import ENDPOINT_PROPERTIES, PROPERTIES
 from collc.verification.property_proof.scheduled_transfers import ScheduledTransfers
 
 MOST_TRANSFERS: Final = 20_000
@@ -53,16 +53,17 @@ def prove_properties(
     outcomes: dict[str, Answer] = {}
     reasons: dict[str, str] = {}
     certificates: dict[str, Certificate] = {}
-    for number, name in enumerate(PROPERTIES):
+    properties = ENDPOINT_PROPERTIES if module.network.has_endpoints else PROPERTIES
+    for number, name in enumerate(properties):
 
         def report_share(share: float, number: int = number, name: str = name) -> None:
-            progress((number + share) / len(PROPERTIES), f"proving {name}")
+            progress((number + share) / len(properties), f"proving {name}")
 
         report_share(0.0)
         try:
             certificate = _prove(module, name, timeout, report_share)
         except Interrupted as why:
-            left = list(PROPERTIES)[number:]
+            left = list(properties)[number:]
             outcomes |= dict.fromkeys(left, "undecided")
             reasons |= dict.fromkeys(left, str(why))
             break
@@ -82,7 +83,7 @@ def _prove(module: Module, name: str, timeout: float, progress: Callable[[float]
         raise Undecided("there is no schedule")
     if len(module.schedule) > MOST_TRANSFERS:
         raise Undecided(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
-    kind, formulas = PROPERTIES[name]
+    kind, formulas = ENDPOINT_PROPERTIES[name]
     transfers, times = ScheduledTransfers(module), kind()
     script = Script(times.logic, f"{name} of a schedule with {len(transfers.all)} transfers: unsat means that it holds")
     for transfer in transfers.all:

@@ -7,21 +7,25 @@ plainly right (copies that are causal and arrive; reductions along one tree); th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 from collc.ten.demand import Op
 from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import StepSchedule
 from collc.verification.chunk_check import ChunkCheck
+from collc.verification.endpoint_check import check_endpoints
 from collc.verification.factored_check import is_proved
 from collc.verification.link_check import check_links
 from collc.verification.step_table_check import arrival_delay, check_step_table
 from collc.verification.switch_check import check_buffers
 from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
-from collc.verification.verdict import Findings, Verdict, all_right, nothing_to_check
+from collc.verification.verdict import ENDPOINTS, Findings, Verdict, all_right, nothing_to_check
 
 LARGE = 100_000
 """The number of transfers or chunks from which compiled loops are faster."""
@@ -30,30 +34,38 @@ _ENOUGH = 1000
 
 
 def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
-    """Check a module's schedule: causality, congestion_free, delivered, reductions, switches.
+    """Check a module's schedule: causality, congestion_free, delivered, reductions, switches, and endpoints if limited.
 
     Schedules of at least `large` transfers or chunks are checked by compiled loops, with the same outcomes.
     """
     schedule = module.schedule
     if schedule is None:
-        return nothing_to_check()
-    if isinstance(schedule, FactoredSchedule) and is_proved(module, schedule):
-        return all_right()
+        return nothing_to_check(module.network)
+    limited = module.network.has_endpoints and len(Ports.of(module.network)) > 0
+    if isinstance(schedule, FactoredSchedule) and not limited and is_proved(module, schedule):
+        return all_right(module.network)
     findings = Findings(module.network, module.demand)
     clock = clock_of(module, schedule, findings)
     if clock is None:
         return findings.verdict()
-    delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) else None
+    delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) and not limited else None
     if isinstance(schedule, StepSchedule) and delay is not None:
         check_step_table(module, schedule, delay, findings)
         return findings.verdict()
     transfers = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
-    _check_chunks(module, transfers, findings, compiled)
     messages = transfers.messages
+    if limited and messages is None:
+        check_endpoints(transfers, findings)
+    _check_chunks(module, transfers, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
-    return findings.verdict(queued)
+    verdict = findings.verdict(queued)
+    return (
+        replace(verdict, checks={**verdict.checks, ENDPOINTS: "skipped"})
+        if limited and messages is not None
+        else verdict
+    )
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:

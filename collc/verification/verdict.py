@@ -12,7 +12,10 @@ from collc.ten.demand import Demand
 from collc.ten.network import Network
 
 CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
-"""The checks of a schedule, as reports name them."""
+"""The checks of every schedule, as reports name them."""
+
+ENDPOINTS: Final = "endpoints"
+"""The check of what NPUs can send and receive, made where NPUs have limits."""
 
 SHOWN: Final = 5
 """Offenders of each check that are reported."""
@@ -35,14 +38,19 @@ class Verdict:
         return not self.failed()
 
 
-def nothing_to_check() -> Verdict:
+def checks_of(network: Network) -> tuple[str, ...]:
+    """The checks of schedules on a network."""
+    return (*CHECKS, ENDPOINTS) if network.has_endpoints else CHECKS
+
+
+def nothing_to_check(network: Network) -> Verdict:
     """The verdict on a module without a schedule."""
-    return Verdict(dict.fromkeys(CHECKS, "skipped"), ())
+    return Verdict(dict.fromkeys(checks_of(network), "skipped"), ())
 
 
-def all_right() -> Verdict:
+def all_right(network: Network) -> Verdict:
     """The verdict on a schedule in which nothing is wrong."""
-    return Verdict(dict.fromkeys(CHECKS, "ok"), ())
+    return Verdict(dict.fromkeys(checks_of(network), "ok"), ())
 
 
 @dataclass(slots=True)
@@ -52,9 +60,13 @@ class Findings:
     network: Network
     demand: Demand
     offenders: dict[str, list[tuple[int, int, Diagnostic]]] = field(
-        default_factory=lambda: {name: [] for name in CHECKS}
+        default_factory=dict[str, list[tuple[int, int, Diagnostic]]]
     )
-    more: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
+    more: dict[str, int] = field(default_factory=dict[str, int])
+
+    def __post_init__(self) -> None:
+        for name in checks_of(self.network):
+            self.offenders[name], self.more[name] = [], 0
 
     def add(self, check: str, code: str, time: int, message: str, expected: str) -> None:
         """Add an offender: its time in picoseconds, what is wrong, and what was expected."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -228,6 +228,9 @@ class Evaluator:
 
     def call(self, e: ex.Call, scope: Scope) -> Any:
         name = e.function.name
+        if name == "limited":
+            rates = {a.name.name: self.value(a.value, scope) for a in e.arguments[1:] if a.name is not None}
+            return limit(self.value(e.arguments[0].value, scope), rates)
         if name in ("unwound", "reversed"):
             base = self.value(e.arguments[0].value, scope)
             degree = self.value(e.arguments[1].value, scope) if len(e.arguments) > 1 else 1
@@ -612,6 +615,27 @@ def unwind(base: Topology, degree: int) -> Topology:
                 kept.append(Link(a, b, (first.latency or 0) + (second.latency or 0), Fraction(rate)))
     new.links = kept
     new.devices = new.npus
+    return new
+
+
+TRAFFIC = {"baseline": Fraction(3, 2), "offload": Fraction(3, 7)}
+
+
+def limit(base: Topology, given: dict[str, Any]) -> Topology:
+    """The topology with no link faster than what NPUs with the same rates can send and receive.
+
+    Links as a schedule gets them, so that only the last topology of a program may be a limited one.
+    """
+    sends = [given["inject"].value] if "inject" in given else []
+    if "memory" in given:
+        sends.append(given["memory"].value / TRAFFIC[given.get("endpoint", "baseline")])
+    receives = [given["eject"].value] if "eject" in given else []
+    new = copy_of(base)
+    npus = {id(npu) for npu in new.npus}
+    for number, k in enumerate(new.links):
+        rates = (sends if id(k.source) in npus else []) + (receives if id(k.target) in npus else [])
+        rates += [] if k.bandwidth is None else [k.bandwidth]
+        new.links[number] = replace(k, bandwidth=min(rates, default=None))
     return new
 
 

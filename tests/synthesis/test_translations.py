@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.synthesis.translations import find_translations
-from collc.ten.network import Endpoint, Network
+from collc.ten.endpoint import Endpoint
+from collc.ten.network import Network
 from collc.ten.transform import without
 from collc.ten.translations import Translations
 from tests.support import dgx1, fully_connected, grid, hypercube, network, ring, switched

@@ -12,9 +12,10 @@ import pytest
 from collc.synthesis.symmetric import symmetric_module
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
+from collc.ten.endpoint import Endpoint
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
-from collc.ten.network import Endpoint, LinkKind, Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.automorphisms import are_translations

@@ -13,12 +13,26 @@ import pytest
 
 import collc.verification
 from collc.ten.demand import Op
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.verification import CHECKS, step_table_check, verify_schedule
 from collc.verification.switch_check import check_buffers
 from collc.verification.verdict import Findings
-from tests.support import all_gather, all_reduce, demand_of, grid, network, reduce_scatter, ring, switched
+from tests.support import (
+    DEFAULT,
+    MiB,
+    all_gather,
+    all_reduce,
+    broadcast,
+    demand_of,
+    grid,
+    network,
+    reduce_scatter,
+    ring,
+    switched,
+)
 from tests.verification.campaign import campaign, outcomes
 from tests.verification.interpreter import interpret
 from tests.verification.mutations import MUTATIONS
@@ -67,6 +81,7 @@ MESSAGES = {
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
     "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
+    "V0202": rf"endpoints: \S+ sends {CHUNK} over {LINK} from [\d.]+\w+, but sends {CHUNK} over {LINK} until ",
     "V0201": f"congestion_free: {LINK} is given {CHUNK} {TIME}, but carries {CHUNK} until ",
     "V0301": f"delivered: .* never gets {CHUNK}",
     "V0302": f"delivered: .* ends with \\d+ of \\d+ contributions of {CHUNK}",
@@ -92,6 +107,14 @@ def modules_without_durations() -> list[Module]:
     ]
 
 
+def limited_ring() -> Module:
+    """A broadcast from an NPU that sends over both its links at once, and cannot."""
+    limits = [Endpoint(inject=DEFAULT.bandwidth), Endpoint(), Endpoint()]
+    rows = Transfers.of(np.zeros(2, np.int32), np.array([0, 5], np.int32), np.zeros(2, np.int64))
+    net = with_endpoints(ring(3), limits)
+    return Module("m", net, broadcast([0, 1, 2], MiB), schedule=RowSchedule(LinkModel.STORE, rows))
+
+
 def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     folder = Path(collc.verification.__file__).parent
     codes = {code for path in folder.glob("*.py") for code in re.findall(r'"(V\d{4})"', path.read_text())}
@@ -103,6 +126,7 @@ def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     relaying = replace(ring_all_gather().schedule.transfers, relayed=np.full(12, 99, np.int32))
     module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, relaying))
     diagnostics_by_code["V0107"] = [d for d in verify_schedule(module).diagnostics if d.code == "V0107"]
+    diagnostics_by_code["V0202"] = list(verify_schedule(limited_ring()).diagnostics)
     assert set(diagnostics_by_code) == codes == set(MESSAGES)
     for code, diagnostics in diagnostics_by_code.items():
         for diagnostic in diagnostics:

@@ -105,6 +105,8 @@ class BodyChecker:
             name = "" if argument.name is None else argument.name.name
             if name not in known:
                 hint = did_you_mean(name, known, f"there are {listed(known)}")
+                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
+                    hint = f"'{name}' is an attribute of NPUs"
                 message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
                 self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
                 continue

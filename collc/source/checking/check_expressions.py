@@ -11,7 +11,7 @@ from collc.base.wording import did_you_mean
 from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
-from collc.source.elaboration.file_context import transform_arguments
+from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
 from collc.source.parsing.expressions import (
     Argument,
     Binary,
@@ -296,10 +296,11 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         if name in BUILTINS:
             return self._builtin(node, env)
         if name in TRANSFORMS:
-            topology, degree = transform_arguments(name, node)
+            topology, rest = transform_arguments(name, node)
             self.expect(topology.value, env, TOPOLOGY, f"the argument of '{name}'")
-            if degree is not None:
-                self.expect(degree.value, env, INT, "a degree")
+            for parameter, argument in rest.items():
+                what = "a degree" if parameter == "degree" else parameter
+                self.expect(argument.value, env, TRANSFORM_PARAMETERS[name][parameter], what)
             return TOPOLOGY
         found = self.file.find("topology", name, node.function.span)
         if found is None:

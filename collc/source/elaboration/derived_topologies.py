@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from collc.base.diagnostics import Span
 from collc.source import limits
+from collc.source.elaboration.endpoints import limited
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyMembers
 from collc.source.parsing.expressions import Identifier
 from collc.source.problems import fail
 from collc.ten import transform
+from collc.ten.endpoint import Endpoint
 
 
 def renamed(topology: Topology, name: Identifier) -> Topology:
@@ -40,6 +42,11 @@ def product(left: Topology, right: Topology, span: Span) -> Topology:
 def reversed_links(base: Topology) -> Topology:
     """The topology with the direction of every link reversed."""
     return replace(base, network=base.network.reversed())
+
+
+def limited_npus(base: Topology, endpoint: Endpoint) -> Topology:
+    """The topology whose NPUs have limits; where they had some, the tighter ones."""
+    return replace(base, network=limited(base.network, endpoint))
 
 
 def unwound(base: Topology, degree: int, span: Span) -> Topology:

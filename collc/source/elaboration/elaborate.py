@@ -36,6 +36,7 @@ from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import STRING
 from collc.ten import training
+from collc.ten.limited import fed_links
 from collc.ten.network import Network
 
 
@@ -80,7 +81,7 @@ def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None
         known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
         raise SourceError(Diagnostic("U0133", f"{source} has no topology '{name}' without parameters", hint=hint))
-    return topology.network
+    return fed_links(topology.network)
 
 
 def _training(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
@@ -17,7 +18,8 @@ from collc.source.elaboration.binding import (
     parameter_frame,
 )
 from collc.source.elaboration.containers import coerced
-from collc.source.elaboration.derived_topologies import product, renamed, reversed_links, unwound
+from collc.source.elaboration.derived_topologies import limited_npus, product, renamed, reversed_links, unwound
+from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.removed_parts import without_parts
@@ -27,8 +29,8 @@ from collc.source.elaboration.values import Value
 from collc.source.parsing.expressions import Argument, Call, Index, Without
 from collc.source.parsing.syntax import Group, Let, Param, Parameter, TopologyInstance, TopologyTemplate
 from collc.source.problems import AlreadyReported, at_use, fail
-from collc.source.scopes import Declaration, FileScope, FoundDeclaration
-from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
+from collc.source.scopes import TRANSFORMS, Declaration, FileScope, FoundDeclaration
+from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY, Type
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +179,9 @@ class FileContext:
         return self.value_of(found).data
 
     def topology_called(self, call: Call, frame: Frame) -> Topology:
-        """`ring(8)`, `unwound(t, degree: 2)`, `reversed(t)`."""
+        """`ring(8)`, `unwound(t, degree: 2)`, `reversed(t)`, `limited(t, inject: 100GB/s)`."""
         name = call.function.name
-        if name in ("unwound", "reversed"):
+        if name in TRANSFORMS:
             return self.transformed(name, call, frame)
         found = self.file.get("topology", call.function)
         template = found.node
@@ -220,12 +222,16 @@ class FileContext:
             raise limits.too_deep("the expansion of templates", span) from None
 
     def transformed(self, name: str, call: Call, frame: Frame) -> Topology:
-        """The topology `unwound(t, degree: 2)` or `reversed(t)`."""
-        first, degree = transform_arguments(name, call)
+        """The topology `unwound(t, degree: 2)`, `reversed(t)` or `limited(t, inject: 100GB/s)`. Raises SourceError."""
+        first, rest = transform_arguments(name, call)
         base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, f"the argument of '{name}'").data
         if name == "reversed":
             return reversed_links(base)
-        distance = 1 if degree is None else self.evaluator.whole(degree.value, frame, "a degree")
+        if name == "limited":
+            given = {n: self.evaluator.wanted(a.value, frame, NPU_ATTRIBUTES[n], n).data for n, a in rest.items()}
+            known = {name: value for name, value in given.items() if value is not None}
+            return limited_npus(base, endpoint_of(known, call.arguments, call.span))
+        distance = self.evaluator.whole(rest["degree"].value, frame, "a degree") if rest else 1
         return unwound(base, distance, call.span)
 
     def product(self, left: Topology, right: Topology, span: Span) -> Topology:
@@ -238,15 +244,32 @@ class FileContext:
         return without_parts(node, base, frame, self.evaluator)
 
 
-def transform_arguments(name: str, call: Call) -> tuple[Argument, Argument | None]:
-    """The topology and degree of `unwound` and `reversed`. Raises SourceError."""
-    known = ("degree",) if name == "unwound" else ()
+TRANSFORM_PARAMETERS: Final[dict[str, dict[str, Type]]] = {
+    "unwound": {"degree": INT},
+    "reversed": {},
+    "limited": NPU_ATTRIBUTES,
+}
+"""The parameters of the functions of topologies, beside the topology itself."""
+
+
+def transform_arguments(name: str, call: Call) -> tuple[Argument, dict[str, Argument]]:
+    """The topology and the other arguments by name of `unwound`, `reversed` and `limited`. Raises SourceError."""
+    known = tuple(TRANSFORM_PARAMETERS[name])
     if not call.arguments or call.arguments[0].name is not None:
         raise fail("E0212", f"{name} takes a topology as its first argument", call.span)
+    found: dict[str, Argument] = {}
     for place, argument in enumerate(call.arguments[1:]):
         if argument.name is not None and argument.name.name not in known:
             hint = did_you_mean(argument.name.name, known)
             raise fail("E0212", f"{name} has no parameter '{argument.name.name}'", argument.name.span, hint=hint)
         if place >= len(known):
             raise fail("E0212", f"{name} takes {1 + len(known)} argument{'s' if known else ''}", argument.span)
-    return call.arguments[0], call.arguments[1] if len(call.arguments) > 1 else None
+        if name == "limited" and argument.name is None:
+            raise fail("E0212", f"write {name}(t, inject: 100GB/s): the rates have names", argument.span)
+        parameter = known[place] if argument.name is None else argument.name.name
+        if parameter in found:
+            raise fail("E0212", f"{name} is given '{parameter}' twice", argument.span)
+        found[parameter] = argument
+    if name == "limited" and not found:
+        raise fail("E0212", f"{name} takes at least one rate: {name}(t, inject: 100GB/s)", call.span)
+    return call.arguments[0], found

@@ -50,6 +50,7 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.types import GROUP, INT, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
+from collc.ten.limited import fed_links
 
 
 @dataclass(eq=False)
@@ -118,7 +119,7 @@ class ScheduleBuilder:
         return ScheduleRequest(
             name=node.name.name,
             span=node.span,
-            network=topology.network,
+            network=fed_links(topology.network),
             demand=demand,
             runs=tuple(draft.requests),
             synthesizer=draft.synthesizer.synthesizer.name if draft.synthesizer else "auto",

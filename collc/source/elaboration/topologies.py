@@ -13,6 +13,7 @@ from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.bodies import BodyRows, execute_body
+from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.operators import shown
@@ -24,13 +25,13 @@ from collc.source.parsing.syntax import DeviceDeclaration, LinkDeclaration, Link
 from collc.source.problems import fail
 from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.network import DeviceFamily, Endpoint, LinkKind, Network
+from collc.ten.endpoint import Endpoint
+from collc.ten.network import DeviceFamily, LinkKind, Network
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
 SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
-NPU_ATTRIBUTES: dict[str, Type] = {"inject": RATE, "eject": RATE, "memory": RATE}
 
 
 def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
@@ -111,10 +112,7 @@ class _TopologyBuilder:
         self.entries[node.name.name] = DeviceArray(node.name.name, switch, shape, strides, first)
         family = DeviceFamily(node.name.name, shape, first, strides)
         if not switch:
-            rates = (given.get("inject"), given.get("eject"), given.get("memory"))
-            if any(rate is not None and rate <= 0 for rate in rates):
-                raise fail("E0306", "the rates of an NPU must be more than 0", node.span)
-            kind = self.endpoints.setdefault(Endpoint(*rates), len(self.endpoints))
+            kind = self.endpoints.setdefault(endpoint_of(given, node.attributes, node.span), len(self.endpoints))
             self.endpoint_of.append(np.full(count, kind, np.int32))
             self.families.append(family)
             self.npus += count

@@ -15,6 +15,7 @@ import numpy as np
 
 from collc.graph.throughput import broadcast_rate, gather_rate
 from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
+from collc.synthesis.bounds.endpoints import endpoint_bounds
 from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.longest_paths import longest_path
@@ -58,6 +59,7 @@ def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator
     sizes, traffic = traffic_of(demand, None)
     if not len(sizes) or not network.link_count:
         return
+    yield from endpoint_bounds(network, sizes, traffic)
     fluid = Fluid.of(network, sizes, traffic)
     known = 0
     for bound in _bounds(fluid, demand):

@@ -104,6 +104,13 @@ class Cursor:
             return True
         return False
 
+    def accept_word(self, text: str) -> bool:
+        """Consume the next token if it is this name, which has a meaning only here; return whether it was."""
+        if self.kind == "name" and self.text == text:
+            self._move(self.end)
+            return True
+        return False
+
     def expect(self, *texts: str) -> str:
         """Consume the next token, which must be one of these keywords or punctuation marks, and return its text."""
         found = next((text for text in texts if self.accept(text)), None)

@@ -11,6 +11,8 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.units import Dimension
+from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
+from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import Cursor
 from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
@@ -103,6 +105,7 @@ def read_network(cursor: Cursor) -> Network:
         cursor.expect("{")
         present[cursor.items("}", 0, count - 1, "device", count)] = False
     buffers, multicast, reduces = _options(cursor, npus, count)
+    endpoints = _limits(cursor, npus)
     axes: list[Axis] = []
     while cursor.accept("axis"):
         axes.append(Axis(cursor.word(), cursor.integer(0, _INT32, "size of an axis")))
@@ -114,7 +117,7 @@ def read_network(cursor: Cursor) -> Network:
     while not cursor.accept("}"):
         links.read_tokens(cursor)
         links.read_printed_lines(cursor)
-    return Network(
+    network = Network(
         name=name,
         npu_count=npus,
         families=families,
@@ -130,6 +133,7 @@ def read_network(cursor: Cursor) -> Network:
         link_axis=np.array(links.axis if axes else [], np.int8),
         unwound=unwound,
     )
+    return network if endpoints is None else fed_links(with_endpoints(network, endpoints))
 
 
 def _devices(cursor: Cursor, most: int, what: str) -> int:
@@ -177,6 +181,27 @@ def _options(
     return buffers, multicast, reduces
 
 
+def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
+    """The limits of all NPUs; None where there are none."""
+    found: list[Endpoint] | None = None
+    while cursor.accept_word("limits"):
+        cursor.expect("{")
+        rows = cursor.items("}", 0, npus - 1, "NPU", npus)
+        rates = [
+            _rate(cursor, "a rate") if cursor.accept_word(name) else None for name in ("inject", "eject", "memory")
+        ]
+        mode, span = DEFAULT_MODE, cursor.span
+        if cursor.accept_word("endpoint"):
+            span = cursor.span
+            mode = cursor.word()
+        if mode not in MEMORY_TRAFFIC:
+            cursor.fail("T0102", f"expected {' or '.join(MEMORY_TRAFFIC)}, found '{mode[:40]}'", span)
+        found = found or [Endpoint()] * npus
+        for row in rows:
+            found[row] = Endpoint(*rates, mode=mode)
+    return found
+
+
 def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
     kinds: list[LinkKind] = []
     while cursor.accept("kind"):
@@ -191,10 +216,12 @@ def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
 
 
 def _bandwidth(cursor: Cursor) -> Fraction | None:
-    if cursor.accept("unknown"):
-        return None
+    return None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")
+
+
+def _rate(cursor: Cursor, what: str) -> Fraction:
     span = cursor.span
     rate = cursor.quantity(Dimension.RATE)
     if rate <= 0:
-        cursor.fail("T0104", "a bandwidth must be more than 0", span)
+        cursor.fail("T0104", f"{what} must be more than 0", span)
     return rate

@@ -85,6 +85,7 @@ def _network(network: Network, pad: str) -> Iterator[str]:
     if removed:
         yield f"{inner}removed {{{numbers_text(removed)}}}\n"
     yield from _switches(network, inner)
+    yield from _limits(network, inner)
     for axis in network.axes:
         yield f"{inner}axis {word(axis.kind)} {axis.size}\n"
     for number, kind in enumerate(network.kinds):
@@ -119,6 +120,17 @@ def _switches(network: Network, pad: str) -> Iterator[str]:
         text += " reduces" if reduces else ""
         if text:
             yield f"{pad}options {{{numbers_text(numbers)}}}{text}\n"
+
+
+def _limits(network: Network, pad: str) -> Iterator[str]:
+    """One line for each group of NPUs with equal limits; none for NPUs without limits."""
+    for row, kind in enumerate(network.endpoint_kinds):
+        numbers: list[int] = np.flatnonzero(network.endpoint == row).tolist()
+        if numbers and kind.is_limited:
+            rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
+            text = "".join(f" {name} {rate_text(rate)}" for name, rate in rates if rate is not None)
+            mode = f" endpoint {kind.mode}" if kind.memory is not None else ""
+            yield f"{pad}limits {{{numbers_text(numbers)}}}{text}{mode}\n"
 
 
 def _demand(demand: Demand, pad: str) -> Iterator[str]:

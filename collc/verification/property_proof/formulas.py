@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
+from collc.base.units import serialization_time
 from collc.smt.script import Script, all_of, any_of
 from collc.verification.property_proof.scheduled_transfers import ScheduledTransfer, ScheduledTransfers
 from collc.verification.property_proof.switch_departures import SwitchDepartures
@@ -238,6 +239,29 @@ class _SlotTerms:
         return all_of((self.first, times.le(times.arrival(self.arrival), at), times.lt(at, self.until)))
 
 
+def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
+    """An NPU with a rate sends, and receives, each transfer after the one before."""
+    network = transfers.network
+    sent: dict[int, list[tuple[int, ScheduledTransfer, int]]] = defaultdict(list)
+    received: dict[int, list[tuple[int, ScheduledTransfer, int]]] = defaultdict(list)
+    for transfer in transfers.all:
+        size = int(transfers.table.size[transfer.chunk])
+        rate = network.endpoint_of(transfer.source).send
+        if rate is not None:
+            sent[transfer.source].append((transfer.start, transfer, serialization_time(size, rate)))
+        rate = network.endpoint_of(transfer.target).receive
+        if rate is not None:
+            taken = serialization_time(size, rate)
+            end = transfer.start + transfer.total
+            received[transfer.target].append((end - taken, transfer, taken))
+    for rows in sent.values():
+        for (_, one, taken), (_, other, _) in pairwise(sorted(rows, key=lambda row: (row[0], row[1].number))):
+            yield times.le(times.later(one, taken), other.t)
+    for rows in received.values():
+        for (_, one, _), (_, other, taken) in pairwise(sorted(rows, key=lambda row: (row[0], row[1].number))):
+            yield times.le(times.arrival(one), times.later(other, other.total - taken))
+
+
 PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
     "causality": (IntegerTimes, _causality),
     "congestion_free": (IntegerTimes, _congestion),
@@ -246,3 +270,9 @@ PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
     "switches": (IntegerTimes, _switches),
 }
 """By the name of the check of `verify_schedule`: how times are written, and the formulas."""
+
+ENDPOINT_PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
+    **PROPERTIES,
+    "endpoints": (IntegerTimes, _endpoints),
+}
+"""The same where NPUs have limits."""

@@ -1,0 +1,84 @@
+"""Bounds by what NPUs can send and receive over all their links together, for any number of chunks.
+
+An NPU must receive what it wants and does not hold, and send what only it holds; what it sends and receives takes at
+least its bytes over its rate. On networks without switches every arrival was sent by an NPU, so that all arrivals
+together take at least their bytes over the sum of the rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hop_counts
+from collc.synthesis.bounds.traffic import Traffic
+from collc.ten.arrays import Int64Array
+from collc.ten.endpoint import least
+from collc.ten.limited import Ports, link_rates
+from collc.ten.module import Bound
+from collc.ten.network import Network
+
+SECOND: Final = 10**12
+"""Picoseconds."""
+
+DETAILED_DEVICES: Final = 2048
+"""Devices up to which hops between all devices are counted."""
+
+
+def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Iterator[Bound]:
+    """All such bounds; none where NPUs have no limits. sizes: int64, bytes by the size numbers of `traffic`.
+
+    Raises ValueError where links have no latency.
+    """
+    ports = Ports.of(network)
+    if not len(ports):
+        return
+    latency = network.latencies[network.kind]
+    for sends in (True, False):
+        counts = np.zeros((len(sizes), network.device_count), np.int64)
+        for part in traffic:
+            found = part.sent() if sends else part.received()
+            counts[:, : found.shape[1]] += found
+        yield from _of_each(network, sizes @ counts, latency, sends)
+    if not network.has_switches and any(ports.sends):
+        yield from _of_all(network, sizes, traffic, int(latency.min()))
+
+
+def _of_each(network: Network, volume: Int64Array, latency: Int64Array, sends: bool) -> Iterator[Bound]:
+    """The NPU that takes longest to send, or receive, its bytes (int64[devices]), and a latency."""
+    ends = network.source if sends else network.target
+    best, worst = 0, -1
+    for npu in network.npus.tolist():
+        endpoint = network.endpoint_of(npu)
+        rate = endpoint.send if sends else endpoint.receive
+        links = ends == npu
+        if rate is not None and volume[npu] and links.any():
+            time = _taken(int(volume[npu]), rate) + int(latency[links].min())
+            if time > best:
+                best, worst = time, npu
+    if worst >= 0:
+        endpoint, name = network.endpoint_of(worst), network.device_name(worst)
+        yield Bound(best, endpoint.send_limit(name) if sends else endpoint.receive_limit(name))
+
+
+def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency: int) -> Iterator[Bound]:
+    """The fewest transfers, and what all NPUs can send together."""
+    width = link_rates(network, network.source)
+    npus: list[int] = network.npus.tolist()
+    rate = sum((least(network.endpoint_of(npu).send, width[npu]) or Fraction(0) for npu in npus), Fraction(0))
+    detailed = network.device_count <= DETAILED_DEVICES and any(part.pairwise for part in traffic)
+    hops = hop_counts(Digraph.of(network)) if detailed else None
+    volume = sum(int(sizes @ part.transfers(hops)) for part in traffic)
+    if not volume or not rate:
+        return
+    memory = all(network.endpoint_of(npu).fed_by_memory == network.endpoint_of(npu).send for npu in npus)
+    yield Bound(_taken(volume, rate) + latency, f"the {'memory' if memory else 'injection'} of all NPUs")
+
+
+def _taken(volume: int, rate: Fraction) -> int:
+    """Picoseconds for some bytes."""
+    return -(-volume * SECOND // rate)

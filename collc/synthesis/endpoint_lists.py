@@ -1,0 +1,119 @@
+"""List schedules of transfers that occupy a link and the ports of both NPUs.
+
+Time goes forward; each link carries next the transfer that could start first, of several that of the earliest start in
+the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its target can
+receive it. Of links that compete for a port, the one that has waited longest goes first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from collc.synthesis.retiming import Waits
+
+Queue = list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PortTransfers:
+    """n transfers in picoseconds.
+
+    link, start: of each, and its start in the schedule that is retimed. busy, total: until its link is free, and until
+    it has arrived. out, into: the ports that it occupies, -1 for none. sending, receiving: for how long, from its start
+    on and until its arrival. waits: what it waits for beside links and ports.
+    """
+
+    link: list[int]
+    start: list[int]
+    busy: list[int]
+    total: list[int]
+    out: list[int]
+    into: list[int]
+    sending: list[int]
+    receiving: list[int]
+    waits: Waits
+
+
+class PortList:
+    """One list schedule. seed: decides between links that have waited equally long."""
+
+    def __init__(self, given: PortTransfers, seed: int) -> None:
+        self._given, self._seed = given, seed
+        links = max(given.link, default=-1) + 1
+        ports = max([*given.out, *given.into], default=-1) + 1
+        self._free = [0] * links
+        self._port_free = [0] * ports
+        self._later: list[Queue] = [[] for _ in range(links)]
+        self._now: list[Queue] = [[] for _ in range(links)]
+        self._events: list[tuple[int, int, int, int]] = []
+        self._starts = [-1] * len(given.link)
+        self._ready = [0] * len(given.link)
+        self._left = [len({other for other, _ in wait}) for wait in given.waits]
+        self._followers: list[list[tuple[int, int]]] = [[] for _ in given.link]
+        for k, wait in enumerate(given.waits):
+            for other, after in wait:
+                self._followers[other].append((k, after))
+        self._seen: list[set[int]] = [set() for _ in given.link]
+
+    def starts(self) -> list[int] | None:
+        """The start of each transfer; None where transfers wait for one another."""
+        begun = 0
+        for k, left in enumerate(self._left):
+            if left == 0:
+                self._add(k)
+        while self._events:
+            now, _, _, link = heapq.heappop(self._events)
+            later, queue = self._later[link], self._now[link]
+            while later and later[0][0] <= now:
+                _, priority, k = heapq.heappop(later)
+                heapq.heappush(queue, (priority, k, k))
+            if not queue:
+                continue
+            k = queue[0][1]
+            earliest = self._earliest(k, now)
+            if earliest > now:
+                self._ask(link, earliest)
+                continue
+            heapq.heappop(queue)
+            self._begin(k, now)
+            begun += 1
+            if queue or later:
+                self._ask(link, max(self._free[link], now if queue else later[0][0]))
+        return self._starts if begun == len(self._starts) else None
+
+    def _add(self, k: int) -> None:
+        """A transfer waits only for its link and ports from now on."""
+        link = self._given.link[k]
+        heapq.heappush(self._later[link], (self._ready[k], self._given.start[k], k))
+        self._ask(link, max(self._ready[k], self._free[link]))
+
+    def _ask(self, link: int, time: int) -> None:
+        """Look at a link again at some time; of those of one time first at the one that has been idle longest."""
+        heapq.heappush(self._events, (time, self._free[link], (link * 2654435761 + self._seed) % 4093, link))
+
+    def _earliest(self, k: int, now: int) -> int:
+        given, ports = self._given, self._port_free
+        time = max(now, self._free[given.link[k]])
+        if given.out[k] >= 0:
+            time = max(time, ports[given.out[k]])
+        if given.into[k] >= 0:
+            time = max(time, ports[given.into[k]] + given.receiving[k] - given.total[k])
+        return time
+
+    def _begin(self, k: int, now: int) -> None:
+        given = self._given
+        self._starts[k] = now
+        self._free[given.link[k]] = now + given.busy[k]
+        if given.out[k] >= 0:
+            self._port_free[given.out[k]] = now + given.sending[k]
+        if given.into[k] >= 0:
+            self._port_free[given.into[k]] = now + given.total[k]
+        for follower, after in self._followers[k]:
+            self._ready[follower] = max(self._ready[follower], now + after)
+            if k not in self._seen[follower]:
+                self._seen[follower].add(k)
+                self._left[follower] -= 1
+        for follower in dict.fromkeys(follower for follower, _ in self._followers[k]):
+            if self._left[follower] == 0 and self._starts[follower] < 0:
+                self._add(follower)

@@ -1,0 +1,214 @@
+"""Schedules for NPUs with limits on what they send and receive, made from schedules that do not count these.
+
+A synthesizer plans as if NPUs could use all their links at once: on the links as they are, and on links that share the
+rates of their NPUs in equal parts. Its transfers are then started anew, as the limits allow: in the order of the
+schedule and by list scheduling (collc/synthesis/endpoint_lists.py), of which the shortest is taken. The order of
+arrivals and departures of a chunk at each device stays, and with it the schedule stays valid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
+from collc.base.units import format_time
+from collc.synthesis.bounds import lower_bound
+from collc.synthesis.endpoint_lists import PortList, PortTransfers
+from collc.synthesis.reductions.compose import join
+from collc.synthesis.retiming import Waits, chunk_waits_of, earliest_starts
+from collc.ten.limited import Ports, shared_links, without_limits
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, RowSchedule, Transfers
+from collc.ten.transform import unwound
+
+MOST_TRANSFERS: Final = 400_000
+"""Transfers up to which a schedule is retimed: 50 us each in plain Python."""
+
+SEEDS: Final = (0, 1, 2)
+"""Seeds of the list schedules that are tried."""
+
+OTHERS: Final = ("tacos", "forest", "hierarchical")
+"""Synthesizers that are tried beside the one that auto chose, where its schedule is not NEAR the bound."""
+
+NEAR: Final = 1.03
+"""A schedule that takes so many times its bound is near it."""
+
+MORE_TRIED: Final = 20_000
+"""Transfers up to which others are tried."""
+
+REFUSED: Final = frozenset({"exact"})
+"""Synthesizers whose result would not be what they promise."""
+
+
+def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Module], Module]) -> Module:
+    """The module with the shortest schedule found by a synthesizer, for a network with limits.
+
+    synthesize: what runs a synthesizer, by name. auto chooses without the limits, so that others are tried beside the
+    one that it chose. Raises NoSchedule (S0205, S0206) where the synthesizer does not go with limits, or its schedule
+    cannot be retimed, and what `synthesize` raises.
+    """
+    if not len(Ports.of(module.network)):
+        return synthesize(name, module)
+    if name in REFUSED:
+        message = f"{name} does not count what NPUs can send and receive, so that its schedules would not be optimal"
+        raise NoSchedule(Diagnostic("S0205", message, hint="take 'synthesize auto'; the bound counts the limits"))
+    tried = [_Tried(name, module, network, synthesize) for network in _without_limits(module.network)]
+    first = min((one for one in tried if one.module is not None), key=_Tried.time, default=None)
+    if first is None:
+        raise next(one.failure for one in tried if one.failure is not None)
+    if name != "auto" or first.module is None:
+        return _noted(first, [])
+    bound = lower_bound(first.module.network, module.demand, module.model).time
+    small = module.schedule is None and first.module.schedule is not None and len(first.module.schedule) <= MORE_TRIED
+    others: list[_Tried] = []
+    for network in _without_limits(module.network) if small else []:
+        for other in OTHERS:
+            best = min([first, *others], key=_Tried.time)
+            if best.time() > NEAR * bound and other != first.module.algorithm:
+                others.append(_Tried(other, module, network, synthesize))
+    return _noted(min([first, *others], key=_Tried.time), [first, *others])
+
+
+class _Tried:
+    """A synthesizer that was tried on a network without limits. failure: where it found no schedule."""
+
+    def __init__(
+        self, name: str, module: Module, network: Network, synthesize: Callable[[str, Module], Module]
+    ) -> None:
+        self.module: Module | None = None
+        self.failure: CollcError | None = None
+        try:
+            solved = join(synthesize(name, replace(module, network=network)))
+            self.module = retimed_for_endpoints(solved, _with_limits(solved.network, module.network))
+        except CollcError as error:
+            self.failure = error
+
+    def time(self) -> float:
+        """Picoseconds of the schedule."""
+        return math.inf if self.module is None else self.module.collective_time()
+
+
+def _noted(best: _Tried, compared: list[_Tried]) -> Module:
+    """The module of the best, with notes about what was compared."""
+    assert best.module is not None
+    notes: list[str] = []
+    if best.module.notes:
+        notes.append("the times in the notes above do not count what NPUs can send and receive")
+    took = [(one.module.algorithm, int(one.time())) for one in compared if one.module is not None]
+    notes += [f"auto: with the limits of NPUs {name} takes {format_time(time)}" for name, time in took]
+    return replace(best.module, notes=(*best.module.notes, *dict.fromkeys(notes)))
+
+
+def _without_limits(network: Network) -> list[Network]:
+    """The networks to plan on; one where the limits leave all links their bandwidth."""
+    free, shared = without_limits(network), shared_links(network)
+    same = free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind)
+    return [free] if same else [free, shared]
+
+
+def _with_limits(planned: Network, network: Network) -> Network:
+    """The network of a schedule with the limits: `network`, or with direct links in place of its switches."""
+    return unwound(network) if planned.unwound and not network.unwound else network
+
+
+def retimed_for_endpoints(module: Module, network: Network) -> Module:
+    """The module on a network with limits, with its transfers started as late as these demand.
+
+    network: that of the module, but for limits and the bandwidths of links. Raises NoSchedule S0206 where the schedule
+    is too large, switches have limited buffers, or the order of its transfers does not go with the limits.
+    """
+    schedule = module.schedule
+    assert schedule is not None
+    if len(schedule) > MOST_TRANSFERS:
+        message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} for which limits of NPUs are kept"
+        raise NoSchedule(Diagnostic("S0206", message, hint="take fewer chunks, or fewer NPUs"))
+    if bool((module.network.buffers >= 0).any()):
+        message = "limits of NPUs are not kept where switches have limited buffers"
+        raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
+    rows = schedule.transfers
+    starts = _PortOrders(module, rows, network).best()
+    if starts is None:
+        message = "the order of its transfers cannot be kept where NPUs send and receive one after another"
+        raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
+    moved = Transfers.of(rows.chunk, rows.link, np.array(starts, np.int64), rows.reduce, rows.relayed)
+    return replace(module, network=network, schedule=RowSchedule(schedule.model, moved))
+
+
+def queued_for_endpoints(module: Module, network: Network) -> Module:
+    """The module with a schedule of messages that queue, whose times the simulator found, with the limits.
+
+    Raises NoSchedule S0206 where NPUs limit what they receive: a message that waits for that has left its link already,
+    which a schedule does not say.
+    """
+    if not all(Ports.of(network).sends):
+        message = "messages that queue ('allow congestion') do not go with NPUs that limit what they receive"
+        raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'eject', or 'allow congestion'"))
+    return module
+
+
+class _PortOrders:
+    """The transfers of a schedule, and the orders in which NPUs may send and receive them."""
+
+    def __init__(self, module: Module, rows: Transfers, network: Network) -> None:
+        assert module.schedule is not None
+        clock, made = (Clock.of(one, module.demand, module.schedule.model) for one in (network, module.network))
+        ports = Ports.of(network)
+        sizes, size_of = np.unique(module.demand.chunks.size, return_inverse=True)
+        time, size = ports.occupancy(sizes), size_of.reshape(-1)[rows.chunk]
+        out, into = ports.out[network.source[rows.link]], ports.into[network.target[rows.link]]
+        busy: list[int] = clock.busy_of(rows).tolist()
+        links: list[int] = rows.link.tolist()
+        self._waits = chunk_waits_of(network, module.demand, rows, clock, made)
+        _in_turn(self._waits, range(len(rows)), list(zip(links, rows.chunk.tolist(), strict=True)), busy)
+        self._given = PortTransfers(
+            links,
+            rows.start.tolist(),
+            busy,
+            clock.total_of(rows).tolist(),
+            out.tolist(),
+            into.tolist(),
+            time[out, size].tolist(),
+            time[into, size].tolist(),
+            self._waits,
+        )
+
+    def best(self) -> list[int] | None:
+        """The starts of the shortest schedule found; None where none was."""
+        tries = [self._in_order(), *(PortList(self._given, seed).starts() for seed in SEEDS)]
+        return min((found for found in tries if found is not None), key=self._end, default=None)
+
+    def _in_order(self) -> list[int] | None:
+        """The starts where links carry, and NPUs send and receive, in the order of the schedule."""
+        given = self._given
+        order = range(len(given.start))
+        waits = [list(row) for row in self._waits]
+        _in_turn(waits, order, given.link, given.busy)
+        _in_turn(waits, order, given.out, given.sending)
+        arriving = sorted(order, key=lambda k: given.start[k] + given.total[k])
+        last: dict[int, int] = {}
+        for k in arriving:
+            port = given.into[k]
+            if port in last:
+                waits[k].append((last[port], given.total[last[port]] - given.total[k] + given.receiving[k]))
+            if port >= 0:
+                last[port] = k
+        return earliest_starts(waits)
+
+    def _end(self, start: list[int]) -> int:
+        return max((a + b for a, b in zip(start, self._given.total, strict=True)), default=0)
+
+
+def _in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: list[int]) -> None:
+    """Each transfer waits until the one before it with the same key, -1 for none, no longer takes it."""
+    last: dict[Hashable, int] = {}
+    for k in order:
+        if key[k] != -1:
+            if key[k] in last:
+                waits[k].append((last[key[k]], taken[last[key[k]]]))
+            last[key[k]] = k

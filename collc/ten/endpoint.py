@@ -1,0 +1,72 @@
+"""What an NPU can send, receive and read from memory, whatever its links carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+MEMORY_TRAFFIC: Final = {"baseline": Fraction(3, 2), "offload": Fraction(3, 7)}
+"""Bytes of memory traffic for each byte that an NPU sends, by mode (Rashidi et al., ACE, ISCA 2021).
+
+baseline: kernels on the NPU itself. Before it sends a byte, a ring Reduce-Scatter reads two (its own, and the one that
+it received) and an All-Gather one: 1.5 on average. offload: a collective engine beside the network keeps partial sums
+in its own SRAM, and needs about 3.5 times less.
+"""
+
+DEFAULT_MODE: Final = "baseline"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Rates at which an NPU can send, receive, and use its memory, in bytes per second; None: no limit.
+
+    mode: a key of MEMORY_TRAFFIC; without a rate of memory it has no effect.
+    """
+
+    inject: Fraction | None = None
+    eject: Fraction | None = None
+    memory: Fraction | None = None
+    mode: str = DEFAULT_MODE
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self != Endpoint(mode=self.mode)
+
+    @property
+    def fed_by_memory(self) -> Fraction | None:
+        """Bytes per second that its memory allows it to send."""
+        return None if self.memory is None else self.memory / MEMORY_TRAFFIC[self.mode]
+
+    @property
+    def send(self) -> Fraction | None:
+        """Bytes per second that it can send over all its links together."""
+        return least(self.inject, self.fed_by_memory)
+
+    @property
+    def receive(self) -> Fraction | None:
+        """Bytes per second that it can receive over all its links together."""
+        return self.eject
+
+    def tighter(self, other: Endpoint) -> Endpoint:
+        """The lower of each rate of both; of the memories the one that allows less to be sent, with its mode."""
+        first, second = self.fed_by_memory, other.fed_by_memory
+        of_memory = other if first is None or (second is not None and second < first) else self
+        return Endpoint(
+            least(self.inject, other.inject), least(self.eject, other.eject), of_memory.memory, of_memory.mode
+        )
+
+    def send_limit(self, name: str) -> str:
+        """What sets `send`, in words, for the NPU with a name: `the memory of gpu[0]`."""
+        by_memory = self.fed_by_memory is not None and self.fed_by_memory == self.send
+        return f"the memory of {name}" if by_memory else f"the injection of {name}"
+
+    def receive_limit(self, name: str) -> str:
+        """What sets `receive`, in words, for the NPU with a name."""
+        return f"the ejection of {name}"
+
+
+def least(first: Fraction | None, second: Fraction | None) -> Fraction | None:
+    """The lower of two rates, None: no limit."""
+    return min((rate for rate in (first, second) if rate is not None), default=None)

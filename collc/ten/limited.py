@@ -1,0 +1,163 @@
+"""Networks whose NPUs have limited rates: what their links can carry, and networks without the limits.
+
+An NPU with a limit sends, or receives, one transfer after another at that rate: a transfer of `size` bytes occupies the
+port of its source for size / rate from its start, and the port of its target for size / rate until its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from collc.base.units import serialization_time
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.endpoint import DEFAULT_MODE, Endpoint, least
+from collc.ten.network import LinkKind, Network
+
+
+def with_endpoints(network: Network, endpoints: list[Endpoint]) -> Network:
+    """The network with limits, one a NPU; links are as they were."""
+    known: dict[Endpoint, int] = {Endpoint(): 0}
+    plain = [one if one.memory is not None else replace(one, mode=DEFAULT_MODE) for one in endpoints]
+    rows = [known.setdefault(one, len(known)) for one in plain]
+    if len(known) == 1:
+        return without_limits(network)
+    return replace(network, endpoint=np.array(rows, np.int32), endpoint_kinds=tuple(known))
+
+
+def without_limits(network: Network) -> Network:
+    """The network whose NPUs have no limits, with the same links."""
+    if not network.has_endpoints:
+        return network
+    return replace(network, endpoint=np.empty(0, np.int32), endpoint_kinds=())
+
+
+def fed_links(network: Network) -> Network:
+    """The network whose links are no faster than what the NPU at either end can send or receive."""
+    return _slowed(network, np.ones(network.device_count, np.int64), np.ones(network.device_count, np.int64))
+
+
+def shared_links(network: Network) -> Network:
+    """The network without limits, on which the links of an NPU share its rates in equal parts.
+
+    Links of an NPU that can use all of them at once keep their bandwidth.
+    """
+    parts: list[Int64Array] = []
+    for ends, limits in ((network.source, _sends(network)), (network.target, _receives(network))):
+        count = np.bincount(ends, minlength=network.device_count)
+        total = link_rates(network, ends)
+        enough = [rate is None or rate >= all_of for rate, all_of in zip(limits, total, strict=True)]
+        parts.append(np.where(enough, 1, np.maximum(1, count)).astype(np.int64))
+    return without_limits(_slowed(network, *parts))
+
+
+def link_rates(network: Network, ends: Int32Array) -> list[Fraction]:
+    """By device, the bandwidth of all links that have it at this end (int32[links])."""
+    found = [Fraction(0)] * network.device_count
+    devices: list[int] = ends.tolist()
+    kinds: list[int] = network.kind.tolist()
+    for device, kind in zip(devices, kinds, strict=True):
+        found[device] += network.kinds[kind].bandwidth or 0
+    return found
+
+
+def _sends(network: Network) -> list[Fraction | None]:
+    """By device, what it can send; None: no limit."""
+    return [network.endpoint_of(device).send for device in range(network.device_count)]
+
+
+def _receives(network: Network) -> list[Fraction | None]:
+    return [network.endpoint_of(device).receive for device in range(network.device_count)]
+
+
+def _slowed(network: Network, senders: Int64Array, receivers: Int64Array) -> Network:
+    """Links no faster than a part of the rates of their ends: one of senders[source] and of receivers[target] parts."""
+    if not network.has_endpoints:
+        return network
+    send, receive = _sends(network), _receives(network)
+    outs: list[int] = senders.tolist()
+    ins: list[int] = receivers.tolist()
+    kinds = {kind: row for row, kind in enumerate(network.kinds)}
+    rows: list[int] = []
+    sources: list[int] = network.source.tolist()
+    targets: list[int] = network.target.tolist()
+    given: list[int] = network.kind.tolist()
+    for source, target, row in zip(sources, targets, given, strict=True):
+        out, into = send[source], receive[target]
+        kind = network.kinds[row]
+        most = least(None if out is None else out / outs[source], None if into is None else into / ins[target])
+        bandwidth = kind.bandwidth if kind.bandwidth is None else least(kind.bandwidth, most)
+        rows.append(kinds.setdefault(LinkKind(kind.latency, bandwidth), len(kinds)))
+    if rows == given:
+        return network
+    used = sorted(set(rows))
+    position = {row: number for number, row in enumerate(used)}
+    names = tuple(kinds)
+    return replace(
+        network,
+        kind=np.array([position[row] for row in rows], np.int32),
+        kinds=tuple(names[row] for row in used),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Ports:
+    """The ports of all NPUs with limits.
+
+    out, into: int32[devices], the port of the device's limit on what it sends, and on what it receives; -1 for none.
+    rates: of each port. devices: of each port, the device. sends: of each port, whether it limits what is sent.
+    """
+
+    out: Int32Array
+    into: Int32Array
+    rates: tuple[Fraction, ...]
+    devices: tuple[int, ...]
+    sends: tuple[bool, ...]
+
+    @staticmethod
+    def of(network: Network) -> Ports:
+        """The ports of a network, those of senders first.
+
+        An NPU has none for a rate at which it can use all its links at once.
+        """
+        columns: list[Int32Array] = []
+        rates: list[Fraction] = []
+        devices: list[int] = []
+        sends: list[bool] = []
+        if not network.has_endpoints:
+            none = np.full(network.device_count, -1, np.int32)
+            return Ports(none, none, (), (), ())
+        for limits, sending in ((_sends(network), True), (_receives(network), False)):
+            width = link_rates(network, network.source if sending else network.target)
+            column = np.full(network.device_count, -1, np.int32)
+            for device, rate in enumerate(limits):
+                if rate is not None and rate < width[device]:
+                    column[device] = len(rates)
+                    rates.append(rate)
+                    devices.append(device)
+                    sends.append(sending)
+            columns.append(column)
+        return Ports(columns[0], columns[1], tuple(rates), tuple(devices), tuple(sends))
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+    def occupancy(self, sizes: Int64Array) -> Int64Array:
+        """int64[ports + 1, sizes]: picoseconds for which a transfer of each size occupies each port.
+
+        The last row is 0, that of the port -1.
+        """
+        rows: dict[Fraction, list[int]] = {}
+        for rate in self.rates:
+            if rate not in rows:
+                rows[rate] = [serialization_time(int(size), rate) for size in sizes]
+        table = [*(rows[rate] for rate in self.rates), [0] * len(sizes)]
+        return np.array(table, np.int64).reshape(len(self) + 1, len(sizes))
+
+    def name(self, network: Network, port: int) -> str:
+        """What a port limits, in words."""
+        device = self.devices[port]
+        endpoint, name = network.endpoint_of(device), network.device_name(device)
+        return endpoint.send_limit(name) if self.sends[port] else endpoint.receive_limit(name)

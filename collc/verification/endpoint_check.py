@@ -1,0 +1,58 @@
+"""The check of endpoints: an NPU with a rate sends, or receives, one transfer after another at that rate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from collc.base.units import decimal
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.limited import Ports
+from collc.verification.timed_transfers import TimedTransfers
+from collc.verification.verdict import Findings, at
+
+_LISTED: Final = 250
+
+
+def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
+    """Report transfers that an NPU cannot send, or receive, beside the one before, _LISTED of each at most.
+
+    A transfer occupies the injection of its source from its start on, and the ejection of its target until its end.
+    """
+    network = findings.network
+    ports = Ports.of(network)
+    time = ports.occupancy(findings.demand.chunks.size)
+    _, total = transfers.durations(slice(None))
+    leaving, coming = ports.out[network.source[transfers.link]], ports.into[network.target[transfers.link]]
+    taken = time[coming, transfers.chunk]
+    _check(ports, transfers, leaving, transfers.start, time[leaving, transfers.chunk], findings)
+    _check(ports, transfers, coming, transfers.start + total - taken, taken, findings)
+
+
+def _check(
+    ports: Ports, transfers: TimedTransfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
+) -> None:
+    """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
+    used = np.flatnonzero(port >= 0)
+    order = used[np.lexsort((used, begin[used], port[used]))]
+    same = port[order[1:]] == port[order[:-1]]
+    overlapping = np.flatnonzero(same & (begin[order[1:]] < (begin + taken)[order[:-1]]))
+    pairs = sorted(zip(order[overlapping].tolist(), order[overlapping + 1].tolist(), strict=True), key=lambda p: p[1])
+    for first, second in pairs[:_LISTED]:
+        number = int(port[second])
+        does = "sends" if ports.sends[number] else "receives"
+        message = (
+            f"{findings.device(ports.devices[number])} {does} {_described(transfers, second, findings)} from "
+            f"{at(int(begin[second]))}, but {does} {_described(transfers, first, findings)} until "
+            f"{at(int(begin[first] + taken[first]))}"
+        )
+        expected = (
+            f"one transfer after another, at the {decimal(ports.rates[number] / 10**9, 3)}GB/s that "
+            f"{ports.name(findings.network, number)} allows"
+        )
+        findings.add("endpoints", "V0202", int(begin[second]), message, expected)
+
+
+def _described(transfers: TimedTransfers, row: int, findings: Findings) -> str:
+    return f"{findings.chunk(int(transfers.chunk[row]))} over {findings.link(int(transfers.link[row]))}"

@@ -1,0 +1,128 @@
+"""Schedules on networks whose NPUs cannot use all their links at once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from collc.base.diagnostics import CollcError, NoSchedule
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.bounds import ideal_bound, lower_bound
+from collc.ten.demand import Demand
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import fed_links, with_endpoints
+from collc.ten.module import Module
+from collc.ten.network import LinkKind, Network
+from collc.ten.schedule import LinkModel
+from collc.verification import verify_schedule
+from tests.endpoints import random_limited_network
+from tests.support import MiB, all_gather, all_reduce, all_to_all, gather, grid, network, reduce_scatter, ring
+
+SYNTHESIZERS = (
+    "auto",
+    "tacos",
+    "pccl",
+    "symmetric",
+    "overlapped",
+    "exchange",
+    "swarm",
+    "forest",
+    "hierarchical",
+    "themis",
+)
+LINK = LinkKind(500_000, Fraction(25 * 10**9))
+
+
+def scheduled(net: Network, demand: Demand, name: str, model: LinkModel = LinkModel.PIPELINED) -> Module:
+    """The module with the schedule of a synthesizer; its checks and bounds hold."""
+    context = PassContext(library=StandardAlgorithms())
+    module = Invert().run(Synthesize(name).run(Module("m", net, demand, model), context), context)
+    verdict = verify_schedule(module)
+    assert verdict.ok, (name, verdict.diagnostics[0].message)
+    assert verdict.checks["endpoints"] == "ok"
+    ideal = ideal_bound(module.network, demand, model)
+    assert ideal.time <= lower_bound(module.network, demand, model, ideal=ideal).time <= module.collective_time()
+    return module
+
+
+def limited(net: Network, endpoint: Endpoint) -> Network:
+    return fed_links(with_endpoints(net, [endpoint] * net.npu_count))
+
+
+def demand_of(kind: int, npus: int, chunks: int) -> Demand:
+    makes = (all_gather, reduce_scatter, all_reduce, all_to_all)
+    return makes[kind](list(range(npus)), MiB, chunks)
+
+
+def random_schedules(seed: int) -> int:
+    """How many synthesizers gave a schedule for a random network and collective."""
+    net = random_limited_network(seed, switches=seed % 3 if seed % 2 else 0)
+    demand = demand_of(seed % 4, net.npu_count, 1 + seed % 2)
+    found = 0
+    for name in SYNTHESIZERS:
+        try:
+            scheduled(net, demand, name, LinkModel.STORE if seed % 5 == 0 else LinkModel.PIPELINED)
+            found += 1
+        except CollcError as error:
+            if name == "auto" or error.diagnostics[0].code == "S0206":
+                raise
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_schedule_is_right_and_not_below_its_bound(seed: int) -> None:
+    assert random_schedules(seed) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 200))
+def test_many_schedules_are_right_and_not_below_their_bounds(seed: int) -> None:
+    assert random_schedules(seed) >= 2
+
+
+def test_all_gather_on_a_ring_is_bound_by_what_npus_send() -> None:
+    """8 NPUs that send 10 GB/s over two links of 25 GB/s: 7 blocks of 1 MiB, one after another."""
+    net = limited(ring(8, LINK), Endpoint(inject=Fraction(10 * 10**9)))
+    demand = all_gather(list(range(8)), MiB, 1)
+    each = -(-MiB * 10**12 // 10**10)
+    bound = lower_bound(net, demand, LinkModel.PIPELINED)
+    assert bound.name == "the injection of all NPUs"
+    assert bound.time == -(-7 * MiB * 10**12 // 10**10) + 500_000
+    found = scheduled(net, demand, "auto").collective_time()
+    assert bound.time <= found <= bound.time + each
+
+
+def test_a_root_receives_no_faster_than_its_ejection() -> None:
+    net = limited(network(4, [(k, 0, LINK) for k in (1, 2, 3)]), Endpoint(eject=Fraction(20 * 10**9)))
+    demand = gather([0, 1, 2, 3], MiB, 1)
+    bound = lower_bound(net, demand, LinkModel.PIPELINED)
+    assert (bound.name, bound.time) == ("the ejection of npu[0]", -(-3 * MiB * 10**12 // (20 * 10**9)) + 500_000)
+    assert scheduled(net, demand, "auto").collective_time() <= bound.time + 3
+
+
+@pytest.mark.parametrize(("mode", "share"), [("baseline", Fraction(2, 3)), ("offload", Fraction(7, 3))])
+def test_memory_bounds_what_is_sent(mode: str, share: Fraction) -> None:
+    memory = Fraction(9 * 10**9)
+    net = limited(grid(4, 4, kind=LINK, wrap=True), Endpoint(memory=memory, mode=mode))
+    demand = all_reduce(list(range(16)), MiB, 1)
+    bound = ideal_bound(net, demand)
+    assert bound.name == "the memory of all NPUs"
+    assert bound.time == -(-(30 * MiB * 10**12) // (memory * share)) + 500_000
+    assert scheduled(net, demand, "auto").collective_time() <= Fraction(11, 10) * bound.time
+
+
+def test_exact_search_is_refused() -> None:
+    net = limited(ring(4, LINK), Endpoint(inject=Fraction(10**10)))
+    with pytest.raises(NoSchedule, match="exact does not count"):
+        scheduled(net, all_gather([0, 1, 2, 3], MiB, 1), "exact")
+
+
+def test_limited_buffers_are_refused() -> None:
+    links = [(a, b, LINK) for k in range(4) for s in (4, 5) for a, b in ((k, s), (s, k))]
+    net = limited(network(4, links, switches=2, buffers=[2, 2]), Endpoint(inject=Fraction(10**10)))
+    with pytest.raises(NoSchedule, match="limited buffers"):
+        scheduled(net, all_gather([0, 1, 2, 3], MiB, 1), "pccl")

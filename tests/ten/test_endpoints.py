@@ -1,0 +1,148 @@
+"""Limits of NPUs in the text and binary forms, in products and derived topologies."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from collc.base.diagnostics import SourceError, SourceFile
+from collc.source import load_program
+from collc.ten import transform
+from collc.ten.binary import load_module, save_module
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import Ports, fed_links, shared_links, with_endpoints, without_limits
+from collc.ten.module import Module
+from collc.ten.network import LinkKind
+from collc.ten.text.read import parse_module
+from collc.ten.text.write import format_module
+from tests.endpoints import random_limited_network
+from tests.support import MiB, all_gather, grid, network, ring
+
+GB = 10**9
+LINK = LinkKind(500_000, Fraction(25 * GB))
+
+
+def module_on(net) -> Module:
+    return Module("m", net, all_gather(list(range(net.npu_count)), MiB))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_forms_keep_the_limits(seed: int, tmp_path: Path) -> None:
+    module = module_on(random_limited_network(seed, seed % 3))
+    text = format_module(module)
+    again = parse_module(SourceFile("m.ten", text))
+    assert format_module(again) == text
+    ends = [
+        (one.endpoint_of(k).send, one.endpoint_of(k).receive)
+        for one in (module.network, again.network)
+        for k in range(one.npu_count)
+    ]
+    assert ends[: len(ends) // 2] == ends[len(ends) // 2 :]
+    save_module(module, tmp_path / "m.ten")
+    assert format_module(load_module(tmp_path / "m.ten")) == text
+
+
+def test_a_link_is_read_no_faster_than_its_ends() -> None:
+    net = with_endpoints(ring(3, LINK), [Endpoint(inject=Fraction(10 * GB)), Endpoint(), Endpoint()])
+    found = parse_module(SourceFile("m.ten", format_module(module_on(net)))).network
+    rates = {
+        (int(s), int(t)): found.kinds[int(k)].bandwidth
+        for s, t, k in zip(found.source, found.target, found.kind, strict=True)
+    }
+    assert rates[0, 1] == rates[0, 2] == 10 * GB
+    assert rates[1, 0] == rates[1, 2] == 25 * GB
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("limits {0} inject 0GB/s", "T0104", "a rate must be more than 0"),
+        ("limits {0} memory 5GB/s endpoint half", "T0102", "expected baseline or offload"),
+        ("limits {7} inject 5GB/s", "T0104", "NPU 7 is out of range"),
+        ("limits {0} inject 5GB", "T0105", "expected a quantity of rate"),
+    ],
+)
+def test_bad_limits(line: str, code: str, message: str) -> None:
+    text = format_module(module_on(ring(3, LINK))).replace("    kind 0", f"    {line}\n    kind 0", 1)
+    with pytest.raises(SourceError) as caught:
+        parse_module(SourceFile("m.ten", text))
+    assert caught.value.diagnostics[0].code == code
+    assert message in caught.value.diagnostics[0].message
+
+
+def test_networks_without_limits_have_the_same_text() -> None:
+    assert "limits" not in format_module(module_on(ring(3, LINK)))
+
+
+def test_limits_of_both_factors_hold() -> None:
+    a = with_endpoints(ring(3, LINK), [Endpoint(inject=Fraction(10 * GB))] * 3)
+    memory = Endpoint(inject=Fraction(20 * GB), memory=Fraction(9 * GB), mode="offload")
+    b = with_endpoints(ring(2, LINK), [memory, Endpoint()])
+    found = transform.product(a, b, "p", ("ring", "ring"))
+    assert [found.endpoint_of(k) for k in range(6)] == [
+        *[Endpoint(Fraction(10 * GB), memory=Fraction(9 * GB), mode="offload")] * 3,
+        *[Endpoint(Fraction(10 * GB))] * 3,
+    ]
+
+
+def test_memory_feeds_more_with_an_engine() -> None:
+    assert Endpoint(memory=Fraction(150)).send == 100
+    assert Endpoint(memory=Fraction(150), mode="offload").send == 350
+    tight = Endpoint(memory=Fraction(150), mode="offload").tighter(Endpoint(memory=Fraction(300)))
+    assert (tight.send, tight.mode) == (200, "baseline")
+
+
+def test_shared_links_share_the_rate() -> None:
+    net = fed_links(with_endpoints(grid(4, 4, kind=LINK, wrap=True), [Endpoint(inject=Fraction(40 * GB))] * 16))
+    shared = shared_links(net)
+    assert {kind.bandwidth for kind in shared.kinds} == {Fraction(10 * GB)}
+    assert not shared.has_endpoints
+    assert without_limits(net).kinds == net.kinds
+
+
+def test_a_rate_above_that_of_all_links_is_no_port() -> None:
+    net = grid(4, 4, kind=LINK, wrap=True)
+    assert len(Ports.of(with_endpoints(net, [Endpoint(inject=Fraction(100 * GB))] * 16))) == 0
+    assert len(Ports.of(with_endpoints(net, [Endpoint(inject=Fraction(99 * GB))] * 16))) == 16
+
+
+def elaborated(tmp_path: Path, topology: str):
+    path = tmp_path / "p.coll"
+    path.write_text(
+        "import std.topologies import std.collectives "
+        f"topology t = {topology} schedule s on t {{ run all_gather(t.npus, size: 240B) }}"
+    )
+    return load_program(path).schedules[0].network
+
+
+RING = "ring(4, bandwidth: 25GB/s, latency: 1us)"
+
+
+@pytest.mark.parametrize(
+    ("topology", "send", "receive"),
+    [
+        (f"limited({RING}, inject: 20GB/s)", 20, None),
+        (f"limited(limited({RING}, inject: 20GB/s, eject: 9GB/s), inject: 30GB/s, memory: 30GB/s)", 20, 9),
+        (f'limited({RING}, memory: 9GB/s, endpoint: "offload")', 21, None),
+        (f"limited({RING}, inject: 20GB/s) * {RING}", 20, None),
+        (f"reversed(limited({RING}, eject: 20GB/s))", None, 20),
+        (f"limited({RING}, inject: 20GB/s) without {{ npu 1 }}", 20, None),
+        ("unwound(limited(switched(4, bandwidth: 25GB/s, latency: 1us), inject: 20GB/s))", 20, None),
+    ],
+)
+def test_derived_topologies_keep_the_limits(
+    tmp_path: Path, topology: str, send: int | None, receive: int | None
+) -> None:
+    net = elaborated(tmp_path, topology)
+    for npu in range(net.npu_count):
+        found = net.endpoint_of(npu)
+        assert (found.send, found.receive) == tuple(None if one is None else one * GB for one in (send, receive))
+    least = min(one for one in (send, receive, 25) if one is not None)
+    assert {kind.bandwidth for kind in net.kinds} == {Fraction(least * GB)}
+
+
+def test_switches_have_no_limits() -> None:
+    net = with_endpoints(network(2, [(0, 2, LINK), (2, 1, LINK)], switches=1), [Endpoint(inject=Fraction(GB))] * 2)
+    assert net.endpoint_of(2) == Endpoint()
