@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "base": BELOW,
     "codes": {"codes"} | BELOW,
+    "tuning": {"tuning", "simulation", "graph", "kernels", "ten"} | BELOW,
     "parallel": {"parallel"} | BELOW,
     "kernels": {"kernels", "ten"},
     "graph": {"graph", "kernels", "ten"},

@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, SourceFile
 from collc.source.elaboration.elaborate import load_program
@@ -71,11 +72,15 @@ def _unpacked(program: ProgramFiles) -> tuple[tempfile.TemporaryDirectory[str], 
 
 
 def load_files(
-    program: ProgramFiles, definitions: dict[str, str], only: str | None, chunks: int | str | None
+    program: ProgramFiles,
+    definitions: dict[str, str],
+    only: str | None,
+    chunks: int | Literal["auto"] | None,
+    size: int | None = None,
 ) -> Program:
     """The elaborated program: `load_program`, from files that may have come from elsewhere."""
     _, path = _unpacked(program)
-    return load_program(path, definitions, only, chunks=chunks)  # pyright: ignore[reportArgumentType]
+    return load_program(path, definitions, only, chunks=chunks, size=size)
 
 
 def with_own_name(program: ProgramFiles, message: Diagnostic) -> Diagnostic:

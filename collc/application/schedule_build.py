@@ -289,7 +289,8 @@ class ScheduleBuild:
     ) -> Module:
         """The module after all passes. Raises what they raise."""
         request = options.request
-        relays = any(emit.kind in FROM_NPU_TO_NPU for emit in emits)
+        kinds = {emit.kind for emit in emits} | set(self.settings.planned_for)
+        relays = not kinds.isdisjoint(FROM_NPU_TO_NPU)
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
         confine = stays_in_groups(emits) and all(run.moves is None for run in request.runs)
         confine &= self.settings.passes is None

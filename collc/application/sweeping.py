@@ -111,20 +111,30 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
 
 def _check(outline: ProgramOutline, settings: SweepSettings) -> None:
     """Raise for names that the program does not have, before any case runs."""
-    for name, _ in settings.definitions:
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if not outline.schedules:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
+
+
+def check_names(
+    outline: ProgramOutline, params: Sequence[str], schedule: str | None, algorithms: Sequence[str]
+) -> None:
+    """Raise SourceError E0224 for a param and UsageError U0110 for a schedule that a program does not have.
+
+    Also UsageError U0102 for a name that no synthesizer or algorithm of `std.algorithms` has.
+    """
+    for name in params:
         if name not in outline.params:
             hint = did_you_mean(name, outline.params)
             message = f"definition of {name}: the program has no param '{name}'"
             raise SourceError(Diagnostic("E0224", message, hint=hint))
-    if settings.schedule is not None and settings.schedule not in outline.schedules:
-        hint = did_you_mean(settings.schedule, outline.schedules)
-        message = f"{outline.files.shown} has no schedule '{settings.schedule}'"
+    if schedule is not None and schedule not in outline.schedules:
+        hint = did_you_mean(schedule, outline.schedules)
+        message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    if not outline.schedules:
-        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
     known = [*SYNTHESIZERS, *_textbook_names()]
-    for name in settings.algorithms:
+    for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))

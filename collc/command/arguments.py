@@ -6,8 +6,9 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
@@ -16,6 +17,9 @@ from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
 from collc.pictures import DESIGN_PICTURES, PICTURES
 from collc.version import __version__
+
+if TYPE_CHECKING:
+    from collc.tuning.protocols import ProtocolCost
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 an error in the program; 2 in the command line; "
@@ -331,6 +335,92 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
 
 
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all files")
+    add("--sizes", type=_size_range, default=(2**10, 2**32), metavar="LOW..HIGH", help="default: 1KiB..4GiB")
+    add("--schedule", metavar="NAME", help="the schedule of the program")
+    _add_definitions(parser)
+    kinds = "kinds of files, of msccl and mscclpp (default: both)"
+    add("--emit", type=_list_of(_file_kind), default=["msccl", "mscclpp"], metavar="KIND", help=kinds)
+    algorithms = "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
+    add("--algorithm", "--synthesizer", type=_list_of(str), default=[], metavar="A,B", help=algorithms)
+    add("--chunks", type=_list_of(_positive), default=[], metavar="N,M", help="chunks per block that are tried")
+    add("--instances", type=_list_of(_channels), default=[], metavar="N,M", help="instances that are tried")
+    add("--channels", type=_list_of(_channels), default=[None], metavar="N,M", help="most channels that are tried")
+    costs = "a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
+    add("--protocol", action="append", type=_protocol_cost, default=[], metavar="P", help=costs + "LL=1/2:0us")
+    add("--tolerance", type=_share, default=Fraction(1, 50), metavar="SHARE", help="for fewer files (default: 0.02)")
+    add("--seed", type=_number(0), metavar="N", help="the seed of all random choices")
+    add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
+    add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")
+    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
+    add("--json", action="store_true", help=_JSON)
+    add("--quiet", action="store_true", help="print only messages: no table, no progress")
+
+
+def _size_range(text: str) -> tuple[int, int]:
+    low, dots, high = text.partition("..")
+    if not dots or _size(low.strip()) > _size(high.strip()):
+        raise argparse.ArgumentTypeError(f"a range of sizes is expected, as in 1KiB..4GiB, not {text!r}")
+    return _size(low.strip()), _size(high.strip())
+
+
+def _file_kind(text: str) -> str:
+    if text not in ("msccl", "mscclpp"):
+        raise argparse.ArgumentTypeError(f"a kind of file is msccl or mscclpp, not {text!r}")
+    return text
+
+
+def _channels(text: str) -> int:
+    if _positive(text) > 32:
+        raise argparse.ArgumentTypeError(f"a runtime has 1 to 32 channels, not {text}")
+    return _positive(text)
+
+
+def _protocol_cost(text: str) -> ProtocolCost:
+    from collc.tuning.protocols import DEFAULT_COSTS, cost_of
+
+    if text in DEFAULT_COSTS:
+        return DEFAULT_COSTS[text]
+    try:
+        return cost_of(text)
+    except ValueError as error:
+        message = f"a protocol is Simple, LL or LL128, alone or with its cost as in LL128=120/128:1.3us, not {text!r}"
+        raise argparse.ArgumentTypeError(message) from error
+
+
+def _share(text: str) -> Fraction:
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(-1)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"a share from 0 to 1 is expected, not {text!r}")
+    return value
+
+
+def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="what sendrecv_perf or another test of nccl-tests printed; - for stdin")
+    add("-o", "--output", type=Path, metavar="FILE.coll", help="write the lets to this file (default: print them)")
+    add("--name", type=_name, default="link", help="the link class: the names of the lets begin with it")
+    tests = ("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall")
+    add("--collective", choices=tests, help="the test (default: what the file says, else sendrecv)")
+    add("--ranks", type=_number(2), metavar="N", help="ranks of the test (default: those that the file lists)")
+    add("--launch", type=_seconds, default=0.0, metavar="SECONDS", help="time of each call that is no latency of links")
+    add("--sizes", type=_size_range, default=(0, 2**62), metavar="LOW..HIGH", help="fit only these sizes")
+    add("--in-place", action="store_true", help="fit the times in place (default: out of place)")
+    add("--json", action="store_true", help=_JSON)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", text):
+        raise argparse.ArgumentTypeError(f"a name of small letters, digits and _ is expected, not {text!r}")
+    return text
+
+
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
@@ -388,6 +478,8 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "compare": ("simulate a schedule and textbook algorithms on the same network", _compare_arguments),
     "sweep": ("compile a program for all combinations of params, algorithms and seeds", _sweep_arguments),
     "show": ("write a report with pictures of a program, a schedule or a file for a runtime", _show_arguments),
+    "tune": ("find the best schedule for every size, and write files for all of them", _tune_arguments),
+    "calibrate": ("fit the latency and bandwidth of a link to measurements of nccl-tests", _calibrate_arguments),
     "inspect": ("show what an MSCCL file or an MSCCL++ plan contains", _inspect_arguments),
     "design": ("find the best bandwidth of each dimension for the designs of a program", _design_arguments),
     "topology": ("show what a network is: devices, links, symmetry, diameter, bounds", _topology_arguments),

@@ -407,6 +407,66 @@ def show_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE if shown.ok else Exit.CHECK_FAILED
 
 
+def tune_command(chosen: argparse.Namespace) -> Exit:
+    """`collc tune`: files for all sizes of a collective."""
+    from collc.application.tuning import TuningSettings, tune_program
+    from collc.application.tuning_report import COLUMNS
+    from collc.parallel.processes import Processes
+    from collc.tuning.protocols import DEFAULT_COSTS
+
+    costs = {cost.name: cost for cost in chosen.protocol or DEFAULT_COSTS.values()}
+    settings = TuningSettings(
+        output=chosen.output,
+        sizes=chosen.sizes,
+        schedule=chosen.schedule,
+        definitions=tuple(dict(chosen.definitions).items()),
+        kinds=tuple(chosen.emit),
+        algorithms=tuple(chosen.algorithm),
+        chunks=tuple(chosen.chunks),
+        instances=tuple(chosen.instances),
+        channels=tuple(chosen.channels),
+        costs=tuple(costs.values()),
+        tolerance=chosen.tolerance,
+        seed=chosen.seed,
+        processes=Processes(chosen.jobs, chosen.memory),
+        scheduler=chosen.scheduler,
+    )
+    with progress_bar(chosen.quiet) as progress:
+        report = tune_program(chosen.file, settings, progress)
+    if chosen.json:
+        _print_json(report.as_json() | {"files": list(report.files)}, report.diagnostics)
+    elif not chosen.quiet:
+        print_table(COLUMNS, list(report.rows()))
+    print_messages(report.diagnostics)
+    return Exit.DONE
+
+
+def calibrate_command(chosen: argparse.Namespace) -> Exit:
+    """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
+    from collc.application.calibration import COLUMNS, CalibrationSettings, calibrate
+    from collc.base.atomic_files import write_file
+
+    settings = CalibrationSettings(
+        name=chosen.name,
+        collective=chosen.collective,
+        ranks=chosen.ranks,
+        launch=round(chosen.launch * 1e12),
+        sizes=chosen.sizes,
+        in_place=chosen.in_place,
+    )
+    report = calibrate(chosen.file, settings)
+    if chosen.output is not None:
+        write_file(chosen.output, report.program())
+    if chosen.json:
+        _print_json(report.as_json(), report.diagnostics)
+    elif chosen.output is not None:
+        print_table(COLUMNS, report.rows())
+    else:
+        print(report.program(), end="")
+    print_messages(report.diagnostics)
+    return Exit.DONE
+
+
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compile": compile_command,
     "check": check_command,
@@ -416,6 +476,8 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
     "compare": compare_command,
     "sweep": sweep_command,
     "show": show_command,
+    "tune": tune_command,
+    "calibrate": calibrate_command,
     "inspect": inspect_command,
     "design": design_command,
     "topology": topology_command,

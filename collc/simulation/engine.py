@@ -26,6 +26,11 @@ COMPILED: Final = 400_000
 """Tasks and hops from which the kernel is compiled: plain Python takes 0.6 s for them, compilation 3 s."""
 
 
+def expect_many() -> None:
+    """Compile the kernel now, because many graphs will be simulated: then small ones use it too."""
+    compiled(run_tasks)
+
+
 class Deadlock(Exception):
     """Tasks that never start. waiting: int64[tasks that are not done], their numbers."""
 

@@ -46,19 +46,20 @@ def load_program(
     only: str | None = None,
     catalogue: OptionTables | None = None,
     chunks: int | Literal["auto"] | None = None,
+    size: int | None = None,
 ) -> Program:
     """The program of a file, or of a text that is in no file (a SourceFile).
 
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
     others are left out. catalogue: synthesizers and kinds of files besides the usual ones. chunks: of all runs of
-    standard collectives that take them, in place of what the program says.
+    standard collectives that take them, in place of what the program says. size: of these runs likewise, in bytes.
     Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
     for a chunk (E0412).
     """
     problems = Problems()
     catalogue = catalogue or OptionTables()
     context = _load_files(source, definitions or {}, problems, catalogue)
-    builder = ScheduleBuilder(context, catalogue, problems, chunks)
+    builder = ScheduleBuilder(context, catalogue, problems, chunks, size)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
     _evaluate_declarations(context, problems)

@@ -47,7 +47,7 @@ from collc.source.parsing.syntax import (
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
-from collc.source.types import GROUP, INT, STRING, TOPOLOGY
+from collc.source.types import BYTES, GROUP, INT, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
 from collc.ten.limited import fed_links
@@ -83,16 +83,22 @@ class ScheduleBuilder:
     """Elaborates the schedules of one file.
 
     chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
-    or None for what the program says.
+    or None for what the program says. size: in bytes, likewise, of those that take `chunks`.
     """
 
     def __init__(
-        self, context: FileContext, catalogue: OptionTables, problems: Problems, chunks: int | str | None = None
+        self,
+        context: FileContext,
+        catalogue: OptionTables,
+        problems: Problems,
+        chunks: int | str | None = None,
+        size: int | None = None,
     ) -> None:
         self.context = context
         self.catalogue = catalogue
         self.problems = problems
         self.chunks = chunks
+        self.size = size
 
     def request(
         self, node: ScheduleDeclaration, number: int | None = None, everywhere: bool = False
@@ -140,7 +146,7 @@ class ScheduleBuilder:
 
         def request(number: int) -> ScheduleRequest:
             problems = Problems()
-            builder = ScheduleBuilder(self.context, self.catalogue, problems, self.chunks)
+            builder = ScheduleBuilder(self.context, self.catalogue, problems, self.chunks, self.size)
             found: list[ScheduleRequest] = []
             with problems.collect():
                 found.append(builder.request(node, number, not automatic))
@@ -243,6 +249,8 @@ class ScheduleBuilder:
         number = self._chunk_number(automatic, draft)
         if takes_chunks and number is not None:
             given[CHUNKS] = GivenArgument(Value(INT, number), given[CHUNKS].span if CHUNKS in given else call.span)
+        if takes_chunks and self.size is not None:
+            given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
         owner = self.context.program.context(found.file)
         bound = parameter_frame(collective.parameters, given, owner.evaluator, owner.root)
         try:

@@ -1,0 +1,257 @@
+"""`collc tune`: files for all sizes of a collective, each range of sizes with the best schedule, by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+
+from collc.application.program_files import read_program
+from collc.application.settings import Progress
+from collc.application.sweeping import check_names
+from collc.application.tuning_case import (
+    FileKind,
+    FileOptions,
+    SchedulePlan,
+    TunedProgram,
+    TuningResult,
+    TuningTask,
+    as_written,
+)
+from collc.application.tuning_files import write_tuning
+from collc.application.tuning_report import Candidate, TunedRange, TuningReport
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
+from collc.base.wording import listed, plural
+from collc.parallel.journal import Journal, journal_of, opened_journal
+from collc.parallel.processes import Processes, run_in_processes
+from collc.parallel.tasks import Lost
+from collc.source.program import ScheduleRequest
+from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
+from collc.tuning.ranges import fewest_ranges
+
+RUN_TASK: Final = "collc.application.tuning_case:run_tuning_task"
+
+PLANNED: Final = (2**14, 2**21, 2**28)
+"""Bytes of the buffers for which synthesizers plan schedules, where they are among the sizes that are tuned."""
+
+SMALL: Final = 16
+"""NPUs up to which synthesizers are asked for more numbers of chunks."""
+
+MANY_CHUNKS: Final = (1, 2, 4, 8)
+FEW_CHUNKS: Final = (1, 4)
+INSTANCES: Final = (1, 2)
+
+PLAN_STARTS: Final = 2**31
+"""The plan reader keeps the least size of a plan in 31 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningSettings:
+    """What is tuned, and how.
+
+    output: the folder. sizes: the smallest and the largest buffer in bytes. schedule: its name; None for the only one.
+    definitions: values of params. kinds: of files. algorithms, chunks, instances: what is tried; () for the defaults.
+    channels: most channels, None for as many as the runtime allows. costs: of the protocols that are tried.
+    tolerance: how much longer than the best a size may take, for fewer ranges.
+    """
+
+    output: Path
+    sizes: tuple[int, int]
+    schedule: str | None = None
+    definitions: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[FileKind, ...] = ("msccl", "mscclpp")
+    algorithms: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
+    instances: tuple[int, ...] = ()
+    channels: tuple[int | None, ...] = (None,)
+    costs: tuple[ProtocolCost, ...] = tuple(DEFAULT_COSTS.values())
+    tolerance: Fraction = Fraction(1, 50)
+    seed: int | None = None
+    processes: Processes = field(default_factory=Processes)
+    scheduler: str | None = None
+
+
+def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> TuningReport:
+    """Try schedules and files for all sizes, and write the best: a folder of files, `tuning.json` and a picture.
+
+    Raises SourceError where the program is wrong, UsageError where the settings are or where the schedule is not of
+    one standard collective with `chunks` (U0160), NoSchedule where nothing could be written for any size. A journal in
+    the folder has what is done; it is removed in the end.
+    """
+    outline = read_program(path)
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if settings.schedule is None and len(outline.schedules) != 1:
+        message = f"{path} has {len(outline.schedules)} schedules"
+        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+    schedule = settings.schedule or outline.schedules[0]
+    tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
+    request = _tunable(tuned)
+    sizes = tuned_sizes(*settings.sizes)
+    tasks = _tasks(tuned, request, settings, sizes)
+    basis = json.dumps([outline.files.digest(), repr(settings.costs)])
+    with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
+        results = _run(tasks, settings, progress, journal)
+        report = _report(tuned, request, settings, sizes, tasks, results)
+        report = write_tuning(report, tuned, settings.output, progress)
+        journal.remove()
+    return report
+
+
+def tuned_sizes(low: int, high: int) -> tuple[int, ...]:
+    """The sizes that are simulated: both ends, and the powers of two between them."""
+    powers = [2**k for k in range(low.bit_length(), high.bit_length())]
+    return tuple(sorted({low, high, *(size for size in powers if low < size < high)}))
+
+
+def _tunable(tuned: TunedProgram) -> ScheduleRequest:
+    """The schedule's request. Raises UsageError U0160 where files for sizes make no sense."""
+    request = as_written(tuned)
+    run = request.demand.runs[0]
+    if len(request.demand.runs) != 1 or run.standard is None or request.choice is None:
+        message = f"schedule '{tuned.schedule}' is not one run of a standard collective with 'chunks'"
+        hint = "tune a schedule with one run of all_reduce, all_gather, reduce_scatter, all_to_all, ..."
+        raise UsageError(Diagnostic("U0160", message, hint=hint))
+    if not np.array_equal(run.group, request.network.npus):
+        message = f"the run of schedule '{tuned.schedule}' is not over all NPUs in their order"
+        raise UsageError(Diagnostic("U0160", message, hint="tune it on a topology that has these NPUs only"))
+    return request
+
+
+def _tasks(
+    tuned: TunedProgram, request: ScheduleRequest, settings: TuningSettings, sizes: tuple[int, ...]
+) -> list[TuningTask]:
+    """All tasks; the first one is what the others are compared with."""
+    small = len(request.network.npus) <= SMALL
+    chunks = settings.chunks or (MANY_CHUNKS if small else FEW_CHUNKS)
+    instances = settings.instances or INSTANCES
+    files = tuple(
+        FileOptions(kind, count, channels)
+        for kind in settings.kinds
+        for count in instances
+        for channels in (settings.channels if kind == "msccl" else (None,))
+    )
+    planned = [size for size in PLANNED if sizes[0] <= size <= sizes[-1]] or [sizes[len(sizes) // 2]]
+    plans = [
+        SchedulePlan(algorithm, count, size)
+        for algorithm, textbook in _algorithms(request, settings)
+        for count in (chunks if settings.chunks or not textbook else FEW_CHUNKS)
+        for size in (planned[-1:] if textbook else planned)
+    ]
+    return [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
+
+
+def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
+    """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
+    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.source.standard_algorithms import StandardAlgorithms
+
+    if settings.algorithms:
+        return [(name, name not in SYNTHESIZERS) for name in settings.algorithms]
+    standard = request.demand.runs[0].standard
+    by_hand = request.runs[0].moves is not None
+    own: list[tuple[str | None, bool]] = [(None, by_hand)]
+    own += [] if request.synthesizer == "auto" and not by_hand else [("auto", False)]
+    names = StandardAlgorithms.names(standard.kind) if standard is not None else ()
+    flat = [name for name in names if name != "hierarchical" or len(request.network.axes) > 1]
+    return [*own, *((name, True) for name in flat)]
+
+
+# Results
+
+
+def _key(task: TuningTask) -> str:
+    rest = (task.tuned.definitions, task.tuned.schedule, task.tuned.seed, task.sizes)
+    return json.dumps([repr(task.plan), repr(task.files), rest])
+
+
+def _run(
+    tasks: Sequence[TuningTask], settings: TuningSettings, progress: Progress, journal: Journal
+) -> list[TuningResult]:
+    """The result of each task, in order; those that the journal has are not done again."""
+    known = {_key(task) for task in tasks}
+    done = {key: cast("TuningResult", result) for key, result in journal.done.items() if key in known}
+    waiting = [task for task in tasks if _key(task) not in done]
+    progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
+    with closing(_results(waiting, settings)) as results:
+        for number, result in results:
+            key = _key(waiting[number])
+            if isinstance(result, Lost):
+                done[key] = {"synthesizer": "", "files": [], "errors": [f"[U0144] {result.reason}"], "compared": {}}
+            else:
+                done[key] = cast("TuningResult", result)
+                journal.add(key, result)
+            progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
+    return [done[_key(task)] for task in tasks]
+
+
+def _results(tasks: Sequence[TuningTask], settings: TuningSettings) -> Generator[tuple[int, object]]:
+    if settings.scheduler is None:
+        return run_in_processes(RUN_TASK, tasks, settings.processes)
+    from collc.parallel.dask_cluster import run_on_cluster
+
+    return run_on_cluster(RUN_TASK, tasks, settings.scheduler)
+
+
+def _report(
+    tuned: TunedProgram,
+    request: ScheduleRequest,
+    settings: TuningSettings,
+    sizes: tuple[int, ...],
+    tasks: Sequence[TuningTask],
+    results: Sequence[TuningResult],
+) -> TuningReport:
+    """The ranges of each kind of file. Raises NoSchedule S0311 where no file serves any size."""
+    candidates, errors = _candidates(tasks, results)
+    ranges: list[TunedRange] = []
+    for kind in settings.kinds:
+        own = [candidate for candidate in candidates if candidate.options.kind == kind]
+        starts = [kind == "msccl" or size < PLAN_STARTS for size in sizes]
+        times = [candidate.times for candidate in own]
+        ranges += [
+            TunedRange(own[r.candidate], r.low, r.high) for r in fewest_ranges(sizes, times, settings.tolerance, starts)
+        ]
+    if not ranges:
+        message = (
+            f"no file could be written for schedule '{tuned.schedule}': {errors[0] if errors else 'nothing was tried'}"
+        )
+        kinds = listed(settings.kinds, "or")
+        raise NoSchedule(Diagnostic("S0311", message, hint=f"try it with: collc compile --emit {kinds}"))
+    run = request.demand.runs[0]
+    assert run.standard is not None
+    return TuningReport(
+        schedule=tuned.schedule,
+        network=request.network.name,
+        collective=run.standard.kind,
+        npus=len(run.group),
+        sizes=sizes,
+        costs=settings.costs,
+        tolerance=settings.tolerance,
+        ranges=tuple(ranges),
+        compared=results[0]["compared"],
+        candidates=len(candidates),
+        errors=tuple(errors),
+    )
+
+
+def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:
+    """The files that were simulated, and what failed."""
+    found: list[Candidate] = []
+    errors: list[str] = []
+    for task, result in itertools.islice(zip(tasks, results, strict=True), 1, None):
+        plan = task.plan
+        assert plan is not None
+        name = plan.algorithm or "as the program says"
+        errors += [f"{name}, {plural(plan.chunks, 'chunk')}, {error}" for error in result["errors"]]
+        for row in result["files"]:
+            options = task.files[row["file"]]
+            found.append(Candidate(plan, result["synthesizer"], options, row["protocol"], tuple(row["times"])))
+    if not found and results[0]["errors"]:
+        raise SourceError(Diagnostic("S0311", results[0]["errors"][0]))
+    return found, errors

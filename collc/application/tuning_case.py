@@ -1,0 +1,312 @@
+"""One task of `collc tune`: a schedule is synthesized and written for runtimes, and the files are simulated."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal, TypedDict
+
+import numpy as np
+
+from collc.application.compile_report import CompileReport
+from collc.application.program_files import ProgramFiles, load_files, with_own_name
+from collc.application.schedule_build import ScheduleBuild
+from collc.application.settings import Settings
+from collc.application.sweep_case import with_textbook_algorithm
+from collc.base.diagnostics import CollcError, Diagnostic
+from collc.msccl.options import MscclOptions, Protocol
+from collc.passes.synthesize import SYNTHESIZERS
+from collc.simulation.engine import Deadlock, expect_many, simulate
+from collc.simulation.routing import NoRoute
+from collc.simulation.tasks import TaskGraph
+from collc.simulation.timing import ExactTiming
+from collc.source.program import ScheduleRequest
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.tuning.nccl_shapes import nccl_times, sampled, shapes_of
+from collc.tuning.protocols import ProtocolCost, with_protocol
+
+FileKind = Literal["msccl", "mscclpp"]
+
+LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16}
+"""The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans."""
+
+FEW_SIZES: Final = 6
+"""Up to so many sizes, a task simulates too little to compile the simulator's kernel."""
+
+PLAN_LIMIT: Final = 2**32 - 1
+"""The most bytes of a buffer of a plan, whose offsets have 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedProgram:
+    """The schedule that is tuned: of which program, with which values of params."""
+
+    program: ProgramFiles
+    definitions: tuple[tuple[str, str], ...]
+    schedule: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlan:
+    """A schedule to try. algorithm: a synthesizer or an algorithm of `std.algorithms`; None: what the program says.
+
+    chunks: per block. size: bytes of the buffer for which it is planned.
+    """
+
+    algorithm: str | None
+    chunks: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How a schedule is written. channels: most channels; None: as many as the runtime allows."""
+
+    kind: FileKind
+    instances: int
+    channels: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TuningTask:
+    """A schedule, the files to write of it, and the sizes for which they are simulated; plan None: what they are
+    compared with.
+    """
+
+    tuned: TunedProgram
+    plan: SchedulePlan | None
+    files: tuple[FileOptions, ...]
+    costs: tuple[ProtocolCost, ...]
+    sizes: tuple[int, ...]
+
+
+class FileTimes(TypedDict):
+    """Picoseconds of one file for each size with a protocol, None where it cannot serve one. file: its FileOptions."""
+
+    file: int
+    protocol: str
+    times: list[int | None]
+
+
+class TuningResult(TypedDict):
+    """What a task gives. synthesizer: what found the schedule. errors: of what failed, with the code."""
+
+    synthesizer: str
+    files: list[FileTimes]
+    errors: list[str]
+    compared: dict[str, list[int | None]]
+
+
+def run_tuning_task(task: TuningTask) -> TuningResult:
+    """Do one task; errors of any kind are in the result."""
+    result: TuningResult = {"synthesizer": "", "files": [], "errors": [], "compared": {}}
+    if len(task.sizes) > FEW_SIZES:
+        expect_many()
+    try:
+        if task.plan is None:
+            result["compared"] = _compared(task)
+            return result
+        request, module = planned_module(task.tuned, task.plan, _kinds(task))
+        result["synthesizer"] = module.algorithm or ""
+        for number, options in enumerate(task.files):
+            try:
+                result["files"] += _simulated(task, request.network, module, number, options)
+            except CollcError as error:
+                result["errors"].append(f"{_words(options)}: {_first(error, task)}")
+    except CollcError as error:
+        result["errors"].append(_first(error, task))
+    except MemoryError:
+        result["errors"].append("[U0109] there is not enough memory")
+    return result
+
+
+def _kinds(task: TuningTask) -> tuple[FileKind, ...]:
+    return tuple(dict.fromkeys(options.kind for options in task.files))
+
+
+def _words(options: FileOptions) -> str:
+    channels = f", {options.channels} channels" if options.channels is not None else ""
+    return f"{options.kind}, {options.instances} instances{channels}"
+
+
+def _first(error: CollcError, task: TuningTask) -> str:
+    first = error.diagnostics[0] if error.diagnostics else Diagnostic("S0401", "a check failed")
+    return f"[{first.code}] {with_own_name(task.tuned.program, first).message}"
+
+
+# Schedules and files
+
+
+def planned_module(
+    tuned: TunedProgram, plan: SchedulePlan, kinds: Sequence[FileKind]
+) -> tuple[ScheduleRequest, Module]:
+    """The schedule of a plan, verified and fit for files of some kinds. Raises CollcError where there is none."""
+    request = request_for(tuned, plan.size, plan.chunks)
+    textbook = plan.algorithm is not None and plan.algorithm not in SYNTHESIZERS
+    if textbook and plan.algorithm is not None:
+        request = with_textbook_algorithm(request, plan.algorithm)
+    settings = Settings(
+        synthesizer=None if textbook else plan.algorithm,
+        seed=tuned.seed,
+        link_model="pipelined",
+        planned_for=tuple(kinds),
+        keep_modules=True,
+    )
+    report = ScheduleBuild(request, settings, lambda _share, _phase: None, lambda _text: None).report()
+    CompileReport((report,)).raise_if_failed()
+    return request, report.kept_module()
+
+
+@lru_cache(maxsize=4)
+def as_written(tuned: TunedProgram) -> ScheduleRequest:
+    """The schedule's request with the size and the chunks of the program. Raises CollcError where it is wrong."""
+    return load_files(tuned.program, dict(tuned.definitions), tuned.schedule, None).schedules[0]
+
+
+def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
+    """The schedule's request with about so many bytes, a multiple of 16 bytes for each chunk of each rank."""
+    unit = 16 * chunks * len(as_written(tuned).demand.runs[0].group)
+    found = load_files(tuned.program, dict(tuned.definitions), tuned.schedule, chunks, -(-size // unit) * unit)
+    return replace(found.schedules[0], emits=(), checks=())
+
+
+def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | None] = (0, None)) -> MscclOptions:
+    """The options of a file as `emit` has them."""
+    return MscclOptions(
+        instances=options.instances,
+        protocol=Protocol(protocol),
+        channels=options.channels,
+        sizes=sizes,
+    )
+
+
+def _simulated(
+    task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
+) -> Iterator[FileTimes]:
+    """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
+    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+        path = Path(folder) / "file"
+        if options.kind == "msccl":
+            _write_xml(module, file_options(options, "Simple"), path)
+            for cost in task.costs:
+                tasks, parts = xml_tasks(path, network, cost.name)
+                yield _times(task, network, tasks, parts, cost, options, number)
+        else:
+            from collc.emit.mscclpp import write_plan
+
+            with path.open("wb") as file:
+                write_plan(module, file_options(options, "Simple"), file)
+            tasks, parts = read_plan_tasks(path, network)
+            for cost in task.costs:
+                if cost.name == "Simple":
+                    yield _times(task, network, tasks, parts, cost, options, number)
+
+
+def _write_xml(module: Module, options: MscclOptions, path: Path) -> None:
+    from collc.emit.msccl import write_xml
+    from collc.msccl.lowering.files import program_files
+
+    with path.open("wb") as file:
+        write_xml(program_files(module, options)[0].program, file)
+
+
+def xml_tasks(path: Path, network: Network, protocol: str | None = None) -> tuple[TaskGraph, int]:
+    """(tasks, parts): the steps of a file that collc wrote, with sizes in parts of the buffer, and how many there are.
+
+    protocol: in place of the file's.
+    """
+    from collc.msccl.check.findings import Findings
+    from collc.msccl.check.reader import read_file
+    from collc.msccl.simulating.file_tasks import file_tasks
+
+    program = read_file(path, "executor", Findings())
+    program = replace(program, proto=protocol or program.proto)
+    return file_tasks(program, network, program.nchunksperloop), program.nchunksperloop
+
+
+def read_plan_tasks(path: Path, network: Network) -> tuple[TaskGraph, int]:
+    """The same for a plan."""
+    from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+
+    plan, chunks = sound_plan(path)
+    return plan_tasks(plan, chunks, network, chunks), chunks
+
+
+def times_of(
+    network: Network, tasks: TaskGraph, parts: int, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
+) -> list[int | None]:
+    """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
+    seen = with_protocol(network, cost)
+    found: list[int | None] = []
+    counts: list[int] = tasks.size.tolist()
+    for size in sizes:
+        if size < parts * LEAST_CHUNK[kind] or (kind == "mscclpp" and size > PLAN_LIMIT):
+            found.append(None)
+            continue
+        scaled = np.array([-(-count * size // parts) for count in counts], np.int64)
+        found.append(simulate(seen, replace(tasks, size=scaled), ExactTiming()).time_ps)
+    return found
+
+
+def _interpolated(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
+    """The times for all sizes from `least` to `most`, on straight lines between those that are known."""
+    found: list[int | None] = []
+    for at, size in enumerate(sizes):
+        if not least <= size <= most:
+            found.append(None)
+            continue
+        before = max((other for other in known if other <= at), default=min(known))
+        after = min((other for other in known if other >= at), default=max(known))
+        low, high = known[before], known[after]
+        wide = max(1, sizes[after] - sizes[before])
+        found.append(low + (high - low) * (size - sizes[before]) // wide)
+    return found
+
+
+def _times(
+    task: TuningTask,
+    network: Network,
+    tasks: TaskGraph,
+    parts: int,
+    cost: ProtocolCost,
+    options: FileOptions,
+    number: int,
+) -> FileTimes:
+    sizes = task.sizes
+    least, most = parts * LEAST_CHUNK[options.kind], PLAN_LIMIT if options.kind == "mscclpp" else sizes[-1]
+    fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
+    rows = [fitting[at] for at in sampled(len(fitting))]
+    try:
+        known = times_of(network, tasks, parts, cost, options.kind, [sizes[at] for at in rows])
+    except (Deadlock, NoRoute):
+        rows, known = [], []
+    found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
+    nothing: list[int | None] = [None] * len(sizes)
+    times = _interpolated(sizes, least, most, found) if found else nothing
+    return {"file": number, "protocol": cost.name, "times": times}
+
+
+# What they are compared with
+
+
+def _compared(task: TuningTask) -> dict[str, list[int | None]]:
+    """The bound for each size, and NCCL's own algorithms with the best protocol."""
+    from collc.synthesis.bounds import ideal_bound
+    from collc.ten.schedule import LinkModel
+
+    found: dict[str, list[int | None]] = {"ideal": []}
+    requests = [request_for(task.tuned, size, 1) for size in task.sizes]
+    for request in requests:
+        found["ideal"].append(ideal_bound(request.network, request.demand, LinkModel.PIPELINED).time)
+    network, run = requests[0].network, requests[0].demand.runs[0]
+    if run.standard is not None and len(run.group) == len(network.npus):
+        root = max(0, run.standard.root)
+        for shape in shapes_of(run.standard.kind):
+            times = nccl_times(network, run.standard.kind, shape, task.sizes, task.costs, root)
+            found[f"nccl_{shape}"] = times
+    return found

@@ -1,0 +1,93 @@
+"""The folder that `collc tune` writes: files for runtimes, a script that registers plans, `tuning.json`, a picture."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from collc.application.plan_script import plan_script
+from collc.application.runtime_files import write_msccl, write_mscclpp
+from collc.application.tuning_case import (
+    FileKind,
+    TunedProgram,
+    file_options,
+    planned_module,
+    read_plan_tasks,
+    times_of,
+    xml_tasks,
+)
+from collc.application.written_files import Destination
+from collc.base.atomic_files import drafting
+from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.base.interrupts import cleanup_on_termination
+from collc.tuning.nccl_shapes import nodes_of
+
+if TYPE_CHECKING:
+    from collc.application.settings import Progress
+    from collc.application.tuning_report import TunedRange, TuningReport
+    from collc.ten.network import Network
+
+SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json"}
+
+SCRIPT: Final = "register_plans.py"
+
+
+def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progress: Progress) -> TuningReport:
+    """Write everything under temporary names, then rename it. Returns the report with files and their times.
+
+    `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
+    that are not written again are removed from it. Raises CheckFailed where a file fails its checks.
+    """
+    with cleanup_on_termination(), drafting("choose another output folder") as draft:
+        ranges: list[TunedRange] = []
+        networks: list[Network] = []
+        for kind in report.kinds():
+            suffix = SUFFIXES[kind]
+            temporary = draft.new_folder(folder / kind, rf".*{suffix}|register_plans\.py")
+            own = [one for one in report.ranges if one.candidate.options.kind == kind]
+            for number, one in enumerate(own):
+                progress(None, f"writing {kind} file {number + 1} of {len(own)}")
+                basis = repr((tuned.program.digest(), tuned.definitions, one))
+                name = f"{report.schedule}.{number}.{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+                file = f"{report.schedule}.{number}{suffix}"
+                network, times = _write_range(report, tuned, replace(one, name=name), kind, temporary / file)
+                own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
+                networks.append(network)
+            ranges += own
+            if kind == "mscclpp":
+                per_node = len(nodes_of(networks[-1])[0])
+                (temporary / SCRIPT).write_text(plan_script(report, own, per_node), encoding="utf-8")
+        report = replace(report, ranges=tuple(ranges))
+        draft.new(folder / "tuning.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+        draft.new(folder / "tuning.svg").write_text(report.picture().file(), encoding="utf-8")
+        draft.publish()
+    scripts = [f"mscclpp/{SCRIPT}"] if "mscclpp" in report.kinds() else []
+    files = [one.file for one in report.ranges] + scripts + ["tuning.json", "tuning.svg"]
+    return replace(report, files=tuple(str(folder / name) for name in files))
+
+
+def _write_range(
+    report: TuningReport, tuned: TunedProgram, one: TunedRange, kind: FileKind | str, path: Path
+) -> tuple[Network, tuple[int | None, ...]]:
+    """Write and check the file of a range; returns the network, and its times for the sizes in the range."""
+    candidate = one.candidate
+    request, module = planned_module(tuned, candidate.plan, (candidate.options.kind,))
+    module = replace(module, name=one.name)
+    options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
+    with drafting() as draft:
+        destination = Destination(path, draft)
+        write = write_msccl if kind == "msccl" else write_mscclpp
+        written = write(module, options, destination, lambda _share, _phase: None)
+        if "failed" in written.checks.values():
+            first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
+            raise CheckFailed(first)
+        draft.publish()
+    network = request.network
+    cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
+    tasks, parts = xml_tasks(path, network) if kind == "msccl" else read_plan_tasks(path, network)
+    inside = [size for size in report.sizes if one.low <= size <= one.high]
+    times = dict(zip(inside, times_of(network, tasks, parts, cost, candidate.options.kind, inside), strict=True))
+    return network, tuple(times.get(size) for size in report.sizes)

@@ -1,0 +1,282 @@
+"""What NCCL runs by itself, for comparison: rings and trees of its shape, simulated on the network.
+
+A ring goes through the NPUs of one node, then to the next node; there are as many rings as a node has NPUs, each of
+which enters and leaves nodes at another NPU, so that all NICs are used. A tree is a chain inside each node, whose heads
+form NCCL's double binary tree. All-to-All, gather and scatter are direct messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from collc.simulation.engine import simulate
+from collc.simulation.routing import NoRoute, shortest_routes
+from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
+from collc.simulation.timing import ExactTiming
+from collc.ten.network import Network
+from collc.tuning.protocols import ProtocolCost, with_protocol
+
+PIECES: Final = (1, 4, 16, 64)
+"""Into how many pieces a buffer is divided, to send one while the next arrives; the best number counts. A ring has as
+many rings side by side in place of each."""
+
+MOST_MESSAGES: Final = 40_000
+"""Most messages with more than one piece."""
+
+SAMPLED: Final = 3
+"""Of the sizes, every third is simulated with all protocols and pieces."""
+
+_STEPS: Final = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+"""How often a ring goes round."""
+
+
+def shapes_of(kind: str) -> tuple[str, ...]:
+    """The shapes that NCCL has for a collective."""
+    if kind == "all_reduce":
+        return ("ring", "tree")
+    return ("ring",) if kind in (*_STEPS, "broadcast", "reduce") else ("direct",)
+
+
+def nodes_of(network: Network) -> list[list[int]]:
+    """The NPUs that stay together when the slowest class of links is taken away; all where that parts them all."""
+    rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
+    kinds: list[int] = network.kind.tolist()
+    used = sorted({rates[row] for row in kinds})
+    parent = list(range(network.device_count))
+
+    def root(device: int) -> int:
+        while parent[device] != device:
+            parent[device] = parent[parent[device]]
+            device = parent[device]
+        return device
+
+    for source, target, row in zip(
+        network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
+    ):
+        if len(used) > 1 and rates[row] > used[0]:
+            parent[root(source)] = root(target)
+    parts: dict[int, list[int]] = {}
+    npus: list[int] = network.npus.tolist()
+    for npu in npus:
+        parts.setdefault(root(npu), []).append(npu)
+    sizes = {len(part) for part in parts.values()}
+    return list(parts.values()) if len(sizes) == 1 and sizes != {1} else [npus]
+
+
+def nccl_times(
+    network: Network, kind: str, shape: str, sizes: Sequence[int], costs: Sequence[ProtocolCost], root: int = 0
+) -> list[int | None]:
+    """Picoseconds of NCCL's shape for each size, with the best of some protocols and numbers of pieces.
+
+    All of these are simulated for every third size; between two of these, the best ones of both are. network: all NPUs
+    take part, in their order. kind: of the standard collective. root: its rank. None without paths.
+    """
+    nodes = nodes_of(network)
+    try:
+        made = [_graph(network, nodes, kind, shape, pieces, root) for pieces in PIECES]
+    except NoRoute:
+        return [None] * len(sizes)
+    graphs = [graph for graph in made if graph is not None]
+    seen = [with_protocol(network, cost) for cost in costs]
+    variants = [(view, graph) for view in range(len(seen)) for graph in range(len(graphs))]
+
+    def time(variant: tuple[int, int], size: int) -> int:
+        tasks, parts = graphs[variant[1]]
+        part = np.full(len(tasks), -(-size // parts), np.int64)
+        return simulate(seen[variant[0]], replace(tasks, size=part), ExactTiming()).time_ps
+
+    best: dict[int, tuple[int, tuple[int, int]]] = {}
+    for at in sampled(len(sizes)):
+        best[at] = min((time(variant, sizes[at]), variant) for variant in variants)
+    found: list[int | None] = []
+    for at, size in enumerate(sizes):
+        near = {best[other][1] for other in best if abs(other - at) < SAMPLED}
+        found.append(best[at][0] if at in best else min(time(variant, size) for variant in sorted(near)))
+    return found
+
+
+def sampled(count: int) -> list[int]:
+    """Every third of so many positions, and the last one."""
+    return sorted({*range(0, count, SAMPLED), count - 1}) if count else []
+
+
+@dataclass
+class _Messages:
+    """Messages as (source, target), all of one size, and what each waits for."""
+
+    rows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    edges: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    last: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+
+    def send(self, source: int, target: int, after: Sequence[int], channel: int = 0) -> int:
+        """A message after others have arrived, and after the one before it on its connection has been sent."""
+        number = len(self.rows)
+        self.rows.append((source, target))
+        self.edges += [(before, number, DONE) for before in after]
+        previous = self.last.get((source, target, channel))
+        if previous is not None:
+            self.edges.append((previous, number, SENT))
+        self.last[source, target, channel] = number
+        return number
+
+    def graph(self, network: Network) -> TaskGraph:
+        """All messages over their shortest routes."""
+        table = np.array(self.rows, np.int32)
+        source, target = table[:, 0].copy(), table[:, 1].copy()
+        routes, route = shortest_routes(network, source, target)
+        count = len(self.rows)
+        return TaskGraph(
+            size=np.zeros(count, np.int64),
+            route=route,
+            duration=np.zeros(count, np.int64),
+            source=source,
+            target=target,
+            routes=routes,
+            edges=Edges.of(self.edges),
+            order=np.arange(count, 2 * count, dtype=np.int64),
+            hop_order=np.arange(count, dtype=np.int64),
+        )
+
+
+def _graph(
+    network: Network, nodes: list[list[int]], kind: str, shape: str, pieces: int, root: int
+) -> tuple[TaskGraph, int] | None:
+    """(messages, parts): messages of one part of the buffer each, and how many parts it has.
+
+    None where there are no such pieces, or too many messages.
+    """
+    messages = _Messages()
+    orders = list(_ring_orders(nodes))
+    ranks = network.npus.tolist()
+    if shape == "direct":
+        if pieces > 1:
+            return None
+        parts = _direct(messages, ranks, kind, root)
+    elif shape == "tree":
+        parts = _trees(messages, nodes, pieces)
+    elif kind in _STEPS:
+        parts = _rings(messages, orders * pieces, _STEPS[kind])
+    else:
+        parts = _chains(messages, orders, pieces, ranks[root], to_root=kind == "reduce")
+    if len(messages.rows) > MOST_MESSAGES and pieces > 1:
+        return None
+    return messages.graph(network), parts
+
+
+def _ring_orders(nodes: list[list[int]]) -> Iterator[list[int]]:
+    """The NPUs of each ring in order. Every other node is passed backwards, so that a rail joins its two neighbours."""
+    for channel in range(len(nodes[0]) if len(nodes) > 1 else 1):
+        order: list[int] = []
+        for number, node in enumerate(nodes):
+            turned = node[channel:] + node[:channel]
+            order += turned[::-1] if number % 2 else turned
+        yield order
+
+
+def _rings(messages: _Messages, orders: list[list[int]], rounds: int) -> int:
+    """All messages of some rings. Returns into how many parts the buffer is divided, as the others below do."""
+    count = len(orders[0])
+    arrived = [[-1] * count for _ in orders]
+    for _ in range(rounds * (count - 1)):
+        for channel, order in enumerate(orders):
+            before = arrived[channel]
+            arrived[channel] = [
+                messages.send(order[at - 1], order[at], [before[at - 1]] if before[at - 1] >= 0 else [], channel)
+                for at in range(count)
+            ]
+    return count * len(orders)
+
+
+def _chains(messages: _Messages, orders: list[list[int]], pieces: int, root: int, *, to_root: bool) -> int:
+    for channel, order in enumerate(orders):
+        start = order.index(root)
+        path = order[start:] + order[:start]
+        path = path[::-1] if to_root else path
+        for _ in range(pieces):
+            before: list[int] = []
+            for source, target in pairwise(path):
+                before = [messages.send(source, target, before, channel)]
+    return pieces * len(orders)
+
+
+def _direct(messages: _Messages, npus: list[int], kind: str, root: int) -> int:
+    count = len(npus)
+    for away in range(1, count):
+        for at, npu in enumerate(npus):
+            other = (at + away) % count
+            if (kind == "scatter" and at != root) or (kind == "gather" and other != root):
+                continue
+            messages.send(npu, npus[other], [])
+    return count
+
+
+# Trees
+
+
+def _binary_parent(rank: int, count: int) -> int:
+    """The parent in NCCL's binary tree, whose leaves are the odd ranks; -1 for the root, rank 0."""
+    if rank == 0:
+        return -1
+    bit = rank & -rank
+    up = (rank ^ bit) | (bit << 1)
+    return up if up < count else rank ^ bit
+
+
+def _node_parents(count: int) -> list[list[int]]:
+    """The parents in both trees: the second one is the first mirrored (even counts) or shifted by one (odd counts)."""
+    first = [_binary_parent(rank, count) for rank in range(count)]
+    if count == 1:
+        return [first]
+    turned = [count - 1 - rank if count % 2 == 0 else (rank + 1) % count for rank in range(count)]
+    second = [-1] * count
+    for rank, up in enumerate(first):
+        second[turned[rank]] = -1 if up < 0 else turned[up]
+    return [first, second]
+
+
+def _trees(messages: _Messages, nodes: list[list[int]], pieces: int) -> int:
+    """An All-Reduce: up each tree, then down."""
+    parents = _node_parents(len(nodes))
+    channels = [(start, tree) for start in range(len(nodes[0])) for tree in parents]
+    for channel, (start, tree) in enumerate(channels):
+        up = _npu_parents(nodes, start, tree)
+        depth = {npu: _depth(up, npu) for npu in up}
+        order = sorted(up, key=lambda npu: (-depth[npu], npu))
+        children: dict[int, list[int]] = {npu: [] for npu in up}
+        for npu in order:
+            if up[npu] >= 0:
+                children[up[npu]].append(npu)
+        for _ in range(pieces):
+            come: dict[int, int] = {}
+            for npu in order:
+                if up[npu] >= 0:
+                    come[npu] = messages.send(npu, up[npu], [come[child] for child in children[npu]], channel)
+            down: dict[int, list[int]] = {}
+            for npu in reversed(order):
+                after = down[npu] if up[npu] >= 0 else [come[child] for child in children[npu]]
+                for child in children[npu]:
+                    down[child] = [messages.send(npu, child, after, channel)]
+    return pieces * len(channels)
+
+
+def _npu_parents(nodes: list[list[int]], start: int, tree: list[int]) -> dict[int, int]:
+    """The parent of each NPU: the one before it in the chain of its node; of the head, the head of another node."""
+    found: dict[int, int] = {}
+    for node, parent in zip(nodes, tree, strict=True):
+        chain = node[start:] + node[:start]
+        found[chain[0]] = -1 if parent < 0 else (nodes[parent][start:] + nodes[parent][:start])[0]
+        found |= {later: earlier for earlier, later in pairwise(chain)}
+    return found
+
+
+def _depth(parents: dict[int, int], npu: int) -> int:
+    count = 0
+    while parents[npu] >= 0:
+        npu, count = parents[npu], count + 1
+    return count

@@ -1,0 +1,96 @@
+"""Few ranges of sizes, each with one candidate, that together cover all sizes without gap or overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+Times = Sequence[int | None]
+"""Picoseconds of a candidate for each size; None where it cannot serve the size."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """Sizes from `low` to `high`, both included, and the candidate that serves them."""
+
+    low: int
+    high: int
+    candidate: int
+
+
+def fewest_ranges(
+    sizes: Sequence[int], times: Sequence[Times], tolerance: Fraction, starts: Sequence[bool] | None = None
+) -> list[SizeRange]:
+    """The fewest ranges in which every size takes at most (1 + tolerance) times the best candidate's time.
+
+    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, where None).
+    Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends
+    where the next one's candidate becomes faster, by interpolation between sizes. Sizes that no candidate serves end
+    or begin no range: they are left out at both ends. Raises ValueError where such a size is between others.
+    """
+    served = [any(column[at] is not None for column in times) for at in range(len(sizes))]
+    if True not in served:
+        return []
+    first, last = served.index(True), len(served) - 1 - served[::-1].index(True)
+    if not all(served[first : last + 1]):
+        raise ValueError("no candidate serves a size in the middle")
+    segments = _segments(times, first, last, tolerance, starts)
+    bounds = [sizes[first]]
+    for (_, end, before), (_, _, after) in pairwise(segments):
+        bounds.append(_crossing(sizes, times[before], times[after], end))
+    highs = [*(bound - 1 for bound in bounds[1:]), sizes[last]]
+    return [SizeRange(low, high, segment[2]) for low, high, segment in zip(bounds, highs, segments, strict=True)]
+
+
+def _segments(
+    times: Sequence[Times], first: int, last: int, tolerance: Fraction, starts: Sequence[bool] | None
+) -> list[tuple[int, int, int]]:
+    """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
+    slowdown = [_slowdowns(times, at, tolerance) for at in range(first, last + 1)]
+    count = last - first + 1
+    found: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
+    for end in range(count):
+        best: tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None = None
+        sums: dict[int, Fraction] = dict(slowdown[end])
+        for begin in range(end, -1, -1):
+            if begin < end:
+                sums = {c: total + slowdown[begin][c] for c, total in sums.items() if c in slowdown[begin]}
+            before = found[begin]
+            if not sums:
+                break
+            if before is None or (starts is not None and begin and not starts[first + begin]):
+                continue
+            candidate = min(sums, key=lambda c: (sums[c], c))
+            row = (first + begin, first + end, candidate)
+            option = (before[0] + 1, before[1] + sums[candidate], (*before[2], row))
+            if best is None or option < best:
+                best = option
+        found.append(best)
+    if found[-1] is None:
+        raise ValueError("no ranges keep the tolerance")
+    return list(found[-1][2])
+
+
+def _slowdowns(times: Sequence[Times], at: int, tolerance: Fraction) -> dict[int, Fraction]:
+    """By candidate, its time over the best time for a size, where that keeps the tolerance."""
+    column = {c: row[at] for c, row in enumerate(times)}
+    known = {c: time for c, time in column.items() if time is not None}
+    least = max(1, min(known.values()))
+    return {c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least}
+
+
+def _crossing(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
+    """Where the later range begins: the first of 16 sizes after sizes[end] for which its candidate is not slower."""
+    low, high = sizes[end], sizes[end + 1]
+    ends = (before[end], before[end + 1], after[end], after[end + 1])
+    if any(time is None for time in ends):
+        return high
+    a0, a1, b0, b1 = (int(time or 0) for time in ends)
+    step = max(1, (high - low) // 16)
+    for size in range(low + step, high, step):
+        share = Fraction(size - low, high - low)
+        if b0 + (b1 - b0) * share <= a0 + (a1 - a0) * share:
+            return size
+    return high

@@ -1,0 +1,225 @@
+"""`collc tune`: files that divide the sizes, their times, the script for plans, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import types
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from collc.application import tuning
+from collc.command.cli import main
+from collc.parallel.tasks import named_function
+
+PROGRAM = """
+import std.topologies
+import std.collectives
+param n: int = 4
+topology t = ring(n, bandwidth: 50GB/s, latency: 0.7us)
+schedule sum on t { run all_reduce(t.npus, size: 1MiB) }
+"""
+
+WORDS = ["tune", "p.coll", "--sizes", "4KiB..1MiB", "--chunks", "1", "--instances", "1", "--algorithm"]
+ran: list[object] = []
+
+
+def serial(function: str, tasks: Sequence[object], _limits: object = None) -> Generator[tuple[int, object]]:
+    """As `run_in_processes`, in this process and from the last task to the first."""
+    for number in reversed(range(len(tasks))):
+        ran.append(tasks[number])
+        yield number, named_function(function)(tasks[number])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tuning, "run_in_processes", serial)
+    monkeypatch.setattr("collc.application.tuning_case.FEW_SIZES", 99)  # no kernel is compiled
+    monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
+    ran.clear()
+    Path("p.coll").write_text(PROGRAM)
+
+
+def ranges_of(kind: str, keys: tuple[str, str]) -> list[tuple[int, int]]:
+    """The sizes that the files themselves name."""
+    found = []
+    for path in sorted(Path("out", kind).glob("sum.*")):
+        text = path.read_text()
+        found.append(tuple(int(re.search(rf'"?{key}"?[=:]\s*"?(\d+)', text)[1]) for key in keys))  # pyright: ignore[reportOptionalSubscript]
+    return found
+
+
+def test_files_divide_the_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also: nothing but XML where the runtime reads every file, and files of an earlier run are gone."""
+    Path("out/msccl").mkdir(parents=True)
+    Path("out/msccl/sum.9.xml").write_text("<algo/>")
+    words = [*WORDS, "ring", "-o", "out", "--tolerance", "0"]
+    assert main(words) == 0
+    assert "msccl/sum.0.xml" in capsys.readouterr().out
+    written = json.loads(Path("out/tuning.json").read_text())
+    for kind, keys in (("msccl", ("minBytes", "maxBytes")), ("mscclpp", ("min_message_size", "max_message_size"))):
+        found = ranges_of(kind, keys)
+        assert found[0][0] == 4 << 10
+        assert found[-1][1] == 1 << 20
+        assert [low for low, _ in found[1:]] == [high + 1 for _, high in found[:-1]]
+        assert found == [(r["min_bytes"], r["max_bytes"]) for r in written["ranges"] if r["kind"] == kind]
+    assert len(ranges_of("msccl", ("minBytes", "maxBytes"))) > 1
+    assert {path.suffix for path in Path("out/msccl").iterdir()} == {".xml"}
+    assert not Path("out/msccl/sum.9.xml").exists()
+    assert sorted(path.name for path in Path("out").iterdir()) == ["msccl", "mscclpp", "tuning.json", "tuning.svg"]
+    for row in written["ranges"]:
+        assert main(["verify", f"out/{row['file']}"]) == 0
+    for row in written["times_ps"]:
+        assert row["ideal"] <= min(row["msccl"], row["nccl_ring"], row["nccl_tree"])
+    assert "bus bandwidth" in Path("out/tuning.svg").read_text()
+
+
+@pytest.mark.slow
+def test_times_are_those_of_simulate(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a start-up cost, the times are those of `collc simulate`; a start-up cost of 1 us comes on top."""
+    words = [*WORDS, "ring", "--emit", "msccl", "-o", "out", "--protocol"]
+    assert main([*words, "Simple=1:0us"]) == 0
+    found = json.loads(Path("out/tuning.json").read_text())
+    capsys.readouterr()
+    for row in (found["times_ps"][0], found["times_ps"][-1]):
+        file = next(r["file"] for r in found["ranges"] if r["min_bytes"] <= row["bytes"] <= r["max_bytes"])
+        assert main(["simulate", f"out/{file}", "--on", "p.coll:t", "--size", f"{row['bytes']}B", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["time_ps"] == row["msccl"]
+    assert main([*words, "Simple=1:1us"]) == 0
+    slower = json.loads(Path("out/tuning.json").read_text())["times_ps"]
+    assert slower[0]["msccl"] == found["times_ps"][0]["msccl"] + 6 * 10**6
+    assert main([*words, "LL=1/2:0us"]) == 0
+    halved = json.loads(Path("out/tuning.json").read_text())["times_ps"]
+    assert halved[-1]["msccl"] > 1.5 * found["times_ps"][-1]["msccl"]
+    assert json.loads(Path("out/tuning.json").read_text())["ranges"][0]["protocol"] == "LL"
+
+
+class Fake:
+    """Stands for classes of MSCCL++; remembers its arguments."""
+
+    made: ClassVar[list[tuple[object, ...]]] = []
+
+    def __init__(self, *arguments: object, **more: object) -> None:
+        self.arguments = (arguments, more)
+        Fake.made.append((type(self).__name__, *arguments, more))
+
+    class Constraint:
+        def __init__(self, *arguments: object) -> None:
+            self.arguments = arguments
+
+    def add_algorithm_builder(self, algorithm: object) -> None:
+        Fake.made.append(("added", algorithm))
+
+    def set_algorithm_selector(self, selector: object) -> None:
+        Fake.made.append(("selector", selector))
+
+
+@pytest.mark.slow
+def test_the_script_registers_plans_and_selects_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main([*WORDS, "ring,direct", "--emit", "mscclpp", "--tolerance", "0", "-o", "out"]) == 0
+    runtime, extension = types.ModuleType("mscclpp"), types.ModuleType("mscclpp.ext")
+    for name in ("ExecutionPlan", "Algorithm"):
+        setattr(runtime, name, type(name, (Fake,), {}))
+    extension.AlgorithmCollectionBuilder = type("Builder", (Fake,), {})  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "mscclpp", runtime)
+    monkeypatch.setitem(sys.modules, "mscclpp.ext", extension)
+    spec = importlib.util.spec_from_file_location("register_plans", "out/mscclpp/register_plans.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    Fake.made.clear()
+    script.register(3)
+    plans = [made for made in Fake.made if made[0] == "ExecutionPlan"]
+    written = json.loads(Path("out/tuning.json").read_text())["ranges"]
+    assert [Path(str(plan[1])).name for plan in plans] == [Path(row["file"]).name for row in written]
+    assert {plan[2] for plan in plans} == {3}
+    assert len([made for made in Fake.made if made[0] == "added"]) == len(written)
+    selector = next(made[1] for made in Fake.made if made[0] == "selector")
+    names = [json.loads(Path("out", row["file"]).read_text())["name"] for row in written]
+    assert len(set(names)) == len(names)
+    algorithms = {"allreduce": {name: name for name in names}}
+
+    def chosen(size: int, collective: str = "allreduce", ranks: int = 4) -> object:
+        request = types.SimpleNamespace(collective=collective, message_size=size, world_size=ranks)
+        return selector(algorithms, request)  # pyright: ignore[reportCallIssue]
+
+    for name, row in zip(names, written, strict=True):
+        assert chosen(row["min_bytes"]) == chosen(row["max_bytes"]) == name
+    assert chosen((4 << 10) - 1) is None
+    assert chosen((1 << 20) + 1) is None
+    assert chosen(8 << 10, "allgather") is None
+    assert chosen(8 << 10, ranks=8) is None
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*WORDS, "ring,direct", "--emit", "msccl", "-o"]
+    assert main([*words, "whole"]) == 0
+
+    def interrupted(*arguments: object) -> Generator[tuple[int, object]]:
+        for found in serial(*arguments):  # pyright: ignore[reportArgumentType]
+            yield found
+            if len(ran) == 2:
+                raise KeyboardInterrupt
+
+    ran.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "run_in_processes", interrupted)
+        assert main([*words, "out"]) == 130
+    assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
+    assert main([*words, "out"]) == 0
+    assert len(ran) == 3
+    for path in Path("whole").rglob("*.*"):
+        assert Path("out", path.relative_to("whole")).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "exit_code", "code"),
+    [
+        (PROGRAM, ["--schedule", "none"], 2, "U0110"),
+        (PROGRAM, ["-D", "m=3"], 1, "E0224"),
+        (PROGRAM, ["--sizes", "4KiB"], 2, "U0100"),
+        (PROGRAM, ["--sizes", "4KiB..1KiB"], 2, "U0100"),
+        (PROGRAM, ["--protocol", "LL=2:0us"], 2, "U0100"),
+        (PROGRAM, ["--protocol", "XX"], 2, "U0100"),
+        (PROGRAM, ["--instances", "33"], 2, "U0100"),
+        (PROGRAM, ["--emit", "ten"], 2, "U0100"),
+        (PROGRAM, ["--tolerance", "2"], 2, "U0100"),
+        (PROGRAM, ["--algorithm", "tako"], 2, "U0102"),
+        (PROGRAM + PROGRAM.split("\n")[-2].replace("sum", "two"), [], 2, "U0107"),
+        (PROGRAM.replace("t.npus, size: 1MiB", "t.npus[0..3], size: 3MiB"), [], 2, "U0160"),
+        (PROGRAM.replace("{ run", "{ run all_reduce(t.npus, size: 1MiB) run"), [], 2, "U0160"),
+        pytest.param(PROGRAM, ["--sizes", "4B..8B", "--emit", "mscclpp"], 3, "S0311", marks=pytest.mark.slow),
+    ],
+)
+def test_what_cannot_be_tuned(
+    program: str, words: list[str], exit_code: int, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("p.coll").write_text(program)
+    default = ["--algorithm", "ring", "--chunks", "1"]
+    assert main(["tune", "p.coll", "-o", "out", *default, *words]) == exit_code
+    assert f"error[{code}]" in capsys.readouterr().err
+    assert not [path for path in Path().rglob("*.*") if path.name != "p.coll" and not path.name.endswith(".journal")]
+
+
+@pytest.mark.slow
+def test_a_file_that_fails_its_checks_is_not_published(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collc.application import tuning_files
+    from collc.application.written_files import WrittenFile
+
+    def failing(*_arguments: object) -> WrittenFile:
+        return WrittenFile({"race": "failed"})
+
+    monkeypatch.setattr(tuning_files, "write_msccl", failing)
+    assert main([*WORDS, "ring", "--emit", "msccl", "-o", "out"]) == 4
+    assert "S0401" in capsys.readouterr().err
+    assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
