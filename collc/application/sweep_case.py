@@ -135,7 +135,7 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             source=run.group[sends.source],
             target=run.group[sends.target],
         )
-        runs[number] = replace(runs[number], algorithm=name, moves=moves)
+        runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 
 

@@ -88,7 +88,7 @@ PIPELINED = 'synthesize fixed(link_model: "pipelined")'
 )
 def test_textbook_algorithms_run_on_a_torus(using: str) -> None:
     """All were refused, since their reductions pass NPUs that have a contribution."""
-    module = right(compiled(f"torus2d(4, 4, {LINK})", f"all_reduce(m.npus, size: 16MiB) using {using}"))
+    module = right(compiled(f"torus2d(3, 3, {LINK})", f"all_reduce(m.npus, size: 9MiB) using {using}"))
     assert verify_schedule(module, large=0).ok
 
 
@@ -174,9 +174,9 @@ def test_an_own_ring_keeps_its_order() -> None:
             for s in 0..n - 1, i in 0..n { send x[(i - s) % n, 0] from g[i] to g[(i + 1) % n] at s }
         }
     """
-    torus = f"torus2d(4, 4, {LINK})"
-    mine = compiled(torus, "all_gather(m.npus, size: 16MiB) using ring2", own).time_ps
-    library = compiled(torus, "all_gather(m.npus, size: 16MiB) using ring").time_ps
-    assert library == 15 * 20_031_250
+    torus = f"torus2d(3, 3, {LINK})"
+    mine = compiled(torus, "all_gather(m.npus, size: 9MiB) using ring2", own).time_ps
+    library = compiled(torus, "all_gather(m.npus, size: 9MiB) using ring").time_ps
+    assert library == 8 * 20_031_250
     assert mine is not None
     assert mine > library

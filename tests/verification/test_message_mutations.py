@@ -1,0 +1,137 @@
+"""Random changes of schedules with queues: the checks find exactly what a plain replay of whole messages finds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.fixed.queued import lay_out_queued
+from collc.ten.demand import ChunkTable, Op, Standard
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
+from collc.verification import verify_schedule
+from tests.support import MiB, demand_of, grid, ring
+
+NPUS = 6
+
+Event = tuple[int, int, int, list[int]]
+"""Time, whether a message leaves (else it arrives), whether it is added, and its hops."""
+
+
+def queued(algorithm: str, seed: int) -> Module:
+    """An All-Reduce of one chunk for each NPU, on a ring or a mesh."""
+    net = ring(NPUS) if seed % 2 else grid(2, 3)
+    everyone = list(range(NPUS))
+    demand = demand_of([(MiB, everyone, everyone, Op.SUM)] * NPUS)
+    sends = StandardAlgorithms.sends(Standard("all_reduce", NPUS * MiB, 1, -1, Op.SUM), NPUS, algorithm)
+    model = LinkModel.PIPELINED
+    rows = lay_out_queued(net, demand, {0: (sends, None)}, model)
+    return Module("m", net, demand, model, RowSchedule(model, rows))
+
+
+def is_right(module: Module) -> bool:
+    """A replay of messages, one chunk after another, with sets of contributions."""
+    assert module.schedule is not None
+    rows, network, table = module.schedule.transfers, module.network, module.demand.chunks
+    clock = Clock.of(network, module.demand, module.model)
+    ends = (rows.start + clock.total_of(rows)).tolist()
+    frees = (rows.start + clock.busy_of(rows)).tolist()
+    numbers = [-1] * len(rows) if rows.messages is None else rows.messages.number.tolist()
+    readies = rows.start.tolist() if rows.messages is None else rows.messages.ready.tolist()
+    for link in range(network.link_count):
+        of_link = np.flatnonzero(rows.link == link).tolist()
+        if any(rows.start[b] < frees[a] for a, b in pairwise(of_link)):
+            return False
+    messages: dict[int, list[int]] = {}
+    for row in range(len(rows)):
+        messages.setdefault(numbers[row] if numbers[row] >= 0 else -2 - row, []).append(row)
+    events: list[Event] = []
+    for number, hops in messages.items():
+        first = hops[0]
+        ready = readies[first] if number >= 0 else int(rows.start[first])
+        for a, b in pairwise(hops):
+            joined = network.target[rows.link[a]] == network.source[rows.link[b]]
+            if (
+                not joined
+                or ends[a] > rows.start[b]
+                or rows.chunk[a] != rows.chunk[b]
+                or rows.reduce[a] != rows.reduce[b]
+            ):
+                return False
+        if number >= 0 and any(not 0 <= readies[row] <= rows.start[row] for row in hops):
+            return False
+        events += [(ends[hops[-1]], 0, int(rows.reduce[first]), hops), (ready, 1, 0, hops)]
+    return all(_chunk_is_right(module, table, chunk, events) for chunk in range(len(table)))
+
+
+def _chunk_is_right(module: Module, table: ChunkTable, chunk: int, events: list[Event]) -> bool:
+    assert module.schedule is not None
+    rows, network = module.schedule.transfers, module.network
+    pre = table.sets[int(table.pre[chunk])].tolist()
+    held: dict[int, frozenset[int]] = {npu: frozenset([npu]) for npu in pre}
+    carried: dict[int, frozenset[int]] = {}
+    for _, leaves, adds, hops in sorted(events):
+        if rows.chunk[hops[0]] != chunk:
+            continue
+        source, target = int(network.source[rows.link[hops[0]]]), int(network.target[rows.link[hops[-1]]])
+        if leaves:
+            carried[hops[0]] = held.get(source, frozenset())
+            if not carried[hops[0]] or (not rows.reduce[hops[0]] and len(carried[hops[0]]) < len(pre)):
+                return False
+            continue
+        before = held.get(target, frozenset()) if adds else frozenset[int]()
+        if before & carried[hops[0]]:
+            return False
+        held[target] = before | carried[hops[0]]
+    return all(len(held.get(npu, ())) == len(pre) for npu in table.sets[int(table.post[chunk])].tolist())
+
+
+def mutated(rows: Transfers, rng: random.Random) -> Transfers:
+    """One transfer is left out, or moved in time, or another link, chunk, message or ready time, or copied or added."""
+    k = rng.randrange(len(rows))
+    if rng.random() < 0.15:
+        return rows.taken(np.arange(len(rows)) != k)
+    chunk, link, start, reduce = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
+    messages = rows.messages or QueuedMessages(np.full(len(rows), -1, np.int32), rows.start)
+    number, ready = messages.number.copy(), messages.ready.copy()
+    other = rng.randrange(len(rows))
+    shift = rng.choice([-1, 1, -500_000, 19_531_250, -19_531_250, 40_000_000])
+    kind = rng.randrange(7)
+    if kind == 0:
+        start[k] = max(0, start[k] + shift)
+    elif kind == 1:
+        ready[k] = ready[k] + shift
+    elif kind == 2:
+        number[k] = rng.choice([-1, int(number[other]), int(number.max()) + 1])
+    elif kind == 3:
+        chunk[k] = chunk[other]
+    elif kind == 4:
+        link[k] = link[other]
+    elif kind == 5:
+        reduce[k] = not reduce[k]
+    else:
+        start[k], start[other] = start[other], start[k]
+    return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready))
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "recursive_halving_doubling"])
+@pytest.mark.parametrize("large", [0, 10**6])
+def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int) -> None:
+    rng = random.Random(7)
+    outcomes = {True: 0, False: 0}
+    for seed in range(2):
+        module = queued(algorithm, seed)
+        assert module.schedule is not None
+        assert is_right(module)
+        assert verify_schedule(module, large).ok
+        for _ in range(40):
+            changed = replace(module, schedule=RowSchedule(module.model, mutated(module.schedule.transfers, rng)))
+            expected = is_right(changed)
+            outcomes[expected] += 1
+            assert verify_schedule(changed, large).ok == expected
+    assert min(outcomes.values()) > 0
