@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
 from collc.simulation.bandwidth import COLLECTIVES
+from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound
@@ -77,17 +78,11 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     own = simulated_module(module, ExactTiming(module.model)).time_ps
     ideal = ideal_bound(network, module.demand, module.model)
     found = [Alternative(module.algorithm or "this schedule", own, own=True)]
-    blank = Module(module.name, network, module.demand, module.model)
-    names = (*TEXTBOOK, *SYNTHESIZED)
-    for number, name in enumerate(names):
-        progress(number / len(names), f"simulating {name}")
-        try:
-            other = _synthesized(blank, name) if name in SYNTHESIZED else _textbook(blank, standards, name)
-            if not verify_schedule(other).ok:
-                raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
-            found.append(Alternative(name, simulated_module(other, ExactTiming(module.model)).time_ps))
-        except CollcError as error:
-            found.append(Alternative(name, None, error.diagnostics[0].message if error.diagnostics else "it fails"))
+    for name, other in simulated_alternatives(module, network, progress):
+        if isinstance(other, str):
+            found.append(Alternative(name, None, other))
+        else:
+            found.append(Alternative(name, other.time_ps))
     kinds, sizes = {one.kind for one in standards}, {one.size for one in standards}
     ranks = {len(run.group) for run in module.demand.runs}
     alike = len(kinds) == len(sizes) == len(ranks) == 1
@@ -102,6 +97,27 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
         ideal.time,
         ideal.name,
     )
+
+
+def simulated_alternatives(
+    module: Module, network: Network, progress: Progress
+) -> Iterator[tuple[str, Simulation | str]]:
+    """Each alternative to the schedule of a module with its simulation on a network, or with why there is none.
+
+    Raises SourceError C0209 where a run is of no standard collective.
+    """
+    standards = [_standard(run) for run in module.demand.runs]
+    blank = Module(module.name, network, module.demand, module.model)
+    names = (*TEXTBOOK, *SYNTHESIZED)
+    for number, name in enumerate(names):
+        progress(number / len(names), f"simulating {name}")
+        try:
+            other = _synthesized(blank, name) if name in SYNTHESIZED else _textbook(blank, standards, name)
+            if not verify_schedule(other).ok:
+                raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
+            yield name, simulated_module(other, ExactTiming(module.model))
+        except CollcError as error:
+            yield name, error.diagnostics[0].message if error.diagnostics else "it fails"
 
 
 def _standard(run: Run) -> Standard:

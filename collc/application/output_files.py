@@ -70,7 +70,7 @@ def _emit_report(module: Module, _emit: EmitRequest, destination: Destination, p
     from collc.application.module_report import report_of_module
 
     progress(None, "drawing the report")
-    destination.new().write_text(report_of_module(module), encoding="utf-8", newline="\n")
+    destination.new().write_text(report_of_module(module, progress), encoding="utf-8", newline="\n")
     return WrittenFile()
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from collc.application.report_alternatives import Alternatives
 from collc.application.report_subject import Subject
 from collc.base.units import format_bytes, format_time, percent
 from collc.pictures.link_use import LinkUse
@@ -53,7 +54,7 @@ def subject_section(subject: Subject) -> Section:
         panels += [
             Panel("Schedule", _schedule(subject.use)),
             Panel("Load", _load(subject.use)),
-            Panel("Utilisation", [Figure(_utilisation(subject.use), _UTILISATION)]),
+            Panel("Utilisation", _utilisation_blocks(subject.use, subject.alternatives)),
         ]
     if subject.drawing:
         panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
@@ -130,11 +131,34 @@ def _load_picture(use: LinkUse) -> Picture:
     return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
 
 
+_LONGEST: Final = 4
+"""Times of the schedule that the picture of utilisation shows; some alternatives take far longer."""
+
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
-def _utilisation(use: LinkUse) -> Picture:
-    return utilisation_chart([("this schedule", use.time, use.utilisation(SPANS).tolist())])
+def _utilisation(use: LinkUse, alternatives: Alternatives | None) -> Picture:
+    others = alternatives.curves if alternatives is not None else ()
+    own = ("this schedule", use.time, use.utilisation(SPANS).tolist())
+    return utilisation_chart([own, *others], until=_LONGEST * use.time)
+
+
+def _utilisation_blocks(use: LinkUse, alternatives: Alternatives | None) -> list[Block]:
+    """The share of links in use, of the schedule and its alternatives, and a table of their times."""
+    caption = _UTILISATION
+    if alternatives is not None and alternatives.curves:
+        caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
+        caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
+    blocks: list[Block] = [Figure(_utilisation(use, alternatives), caption)]
+    if alternatives is not None and alternatives.rows:
+        columns = ("algorithm", "time", "against this schedule", "remark")
+        rows = [("this schedule", format_time(use.time), "1.00 x", ""), *alternatives.rows]
+        if not any(remark for *_, remark in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        blocks.append(Table("Alternatives on the same network", columns, rows))
+    if alternatives is not None and alternatives.remark:
+        blocks.append(Remarks("Alternatives", [alternatives.remark]))
+    return blocks
 
 
 def _threadblocks(subject: Subject) -> Drawing:
@@ -149,7 +173,6 @@ _DRAWN: Final[Mapping[str, Callable[[LinkUse], Picture]]] = {
     "gantt": gantt_picture,
     "heatmap": load_map,
     "load": _load_picture,
-    "utilisation": _utilisation,
 }
 
 
@@ -157,4 +180,6 @@ def single_picture(subject: Subject, name: str) -> Picture | None:
     """One of `pictures.PICTURES`; None where the subject has nothing to draw."""
     if name == "topology":
         return None if subject.network is None else network_picture(subject.network, title="Topology")
-    return None if subject.use is None or not len(subject.use) else _DRAWN[name](subject.use)
+    if subject.use is None or not len(subject.use):
+        return None
+    return _utilisation(subject.use, subject.alternatives) if name == "utilisation" else _DRAWN[name](subject.use)

@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from collc.application.file_report import FileReport
+from collc.application.report_alternatives import Alternatives, alternatives_of
+from collc.application.settings import Progress
 from collc.base.diagnostics import Diagnostic
 from collc.base.rendering import folded, render
 from collc.base.units import format_bytes, format_time, percent
@@ -37,7 +39,8 @@ class Subject:
     name, summary: in words. facts: its numbers. bounds: lower bounds of its time, as (what, time, what sets it, time of
     the schedule / bound). checks: the outcome of each check. reasons: why some were skipped.
     messages: errors and warnings. notes: remarks. network: None for a file without one. use: when links carry what;
-    None where that is not known. drawing: threadblocks of a file for a runtime, as SVG.
+    None where that is not known. alternatives: what the schedule is compared with. drawing: threadblocks of a file for
+    a runtime, as SVG.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     network: Network | None = None
     use: LinkUse | None = None
+    alternatives: Alternatives | None = None
     drawing: str = ""
 
     @property
@@ -62,8 +66,11 @@ class Subject:
         return [render(folded((message,))) for message in folded(self.messages)]
 
 
-def subject_of_report(report: ScheduleReport) -> Subject:
-    """The subject of a schedule that was compiled and kept. Raises ValueError where it was not."""
+def subject_of_report(report: ScheduleReport, network: Network, progress: Progress | None) -> Subject:
+    """The subject of a schedule that was compiled and kept. Raises ValueError where it was not.
+
+    network: that of the program, whose switches the schedule may have replaced. progress: None without alternatives.
+    """
     module = report.kept_module()
     times = {"time_ps": report.time_ps, "bound_ps": report.bound_ps, "bound": report.bound, "steps": report.steps}
     times |= {"ideal_ps": report.ideal_ps, "ideal": report.ideal}
@@ -79,11 +86,12 @@ def subject_of_report(report: ScheduleReport) -> Subject:
         notes=(*report.notes, *notes),
         network=module.network,
         use=use,
+        alternatives=_alternatives(module, network, use, report.checks, progress),
     )
 
 
-def subject_of_module(module: Module, found: FileReport) -> Subject:
-    """The subject of a module and its checks."""
+def subject_of_module(module: Module, found: FileReport, progress: Progress | None) -> Subject:
+    """The subject of a module and its checks. progress: None without alternatives."""
     facts = _facts(module, found.summary, module.algorithm, found.checks.get("congestion_free") == "failed")
     use, notes = _use_of(module)
     return Subject(
@@ -97,6 +105,7 @@ def subject_of_module(module: Module, found: FileReport) -> Subject:
         notes=(*module.notes, *notes),
         network=module.network,
         use=use,
+        alternatives=_alternatives(module, module.network, use, found.checks, progress),
     )
 
 
@@ -131,6 +140,15 @@ def _use_of(module: Module) -> tuple[LinkUse | None, list[str]]:
         return use_of_schedule(module), []
     except ValueError as error:
         return None, [str(error)]
+
+
+def _alternatives(
+    module: Module, network: Network, use: LinkUse | None, checks: Mapping[str, str], progress: Progress | None
+) -> Alternatives | None:
+    """What to compare a correct schedule with."""
+    if progress is None or use is None or not len(use) or "failed" in checks.values():
+        return None
+    return alternatives_of(module, network, use.time, progress)
 
 
 def _summary(module: Module) -> str:

@@ -50,6 +50,11 @@ class ShowSettings:
     size: int | None = None
     profile: Profile = "executor"
 
+    @property
+    def compared(self) -> bool:
+        """Whether what is drawn needs the alternatives to a schedule."""
+        return self.page is not None or self.picture == "utilisation"
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -184,7 +189,8 @@ def _subjects(
         from collc.ten.files import read_module
 
         module = read_module(path)
-        return (subject_of_module(module, verify_module(module, Expectation(), path)),), ()
+        checked = verify_module(module, Expectation(), path)
+        return (subject_of_module(module, checked, progress if settings.compared else None),), ()
     found = verify_file(path, Expectation(profile=settings.profile))
     if not found.summary:
         found.raise_if_failed()
@@ -233,12 +239,12 @@ def _compiled(
     if not schedules and not designs:
         hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
         raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
-    subjects = tuple(_scheduled(schedules, progress))
+    subjects = tuple(_scheduled(schedules, settings, progress))
     progress(None, "solving designs")
     return subjects, tuple(design_subject(design) for design in designs)
 
 
-def _scheduled(requests: Sequence[ScheduleRequest], progress: Progress) -> Iterator[Subject]:
+def _scheduled(requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
     from collc.application.schedule_build import ScheduleBuild
 
@@ -253,7 +259,7 @@ def _scheduled(requests: Sequence[ScheduleRequest], progress: Progress) -> Itera
             report = ScheduleBuild(replace(request, emits=emits), own, phase, lambda _text: None).report()
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(replace(report, files=()))
+            yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)
 
 
 def _program(path: Path, found: FileReport, settings: ShowSettings) -> Subject:

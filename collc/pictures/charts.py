@@ -39,11 +39,12 @@ _MOST_CELLS: Final = 2_500
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named line of points (x, y) in order of x. steps: a value holds until the next point."""
+    """A named line of points (x, y) in order of x. steps: a value holds until the next point. width: of the line."""
 
     name: str
     points: Sequence[tuple[float, float]]
     steps: bool = False
+    width: float = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         path = f"M{number(at[0][0])} {number(at[0][1])}"
         for x, y in at[1:]:
             path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
-        yield _stroke(path, color, 2)
+        yield _stroke(path, color, series.width)
     every = max(1, -(-len(at) // _MOST_MARKERS))
     for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"

@@ -299,11 +299,26 @@ def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
 # Utilisation
 
 
-def utilisation_chart(curves: Sequence[tuple[str, int, Sequence[float]]], title: str = "Links in use") -> Picture:
-    """The mean share of links in use over time. curves: name, time in picoseconds, share in each of equal parts."""
+def utilisation_chart(
+    curves: Sequence[tuple[str, int, Sequence[float]]], title: str = "Links in use", until: float = float("inf")
+) -> Picture:
+    """The mean share of links in use over time.
+
+    curves: name, time in picoseconds, share in each of equal parts; the first is the one that is compared with the
+    others. until: picoseconds at which the chart ends.
+    """
     series = [
-        Series(name, [(time * k / len(shares), share) for k, share in enumerate([*shares, shares[-1]])], steps=True)
-        for name, time, shares in curves
+        Series(
+            name,
+            [
+                (min(time * k / len(shares), until), share)
+                for k, share in enumerate([*shares, shares[-1]])
+                if time * (k - 1) < until * len(shares)
+            ],
+            steps=True,
+            width=1.6 if number else 3.2,
+        )
+        for number, (name, time, shares) in enumerate(curves)
         if len(shares)
     ]
     return line_chart(

@@ -11,8 +11,13 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
+from collc.application.report_alternatives import alternatives_of
+from collc.base.units import format_time
 from collc.command.cli import main
 from collc.pictures import PICTURES
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from tests.support import all_gather, demand_of, ring
 
 PROGRAM = """
 import std.topologies
@@ -70,21 +75,47 @@ def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert words in summary
     assert "of any schedule with these chunks80.125usin-degree of npu[0, 0]met" in summary.replace("\n", "")
     assert len(found["Network"].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
-    first = Path("r.html").read_bytes()
-    assert main(["show", str(files / "p.coll"), "-o", "r.html"]) == 0
-    assert Path("r.html").read_bytes() == first
 
 
 def test_a_schedule_and_its_reports(files: Path) -> None:
     assert main(["show", str(files / "gather.ten")]) == 0
     found = panels(Path("gather.html"))
     assert list(found) == ["Summary", "Network", "Schedule", "Load", "Utilisation"]
+    first = Path("gather.html").read_bytes()
+    assert main(["show", str(files / "gather.ten")]) == 0
+    assert Path("gather.html").read_bytes() == first
     marks = found["Schedule"].xpath(".//*[local-name()='g'][@class='mark']")
     assert len(marks) == 2 * 72
     emitted = panels(files / "gather.html")
     assert list(emitted) == list(found)
     assert emitted["Schedule"].text_content() == found["Schedule"].text_content()
     assert "sum" in panels(files / "sum" / "r.html")["Summary"].text_content()
+
+
+def test_the_alternatives_are_those_of_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(files / "gather.ten"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["algorithms"]
+    assert main(["show", str(files / "gather.ten"), "-o", "r.html"]) == 0
+    panel = panels(Path("r.html"))["Utilisation"]
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in panel.xpath(".//tbody/tr")}
+    assert {name: row[0] for name, row in rows.items()} == {
+        "this schedule" if one["own"] else one["name"]: "-" if one["time_ps"] is None else format_time(one["time_ps"])
+        for one in found
+    }
+    ran = [one["name"] for one in found if one["time_ps"] and not one["own"]]
+    legend = panel.xpath("string(.//*[local-name()='svg'])")
+    assert all(name in legend for name in ["this schedule", *ran])
+    assert len(ran) >= 4
+
+
+def test_large_and_custom_collectives_have_no_alternatives() -> None:
+    module = Module("m", ring(65), all_gather(list(range(65))))
+    found = alternatives_of(module, module.network, 1, lambda _share, _phase: None)
+    assert found.remark.startswith("Alternatives are simulated for up to 64 NPUs here")
+    module = Module("m", ring(4), demand_of([(1, [0], [1], Op.COPY)], group=range(4)))
+    found = alternatives_of(module, module.network, 1, lambda _share, _phase: None)
+    assert found.remark.startswith("There are no alternatives: run ")
+    assert (found.curves, found.rows) == ((), ())
 
 
 def test_a_broken_schedule_is_shown_with_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collc.application.simulating import simulated_module
-from collc.pictures.axes import bytes_label
+from collc.pictures.axes import bytes_label, time_label
 from collc.pictures.link_use import LinkUse, use_of_schedule, use_of_simulation
 from collc.pictures.schedule_pictures import (
     MOST_BARS,
@@ -177,4 +177,8 @@ def test_utilisation_of_several(use: LinkUse) -> None:
     picture = utilisation_chart([("ours", use.time, shares), ("ring", 2 * use.time, shares), ("none", 1, [])])
     assert {"ours", "ring"} <= set(texts(picture))
     assert "none" not in texts(picture)
+    cut = utilisation_chart([("ours", use.time, shares), ("ring", 90 * use.time, shares)], until=4 * use.time)
+    ends = [tip for tip in tips(cut) if tip.startswith("ring")]
+    assert len(ends) <= 4
+    assert ends[-1].endswith(time_label(4 * use.time))
     assert overlaps(picture) == []
