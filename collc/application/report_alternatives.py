@@ -37,7 +37,7 @@ def alternatives_of(module: Module, network: Network, time: int, progress: Progr
 
     network: that of the module, where its schedule has no direct links in the place of switches.
     """
-    from collc.application.comparing import simulated_alternatives
+    from collc.application.alternatives import simulated_alternatives
 
     if len(network.npus) > MOST_NPUS:
         remark = f"Alternatives are simulated for up to {MOST_NPUS} NPUs here; 'collc compare' takes more."

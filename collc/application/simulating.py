@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from collc.application.module_simulation import no_rates, simulated_module
 from collc.application.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
 from collc.msccl.file_kinds import kind_of
@@ -17,7 +18,7 @@ from collc.simulation.timing import AstraTiming, ExactTiming, Timing
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, LinkModel
+from collc.ten.schedule import LinkModel
 
 if TYPE_CHECKING:
     from collc.msccl.check.model import Profile
@@ -100,7 +101,7 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
-        raise _no_rates(network) from error
+        raise no_rates(network) from error
     return SimulationReport(
         path, "chakra", settings.model, settings.astra, Workload(*workload_beside(path, traces.ranks)), found
     )
@@ -147,7 +148,7 @@ def _simulated_tasks(
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
-        raise _no_rates(network) from error
+        raise no_rates(network) from error
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
@@ -168,11 +169,6 @@ def _network_of(path: Path, settings: SimulationSettings) -> Network:
         message = f"--on takes FILE.coll:TOPOLOGY, not '{settings.on}'"
         raise UsageError(Diagnostic("U0130", message, hint="as in --on machine.coll:torus"))
     return load_topology(Path(file), name, settings.definitions)
-
-
-def _no_rates(network: Network) -> SourceError:
-    message = f"links of '{network.name}' have no bandwidth or latency"
-    return SourceError(Diagnostic("S0105", message, hint="only a design chooses bandwidths itself"))
 
 
 # Schedules
@@ -207,31 +203,6 @@ def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings
     timing = settings.timing(module.schedule.model)
     found = simulated_module(module, timing)
     return SimulationReport(path, "schedule", settings.model, settings.astra, _workload_of(module.demand), found)
-
-
-def simulated_module(module: Module, timing: Timing) -> Simulation:
-    """The simulation of a module's schedule: each transfer starts as soon as its chunk is there and its link is free.
-
-    Raises CheckFailed S0401 where a transfer never starts, SourceError where links have no bandwidth.
-    """
-    from collc.simulation.schedule_tasks import schedule_tasks
-
-    network, demand, schedule = module.network, module.demand, module.schedule
-    if schedule is None:
-        raise ValueError(f"module {module.name} has no schedule")
-    rows = schedule.transfers
-    try:
-        ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
-        return simulate(network, schedule_tasks(network, demand, rows, ends, timing.aware), timing)
-    except Deadlock as error:
-        raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
-    except ValueError as error:
-        raise _no_rates(network) from error
-    except IndexError as error:
-        hint = "'collc verify' says what is wrong"
-        raise CheckFailed(
-            Diagnostic("S0401", "a transfer names a chunk or a link that is not there", hint=hint)
-        ) from error
 
 
 def _workload_of(demand: Demand) -> Workload:

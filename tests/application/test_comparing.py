@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.comparing import SYNTHESIZED, TEXTBOOK, CompareSettings, compare_file
+from collc.application.alternatives import SYNTHESIZED, TEXTBOOK
+from collc.application.comparing import CompareSettings, compare_file
 from collc.application.comparison_report import Comparison
 from collc.command.cli import main
 

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collc.application.file_verification import Expectation, verify_file
-from collc.application.simulating import SimulationSettings, simulate_file, simulated_module
+from collc.application.module_simulation import simulated_module
+from collc.application.simulating import SimulationSettings, simulate_file
 from collc.application.trace_verification import verify_traces
 from collc.base.diagnostics import SourceError
 from collc.chakra import reader
