@@ -17,7 +17,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.bounds.timing import LinkClass, TransferTimes
 from collc.synthesis.bounds.traffic import Traffic
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int64Array
 from collc.ten.module import Bound
 from collc.ten.network import Network
 
@@ -26,47 +26,52 @@ MOST_WORK: Final = 1_000_000
 
 
 def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes) -> Iterator[Bound]:
-    """For each NPU, what it sends and the farthest NPU that wants all of it; and the same backwards."""
+    """For each NPU, what it sends and the farthest NPU that wants all of it; and the same backwards. Each bound is
+    larger than those before.
+    """
     if network.npu_count * network.link_count > MOST_WORK:
         return
     row = np.zeros(network.device_count, np.int64)
     row[network.npus] = np.arange(len(network.npus))
-    known: dict[tuple[object, ...], int] = {}
+    largest = -1
     for backward, name in ((False, "out-degree of {} and path to {}"), (True, "in-degree of {} and path from {}")):
-        graph = Digraph.of(network.reversed() if backward else network)
-        distance = distances_to(graph, times.total[:, 0][network.kind], network.npus)
-        offsets, numbers = network.in_links if backward else network.out_links
-        ends = network.source if backward else network.target
+        reach = _Reach(network, times, backward)
         for part in traffic:
             for holders, wanting, counts in part.shared():
                 near, far = (wanting, holders) if backward else (holders, wanting)
-                for npu in near.tolist():
-                    farthest = _most_distant(distance[row[far], npu], far)
-                    if farthest != npu:
-                        links = numbers[offsets[npu] : offsets[npu + 1]]
-                        lag = distance[row[farthest], ends[links]]
-                        time = _delivery(network, times, links, lag, counts, known)
-                        yield Bound(time, name.format(network.device_name(npu), network.device_name(farthest)))
+                farthest = far[reach.distance[np.ix_(row[far], near)].argmax(axis=0)]
+                for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
+                    time = reach.time(npu, other, int(row[other]), counts) if npu != other else -1
+                    if time > largest:
+                        largest = time
+                        yield Bound(time, name.format(network.device_name(npu), network.device_name(other)))
 
 
-def _most_distant(distance: Int64Array, devices: Int32Array) -> int:
-    """The device of the largest distance."""
-    return int(devices[int(distance.argmax())])
+class _Reach:
+    """Bounds of NPUs and the farthest ones. backward: what NPUs receive, from the farthest ones.
 
+    distance: int64[NPUs, devices], picoseconds.
+    """
 
-def _delivery(
-    network: Network,
-    times: TransferTimes,
-    links: Int32Array,
-    lag: Int64Array,
-    counts: Int64Array,
-    known: dict[tuple[object, ...], int],
-) -> int:
-    """See `TransferTimes.delivery`; lag: int64, of each link. known: results until now."""
-    kinds: list[int] = network.kind[links].tolist()
-    number = Counter(zip(kinds, np.minimum(lag, UNREACHABLE).tolist(), strict=True))
-    key = (*sorted(number.items()), *counts.tolist())
-    if key not in known:
-        classes = [LinkClass(kind, lag, lag, count) for (kind, lag), count in sorted(number.items())]
-        known[key] = times.delivery(classes, counts.tolist())
-    return known[key]
+    def __init__(self, network: Network, times: TransferTimes, backward: bool) -> None:
+        self._times, self._kind = times, network.kind
+        graph = Digraph.of(network.reversed() if backward else network)
+        self.distance = distances_to(graph, times.total[:, 0][network.kind], network.npus)
+        self._offsets, self._links = network.in_links if backward else network.out_links
+        self._ends = network.source if backward else network.target
+        self._classes: dict[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]] = {}
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def time(self, npu: int, farthest: int, row: int, counts: Int64Array) -> int:
+        """See `TransferTimes.delivery`. row: of the farthest one. counts: int64[sizes], chunks."""
+        classes = self._classes.get((npu, farthest))
+        if classes is None:
+            links = self._links[self._offsets[npu] : self._offsets[npu + 1]]
+            lag = np.minimum(self.distance[row, self._ends[links]], UNREACHABLE)
+            number = Counter(zip(self._kind[links].tolist(), lag.tolist(), strict=True))
+            classes = self._classes[npu, farthest] = tuple(sorted(number.items()))
+        key = classes, counts.tobytes()
+        if key not in self._known:
+            found = [LinkClass(kind, lag, lag, count) for (kind, lag), count in classes]
+            self._known[key] = self._times.delivery(found, counts.tolist())
+        return self._known[key]
