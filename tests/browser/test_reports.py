@@ -67,6 +67,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "<b>bad.ten").write_text(ten.replace(line + "\n", "", 1))
     assert main(["show", str(folder / "<b>bad.ten"), "-o", str(folder / "bad.html")]) == 4
     network = ["--on", f"{folder / 'two.coll'}:t", "--size", "4MiB"]
+    example = Path(__file__).parent.parent.parent / "examples" / "design.coll"
+    assert main(["show", str(example), "-o", str(folder / "design.html")]) == 0
     for name, file, words in [("xml", "g.xml", network), ("plan", "g.json", []), ("two", "two.coll", [])]:
         assert main(["show", str(folder / file), "-o", str(folder / f"{name}.html"), *words]) == 0
     return folder
@@ -98,7 +100,7 @@ def opened(browser: Any, path: Path, width: int = 1000, scheme: str = "light") -
     return page, wrong
 
 
-NAMES = [*PROGRAMS, "bad", "xml", "plan", "two"]
+NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "design"]
 
 
 @pytest.mark.parametrize("name", NAMES)
