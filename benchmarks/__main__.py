@@ -1,6 +1,7 @@
 """`python -m benchmarks [SUITE ...] [--only WORD] [--large]`: print one table of all cases; each runs in its own
 process. `python -m benchmarks auto` compares auto with all other synthesizers instead (benchmarks/auto.py);
-`python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py).
+`python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py), and
+`python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py).
 
 Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
 compared with the target. MiB: peak memory of the process. LB: lower bound.
@@ -16,7 +17,7 @@ import sys
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare
+from benchmarks import auto, compare, endpoints
 from benchmarks.case import Case, Result
 
 SUITES: tuple[str, ...] = (
@@ -88,6 +89,8 @@ def print_table(suites: list[str], part: str, large: bool) -> bool:
 def main() -> int:
     if sys.argv[1:2] == ["auto"]:
         return auto.main(sys.argv[2:])
+    if sys.argv[1:2] == ["endpoints"]:
+        return endpoints.main(sys.argv[2:])
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

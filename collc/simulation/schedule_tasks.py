@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
+from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
+from collc.ten.limited import Ports
 from collc.ten.message_hops import MessageHops
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
@@ -63,12 +64,14 @@ def schedule_tasks(
 ) -> TaskGraph:
     """One task for each transfer. ends: int64[transfers], when each arrives in the schedule.
 
-    A transfer waits for its chunk (`chunk_edges`) and, `in_turn`, until the transfer before it has left its link.
+    A transfer waits for its chunk (`chunk_edges`) and, `in_turn`, until the transfer before it has left its link, and
+    the one before it has left its source where this sends one after another.
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     count = len(rows)
     edges = transfer_edges(network, demand, rows, ends)
-    edges = Edges.joined([edges, link_edges(rows.link)]) if in_turn else edges
+    if in_turn:
+        edges = Edges.joined([edges, link_edges(rows.link), *sender_edges(network, rows)])
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
         route=rows.link,
@@ -93,6 +96,16 @@ def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int6
     ends_to_starts = Edges.all_of(last, first, DONE)
     inside = Edges.all_of(hops.before.astype(np.int32), hops.after.astype(np.int32), DONE)
     return Edges.joined([ends_to_starts, inside])
+
+
+def sender_edges(network: Network, rows: Transfers) -> list[Edges]:
+    """Where an NPU limits what it sends, each transfer waits for the start of the one that it sends before."""
+    if not network.has_endpoints:
+        return []
+    port = Ports.of(network).out[network.source[rows.link]]
+    order = np.argsort(port, kind="stable").astype(np.int32)
+    same = (port[order[1:]] == port[order[:-1]]) & (port[order[1:]] >= 0)
+    return [Edges.all_of(order[:-1][same], order[1:][same], START)]
 
 
 def link_edges(link: Int32Array) -> Edges:

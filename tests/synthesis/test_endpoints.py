@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
+from benchmarks.endpoints import point, rows, write_plot
 from collc.base.diagnostics import CollcError, NoSchedule
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
@@ -126,3 +128,16 @@ def test_limited_buffers_are_refused() -> None:
     net = limited(network(4, links, switches=2, buffers=[2, 2]), Endpoint(inject=Fraction(10**10)))
     with pytest.raises(NoSchedule, match="limited buffers"):
         scheduled(net, all_gather([0, 1, 2, 3], MiB, 1), "pccl")
+
+
+def test_the_benchmark_writes_a_table_and_a_plot(tmp_path: Path) -> None:
+    """The bandwidth doubles with the memory's, and is 3.5 times higher with an engine."""
+    found = [
+        point(mode, memory, "hierarchical") for mode, memory in (("baseline", 7), ("baseline", 14), ("offload", 2))
+    ]
+    assert all(one.right and one.ideal <= one.simulated <= one.time for one in found)
+    assert found[1].bandwidth == pytest.approx(2 * found[0].bandwidth, rel=0.02)
+    assert found[2].bandwidth == pytest.approx(found[0].bandwidth, rel=0.02)
+    assert [row.split()[-1] for row in rows(found)] == ["right", "yes", "yes", "yes"]
+    write_plot(found, tmp_path / "plot.svg")
+    assert "memory bandwidth" in (tmp_path / "plot.svg").read_text()
