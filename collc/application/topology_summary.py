@@ -20,6 +20,7 @@ from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.translations import find_translations
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
+from collc.ten.endpoint import least
 from collc.ten.network import LinkKind, Network
 
 SIZE: Final = 1 << 30
@@ -161,6 +162,7 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     known = known and all(kind.latency is not None for kind in network.kinds)
     facts: list[tuple[str, str]] = []
     values: dict[str, object] = {}
+    _endpoints(network, facts)
     _symmetry(network, facts, values)
     if known:
         _diameter(network, facts, values)
@@ -195,7 +197,7 @@ def _pattern(name: str) -> str:
 
 
 def _devices(network: Network) -> list[DeviceRow]:
-    sums = [_sums(network, ends) for ends in (network.source, network.target)]
+    sums = [_sums(network, sent=sent) for sent in (True, False)]
     degree = np.bincount(network.source, minlength=network.device_count)
     rows: list[DeviceRow] = []
     for name, devices in _families(network):
@@ -211,8 +213,11 @@ def _range(sums: Sequence[Fraction], devices: Int32Array) -> tuple[Fraction, Fra
     return min(sums[device] for device in numbers), max(sums[device] for device in numbers)
 
 
-def _sums(network: Network, ends: Int32Array) -> list[Fraction] | None:
-    """For each device the bytes per second of its links; None where a kind has no bandwidth."""
+def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
+    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None where
+    a kind has no bandwidth.
+    """
+    ends = network.source if sent else network.target
     sums = [Fraction(0)] * network.device_count
     for number, kind in enumerate(network.kinds):
         if kind.bandwidth is None:
@@ -220,7 +225,21 @@ def _sums(network: Network, ends: Int32Array) -> list[Fraction] | None:
         counts = np.bincount(ends[network.kind == number], minlength=network.device_count)
         for device in np.flatnonzero(counts).tolist():
             sums[device] += int(counts[device]) * kind.bandwidth
+    for npu in range(len(network.endpoint)):
+        endpoint = network.endpoint_of(npu)
+        sums[npu] = least(endpoint.send if sent else endpoint.receive, sums[npu]) or sums[npu]
     return sums
+
+
+def _endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
+    """What NPUs can send, receive and use of their memory, a row for each kind of them."""
+    for row, kind in enumerate(network.endpoint_kinds):
+        count = int((network.endpoint == row).sum())
+        if count and kind.is_limited:
+            rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
+            said = [f"{name} {format_rate(rate)}" for name, rate in rates if rate is not None]
+            mode = f" ({kind.mode})" if kind.memory is not None else ""
+            facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
 
 
 def _links(network: Network) -> list[LinkRow]:

@@ -21,6 +21,7 @@ topology mesh = mesh2d(4, 4, bandwidth: 50GB/s, latency: 0.5us)
 topology hurt = dgx_h100(2) without { npu 3 }
 topology apart { npu p[2] switch s link p[0] <-> s (bandwidth: 1GB/s, latency: 1us) }
 topology shape = ring(4)
+topology fed = limited(mesh, memory: 90GB/s, eject: 180GB/s)
 """
 
 
@@ -28,6 +29,15 @@ topology shape = ring(4)
 def summary(tmp_path):
     (tmp_path / "p.coll").write_text(PROGRAM)
     return lambda name: summarize(f"{tmp_path / 'p.coll'}:{name}", {})
+
+
+def test_limits_of_npus(summary):
+    """A corner sends over 2 links of 50 GB/s, an NPU in the middle over 4; memory of 90 GB/s feeds 60."""
+    found = summary("fed")
+    assert [row.cells() for row in found.devices] == [
+        ("npu[*]", "16", "NPU", "2 .. 4", "60GB/s", "100GB/s .. 180GB/s"),
+    ]
+    assert dict(found.facts)["limits of NPUs"] == "eject 180GB/s, memory 90GB/s (baseline): 16 of 16"
 
 
 def test_four_nodes_of_h100(summary):

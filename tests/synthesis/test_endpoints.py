@@ -130,6 +130,7 @@ def test_limited_buffers_are_refused() -> None:
         scheduled(net, all_gather([0, 1, 2, 3], MiB, 1), "pccl")
 
 
+@pytest.mark.slow
 def test_the_benchmark_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     """The bandwidth doubles with the memory's, and is 3.5 times higher with an engine."""
     found = [
