@@ -69,7 +69,7 @@ class SweepTable:
     def cells(self) -> list[tuple[str, ...]]:
         """The rows of the table for people."""
         names = (*self.asked, *self._results())
-        return [tuple(_shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
+        return [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
 
     def _results(self) -> list[str]:
         return [name for name in _SHOWN if any(row[name] is not None for row in self.rows)]
@@ -140,7 +140,7 @@ def _number(text: str) -> tuple[str, int] | None:
     return str(dimension), int(int(match[1]) * scale)
 
 
-def _shown(name: str, value: Cell, unit: str) -> str:
+def shown(name: str, value: Cell, unit: str) -> str:
     """A cell for people. Sizes, times and rates get units, as in a program."""
     if value is None:
         return "-"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
 from collc.application.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost
+from collc.application.sweep_chart import SweepPlot, check_plot, write_chart
 from collc.application.sweep_table import SweepTable, check_format
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
@@ -35,8 +36,9 @@ class SweepSettings:
 
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
-    output: the table. timings: whether it has the CPU seconds of each case, which differ from run to run.
-    processes: of this machine. scheduler: the address of a Dask scheduler, to use its workers in place of processes.
+    output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
+    from run to run. processes: of this machine. scheduler: the address of a Dask scheduler, to use its workers in place
+    of processes.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -49,6 +51,7 @@ class SweepSettings:
     time_limit: float | None = None
     link_model: str | None = None
     output: Path | None = None
+    plot: SweepPlot | None = None
     timings: bool = False
     processes: Processes = field(default_factory=Processes)
     scheduler: str | None = None
@@ -83,13 +86,27 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     Raises SourceError where the program cannot be read, UsageError where the settings do not fit it. What one case
     raises is in its row. A journal beside the output has the cases that are done; it is removed in the end.
     """
-    from collc.parallel.journal import journal_of, opened_journal
-
     if settings.output is not None:
         check_format(settings.output)
     outline = read_program(path)
     _check(outline, settings)
+    if settings.plot is not None:
+        params = [column_of(name) for name, _ in settings.definitions]
+        several = [name for name, values in settings.definitions if len(values) > 1]
+        check_plot(settings.plot, params, several)
     cases = _cases(outline, settings)
+    report = _swept(cases, outline, settings, progress)
+    if settings.plot is not None:
+        write_chart(report.table, settings.plot, f"{Path(outline.files.shown).name}: all cases")
+    return report
+
+
+def _swept(
+    cases: Sequence[SweepCase], outline: ProgramOutline, settings: SweepSettings, progress: Progress
+) -> SweepReport:
+    """The table of all cases, which is written where there is an output."""
+    from collc.parallel.journal import journal_of, opened_journal
+
     notes: list[str] = []
     if settings.output is None:
         outcomes = _run(cases, {}, settings, progress, None)

@@ -122,6 +122,8 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
         result["errors"].append(_first(error, task))
     except MemoryError:
         result["errors"].append("[U0109] there is not enough memory")
+    except Exception as error:
+        result["errors"].append(f"[U0116] internal error: {type(error).__name__}: {error}")
     return result
 
 

@@ -307,6 +307,9 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
             _add_synthesizer_option(parser, name, option)
     formats = "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs"
     add("-o", "--output", type=Path, metavar="FILE", help=formats)
+    add("--plot", type=Path, metavar="FILE.svg", help="draw time or bandwidth against a param")
+    add("--plot-x", metavar="PARAM", help="the param (default: the first one with several numbers)")
+    add("--plot-y", choices=("time", "bandwidth"), help="what is drawn (default: bandwidth where it is known)")
     add("--timings", action="store_true", help="add the CPU seconds of each case to the table")
     add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
     add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")

@@ -291,6 +291,7 @@ def compare_command(chosen: argparse.Namespace) -> Exit:
 
 def sweep_command(chosen: argparse.Namespace) -> Exit:
     """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
+    from collc.application.sweep_chart import SweepPlot
     from collc.application.sweeping import SweepSettings, sweep_program
     from collc.parallel.processes import Processes
 
@@ -308,6 +309,7 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
         time_limit=chosen.time_limit,
         link_model=chosen.link_model,
         output=chosen.output,
+        plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
         timings=chosen.timings,
         processes=Processes(chosen.jobs, chosen.memory),
         scheduler=chosen.scheduler,

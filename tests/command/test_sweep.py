@@ -171,6 +171,25 @@ def test_parquet_has_the_same_table_with_types() -> None:
     assert types["kind"] == types["error"] == "string"
 
 
+def test_a_plot_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "p.coll", "--schedule", "sum", "--algorithm", "tacos,ring", "--quiet"]
+    assert main([*words, "-D", "size=1MiB,16MiB", "--plot", "a.svg"]) == 0
+    text = Path("a.svg").read_text()
+    for part in ("bus bandwidth", ">tacos<", ">ring<", "at size 16MiB", "GB/s"):
+        assert part in text, part
+    assert main([*words, "-D", "nodes=2,4,3", "--plot", "a.svg", "--plot-x", "nodes", "--plot-y", "time"]) == 1
+    text = Path("a.svg").read_text()
+    assert "time" in text
+    assert "at nodes 4" in text
+    assert "at nodes 3" not in text
+    Path("a.svg").unlink()
+    for more in (["-D", "nodes=2"], ["-D", "nodes=2,4", "--plot-x", "size"], ["-D", "kind=a,b"]):
+        assert main([*words[:4], *more, "--plot", "a.svg"]) == 2
+        assert "error[U0162]" in capsys.readouterr().err
+    assert main([*words[:4], "-D", "nodes=2,4", "--plot", "a.png"]) == 2
+    assert not list(Path().glob("a.*"))
+
+
 def test_a_sweep_that_ends_early_goes_on_where_it_was(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
