@@ -36,9 +36,8 @@ _BUSIEST: Final = 12
 """Links in the table of those that are busy longest."""
 
 
-def report_page(title: str, sections: Sequence[Section]) -> str:
+def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
     """The HTML text of a report."""
-    subtitle = f"{len(sections)} schedules and designs" if len(sections) > 1 else ""
     return Page(title, subtitle, sections, f"collc {__version__}").html()
 
 

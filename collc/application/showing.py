@@ -95,7 +95,9 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     if settings.page is not None:
         progress(None, "drawing")
         sections = [*map(subject_section, subjects), *_design_sections(designs)]
-        texts[settings.page] = report_page(path.name, sections).encode()
+        counts = [(len(subjects), "schedule"), (len(designs), "design")]
+        subtitle = listed(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
+        texts[settings.page] = report_page(path.name, sections, subtitle).encode()
     if settings.svg is not None or settings.png is not None:
         picture = _picture(path, subjects, designs, settings)
         if settings.svg is not None:

@@ -37,9 +37,9 @@ class Box:
 
 @dataclass
 class Layout:
-    """at: (x, y) of the devices that are drawn. radius: of an NPU. cell: the distance of neighbours on a lattice, 0
-    where there is none. stubs: of lines that would lead through other devices, only the ends are drawn. boxes: frames
-    of nodes. notes: what is not drawn.
+    """at: (x, y) of the devices that are drawn. radius: of an NPU. cell: the distance of neighbours on a lattice, or
+    the width of a group; longer lines bend round devices. 0: none bends. stubs: of lines that would lead through other
+    devices, only the ends are drawn. boxes: frames of nodes. notes: what is not drawn.
     """
 
     radius: float
@@ -200,7 +200,7 @@ def _groups(network: Network, axes: Int32Array) -> Layout:
     members = _members(network, axes[-1])
     most = max(len(group) for group in members)
     radius = max(26.0, most * 6.0)
-    found = Layout(radius=min(12.0, max(3.0, 0.36 * 2 * math.pi * radius / most)))
+    found = Layout(radius=min(12.0, max(3.0, 0.36 * 2 * math.pi * radius / most)), cell=2 * radius)
     cell = 2 * radius + 3.4 * found.radius + 26
     if 2 < len(members) <= 9:
         large = max(cell / (2 * math.sin(math.pi / len(members))), 0.6 * cell)

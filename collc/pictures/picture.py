@@ -6,6 +6,7 @@ gets a style sheet with the colours of one theme, without variables, which conve
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,10 +120,10 @@ class Picture:
 
     def file(self, theme: Theme = "light") -> str:
         """The text of an SVG file in the colours of one theme."""
-        size = f"{number(self.width)} {number(self.height)}"
+        width, height = math.ceil(self.width), math.ceil(self.height)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" width="{number(self.width)}" '
-            f'height="{number(self.height)}">\n<title>{plain(self.title)}</title>\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}">\n<title>{plain(self.title)}</title>\n'
             f"<desc>{plain(self.description)}</desc>\n<style>\n{style_sheet(colors_of(theme))}\n</style>\n"
             f'<rect class="paper" width="100%" height="100%"/>\n{self.body}\n</svg>\n'
         )

@@ -108,6 +108,14 @@ def test_lines_of_a_lattice_pass_no_device(networks: dict[str, Network]) -> None
     assert "Q" not in large
 
 
+def test_lines_between_groups_bend_round_devices(networks: dict[str, Network]) -> None:
+    """In this dragonfly, NPU 1 is near the straight line from NPU 0 to NPU 4."""
+    net = networks["dragonfly(5, 4, 400GB/s, 200GB/s, 1us)"]
+    marks = root_of(network_picture(net)).iter(f"{SVG}g")
+    (bent,) = [mark for mark in marks if mark[0].text and mark[0].text.startswith("npu[0, 0] -> npu[1, 0] and back")]
+    assert "Q" in (bent[1].get("d") or "")
+
+
 def test_the_load_is_one_line_for_each_direction() -> None:
     net = ring(4)
     load = np.arange(8, dtype=np.int64) * 2**20
