@@ -38,8 +38,8 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         reach = _Reach(network, times, backward)
         for part in traffic:
             for holders, wanting, counts in part.shared():
-                near, far = (wanting, holders) if backward else (holders, wanting)
-                farthest = far[reach.distance[np.ix_(row[far], near)].argmax(axis=0)]
+                near, others = (wanting, holders) if backward else (holders, wanting)
+                farthest = others[reach.distance[np.ix_(row[others], near)].argmax(axis=0)]
                 for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
                     time = reach.time(npu, other, int(row[other]), counts) if npu != other else -1
                     if time > largest:
