@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -262,3 +263,22 @@ def test_a_folder_that_cannot_be_written(files: Path, capsys: pytest.CaptureFixt
     code, message = failing([str(files / "gather.ten"), "-o", "file/r.html"], capsys)
     assert code == 2
     assert message.startswith("error[U0203]: cannot write file/r.html: file is a file, not a folder")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("topology", "run"),
+    [
+        ("dgx_h100(16)", "all_to_all(t.npus, size: 64MiB)"),
+        ("dgx_h100(64)", "all_gather(t.npus, size: 512MiB)"),
+        ("torus2d(32, 32, bandwidth: 50GiB/s, latency: 0.5us)", "all_gather(t.npus, size: 1GiB)"),
+    ],
+)
+def test_reports_of_large_networks_are_small(topology: str, run: str) -> None:
+    head = "import std.topologies\nimport std.clusters\nimport std.collectives\n"
+    Path("p.coll").write_text(f"{head}topology t = {topology}\nschedule s on t {{ run {run} }}\n")
+    began = time.process_time()
+    assert main(["show", "p.coll", "-o", "r.html"]) == 0
+    assert Path("r.html").stat().st_size < 2_000_000
+    assert time.process_time() - began < 30
+    assert list(panels(Path("r.html"))) == ["Summary", "Network", "Schedule", "Load", "Utilisation"]
