@@ -22,9 +22,9 @@ from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
 from collc.tuning.protocols import ProtocolCost, with_protocol
 
-PIECES: Final = (1, 4, 16, 64)
+PIECES: Final = (1, 4, 16, 32)
 """Into how many pieces a buffer is divided, to send one while the next arrives; the best number counts. A ring has as
-many rings side by side in place of each."""
+many rings side by side in place of each, at most the 32 channels that NCCL has."""
 
 MOST_MESSAGES: Final = 40_000
 """Most messages with more than one piece."""
