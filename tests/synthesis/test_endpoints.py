@@ -70,7 +70,8 @@ def random_schedules(seed: int) -> int:
             scheduled(net, demand, name, LinkModel.STORE if seed % 5 == 0 else LinkModel.PIPELINED)
             found += 1
         except CollcError as error:
-            if name == "auto" or error.diagnostics[0].code == "S0206":
+            # Swapped partials can depend on what was sent before they came, so that they cannot start later.
+            if name == "auto" or (error.diagnostics[0].code == "S0206" and name != "exchange"):
                 raise
     return found
 
