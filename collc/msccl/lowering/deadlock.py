@@ -13,7 +13,7 @@ from typing import Final
 
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.options import Profile, Protocol
-from collc.msccl.program import LOCAL, Point, Program, Step, Threadblock
+from collc.msccl.program import Point, Program, Step, Threadblock
 
 MESSAGES_IN_FLIGHT: Final = {Protocol.SIMPLE: 2, Protocol.LL: 8, Protocol.LL128: 8}
 """Messages that a connection holds; then its sender blocks."""
@@ -55,19 +55,24 @@ def largest_size(program: Program, per_message: int) -> int:
 
 
 def deadlocking_message_sizes(program: Program) -> list[int]:
-    """The chunks per message, among those of the program's range of sizes, at which it deadlocks; ascending."""
-    counts = sorted({s.count for g in program.gpus for tb in g.threadblocks for s in tb.steps if s.op not in LOCAL})
+    """The chunks per message, among those of the program's range of sizes, at which it deadlocks; ascending.
+
+    If the program ends with some number of chunks per message, it ends with every larger one: each step then is fewer
+    messages, and taking for them the moments of as many of the messages before, the last one included, gives a valid
+    order in which no connection holds more.
+    """
     low = chunks_per_message(program, program.sizes[1])
     high = chunks_per_message(program, program.sizes[0])
-    known: dict[tuple[int, ...], bool] = {}
-    found: list[int] = []
-    for per_message in range(low, high + 1):
-        messages_of_counts = tuple(-(-count // per_message) for count in counts)
-        if messages_of_counts not in known:
-            known[messages_of_counts] = terminates(program, per_message)
-        if not known[messages_of_counts]:
-            found.append(per_message)
-    return found
+    if terminates(program, low):
+        return []
+    fails, ends = low, high + 1  # `high + 1` stands for none in the range
+    while ends - fails > 1:
+        middle = (fails + ends) // 2
+        if terminates(program, middle):
+            ends = middle
+        else:
+            fails = middle
+    return list(range(low, ends))
 
 
 def terminates(program: Program, per_message: int) -> bool:

@@ -191,7 +191,8 @@ def _with_nops(threadblocks: tuple[Threadblock, ...], waits: dict[Point, list[Po
         for k, step in enumerate(tb.steps):
             wanted = [position(p) for p in waits.get(Point(t, k), [])]
             steps += [Step(Op.NOP, step.when, 1, waits=(p,)) for p in wanted[1:]]
-            steps.append(replace(step, waits=tuple(wanted[:1]), awaited=Point(t, k) in awaited))
+            is_awaited = Point(t, k) in awaited
+            steps.append(replace(step, waits=tuple(wanted[:1]), awaited=is_awaited) if wanted or is_awaited else step)
         made.append(replace(tb, steps=tuple(steps)))
     return made
 

@@ -24,7 +24,7 @@ class _MessageMerger:
 
     limit: most chunks of a message. sends, receives: the steps of each message. touched, written: by slot, the moments
     in order at which it is accessed, and written. renamed: new names of scratch slots. scratch: by rank, scratch slots
-    used. messages, steps: the result.
+    used. messages, steps: the result. shared: whether input and output share memory.
     """
 
     program: Program
@@ -37,6 +37,7 @@ class _MessageMerger:
     scratch: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     messages: list[Message] = field(default_factory=list[Message])
     steps: list[list[Step]] = field(default_factory=list[list[Step]])
+    shared: bool = False
 
     def slot(self, rank: int, slot: Slot | None) -> Slot | None:
         """The new name of a slot."""
@@ -61,9 +62,9 @@ class _MessageMerger:
 
     def alias(self, rank: int, slot: Slot) -> Slot:
         """The slot; in place, the one name of the memory that input and output share."""
-        bases = self.program.collective.in_place_bases(rank)
-        if slot.buffer == "s" or not self.program.placement.in_place:
+        if not self.shared or slot.buffer == "s":
             return slot
+        bases = self.program.collective.in_place_bases(rank)
         return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
     def delay(self, rank: int, receive: Step, until: Moment) -> None:
@@ -111,6 +112,7 @@ def merge(program: Program, limit: int) -> Program:
 
 def _merger(program: Program, limit: int) -> _MessageMerger:
     merger = _MessageMerger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
+    merger.shared = program.placement.in_place
     for gpu in program.gpus:
         for step in gpu.steps:
             if step.send >= 0:
@@ -209,8 +211,10 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
     arrives: Moment = (tail.arrival, ARRIVES, times[-1], 0)
     for member in run:
         merger.delay(target, merger.receives[member], arrives)
-    merger.steps[source].append(replace(send, when=leaves, count=len(run), send=number))
-    merger.steps[target].append(replace(receive, when=arrives, count=len(run), receive=number))
+    # Written out, since `replace` takes several times as long and this runs once for each message.
+    count = len(run)
+    merger.steps[source].append(Step(send.op, leaves, count, send.src, send.dst, send.receive, number))
+    merger.steps[target].append(Step(receive.op, arrives, count, receive.src, receive.dst, number, receive.send))
 
 
 def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
@@ -220,11 +224,14 @@ def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
         merger.scratch[target] += 1
 
 
+def _renamed(merger: _MessageMerger, rank: int, step: Step) -> Step:
+    """A step with the new names of its slots."""
+    src, dst = merger.slot(rank, step.src), merger.slot(rank, step.dst)
+    return step if src == step.src and dst == step.dst else replace(step, src=src, dst=dst)
+
+
 def _gpu(merger: _MessageMerger, gpu: Gpu) -> Gpu:
     local = [step for step in gpu.steps if step.op in LOCAL]
-    moved = [
-        replace(step, src=merger.slot(gpu.rank, step.src), dst=merger.slot(gpu.rank, step.dst))
-        for step in (*merger.steps[gpu.rank], *local)
-    ]
+    moved = [_renamed(merger, gpu.rank, step) for step in (*merger.steps[gpu.rank], *local)]
     steps = sorted(moved, key=lambda step: step.when)
     return replace(gpu, scratch_chunks=merger.scratch[gpu.rank], steps=tuple(steps))
