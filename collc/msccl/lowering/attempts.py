@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.assign import Policy
@@ -25,6 +26,10 @@ class LoweringAttempt:
     in_turn: bool = False
 
 
+SENDS_IN_TURN: Final = LoweringAttempt(Policy(), MOST_CHUNKS, in_turn=True)
+"""The leanest program whose threadblocks send over a link in the order of the schedule."""
+
+
 def attempts(options: MscclOptions) -> Iterator[LoweringAttempt]:
     """Attempts for programs that could deadlock: with less merged, shared and fused each time."""
     for most in _counts(options):
@@ -41,6 +46,7 @@ def wider(options: MscclOptions, channels: int) -> Iterator[LoweringAttempt]:
 
     channels: most channels of one instance.
     """
+    yield SENDS_IN_TURN
     for shares in (2, 3, 4, 6, 8, 12, 16, 24, 32):
         if shares > channels:
             break

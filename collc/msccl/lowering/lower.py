@@ -26,7 +26,7 @@ from collc.msccl.limits import (
     residency_notes,
 )
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.attempts import LoweringAttempt, attempts, wider
+from collc.msccl.lowering.attempts import SENDS_IN_TURN, LoweringAttempt, attempts, wider
 from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
@@ -60,7 +60,10 @@ Announcer = Callable[[str], None]
 _MOST_BLOCK_CHANNELS: Final = 8
 """Most chunks of a block for which a channel each is tried."""
 
-_MEASURED_MESSAGES: Final = 20_000
+_LARGE_PROGRAM: Final = 20_000
+"""Messages above which a program is made at most twice for speed: first with sends in the order of the schedule."""
+
+_MEASURED_MESSAGES: Final = 60_000
 """Most messages of a program whose time is measured, so that it can be made again for speed alone."""
 
 _RETRIED_MESSAGES: Final = 60_000
@@ -114,7 +117,7 @@ def lower(
         slowdown, final = _slowdown(program, module)
         if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowdown, program)
-        if final:
+        if final or (number > 1 and len(start.messages) > _LARGE_PROGRAM):
             break
     found = best[1] if best is not None else restricted
     if found is None:
@@ -132,7 +135,9 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
     """
     found, start, options = attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
-    if options.instances == 1 or model is not LinkModel.STORE:
+    if len(start.messages) > _LARGE_PROGRAM:
+        found = chain([SENDS_IN_TURN], found)
+    elif options.instances == 1 or model is not LinkModel.STORE:
         most = _RETRIED_MESSAGES // max(1, len(start.messages))
         found = chain(found, islice(wider(options, channels_per_instance(options)), most))
     seen: set[LoweringAttempt] = set()
@@ -248,7 +253,7 @@ class _StageRunner:
         program = self.fitted(attempt)
         block, messages = self.start.collective.block, len(self.start.messages)
         one_share = attempt.merged == 1 and attempt.policy.shares == 1
-        if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _MEASURED_MESSAGES:
+        if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _LARGE_PROGRAM:
             return program
         apart = replace(attempt, policy=replace(attempt.policy, shares=block))
         try:
@@ -311,7 +316,8 @@ def _slowdown(program: Program, module: Module) -> tuple[Fraction, bool]:
     schedule = max(1, module.collective_time())
     time = replay_time(program, module.network, model)
     least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
-    return Fraction(time, schedule), time <= _GOOD_SLOWDOWN * least
+    good = TOLERATED_SLOWDOWN if len(program.messages) > _LARGE_PROGRAM else _GOOD_SLOWDOWN
+    return Fraction(time, schedule), time <= good * least
 
 
 def _without_deadlock(program: Program, most_deadlocking: int) -> Program | None:

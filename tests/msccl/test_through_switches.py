@@ -1,0 +1,60 @@
+"""Programs over switches take no longer than their schedules: sends share links in the order of the schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from collc.base.diagnostics import SourceFile
+from collc.msccl.lowering import lower as lowering
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
+from collc.source.elaboration.elaborate import load_program
+from collc.ten.module import Module
+
+
+def synthesized(topology: str, collective: str) -> Module:
+    text = (
+        f"import std.clusters\nimport std.topologies\nimport std.collectives\ntopology t = {topology}\n"
+        f"schedule s on t {{ run {collective}(t.npus, size: 64MiB) }}\n"
+    )
+    (request,) = load_program(SourceFile("p.coll", text), {}, None).schedules
+    module = Module("s", request.network, request.demand, relays=True)
+    context = PassContext()
+    return Invert().run(Synthesize("symmetric").run(module, context), context)
+
+
+def assert_as_fast_as_its_schedule(module: Module) -> None:
+    measured = quality(lower(module), module)
+    assert measured.replay <= TOLERATED_SLOWDOWN * measured.schedule
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "all_reduce", "all_to_all"])
+def test_two_nodes(collective: str) -> None:
+    assert_as_fast_as_its_schedule(synthesized("dgx_h100(2)", collective))
+
+
+def test_large_programs_are_made_with_sends_in_turn_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = synthesized("dgx_h100(2)", "all_reduce")
+    announced: list[str] = []
+    monkeypatch.setattr(lowering, "_LARGE_PROGRAM", 0)
+    program = lower(module, announce=announced.append)
+    assert not any(stage.startswith("attempt 3") for stage in announced)
+    stages = [stage for stage in announced if stage.endswith("simulation")]
+    assert len(stages) <= 2
+    sends: dict[int, list[int]] = {}
+    for gpu in program.gpus:
+        for tb in gpu.threadblocks:
+            for step in tb.steps:
+                if step.send >= 0:
+                    sends.setdefault(program.messages[step.send].path[0], []).append(step.send)
+    assert any(len(numbers) > 1 for numbers in sends.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+def test_many_nodes(nodes: int, collective: str) -> None:
+    assert_as_fast_as_its_schedule(synthesized(f"dgx_h100({nodes})", collective))
