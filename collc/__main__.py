@@ -1,5 +1,17 @@
-"""`python -m collc`: the command line."""
+"""`python -m collc` and the script `collc`: the command line. Ctrl-C ends it quietly even while it is being loaded."""
 
-from collc.command.cli import main
+from __future__ import annotations
 
-raise SystemExit(main())
+
+def start() -> int:
+    """Run the command of the process; returns its exit code."""
+    try:
+        from collc.command.cli import main
+
+        return main()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(start())

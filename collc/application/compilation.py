@@ -10,8 +10,10 @@ from typing import Final
 from collc.application.compile_report import CompileReport, ScheduleReport
 from collc.application.output_files import WRITERS, file_names, unknown_kind
 from collc.application.schedule_build import ScheduleBuild
-from collc.application.settings import Callbacks, Settings
+from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
+from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.reading import real_path
 from collc.base.wording import did_you_mean, listed
 from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
@@ -35,6 +37,8 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
         message = f"--chunks {settings.chunks}: no run of the program is of a standard collective with 'chunks'"
         raise UsageError(Diagnostic("U0117", message, hint="leave it out"))
     _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
+    if settings.emit or any(schedule.emits for schedule in program.schedules):
+        check_folder(settings.output, OUTPUT_HINT)
     warnings = (*_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
@@ -93,7 +97,7 @@ def _check_settings(settings: Settings) -> None:
         hint = did_you_mean(name, SYNTHESIZERS, f"the synthesizers are {listed(SYNTHESIZERS)}")
         raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
     folder = None if settings.certificate is None else settings.certificate.parent
-    if folder is not None and not folder.is_dir() and folder.resolve() != settings.output.resolve():
+    if folder is not None and not folder.is_dir() and real_path(folder) != real_path(settings.output):
         what = f"{folder} is a file, not a folder" if folder.exists() else f"there is no folder {folder}"
         raise UsageError(Diagnostic("U0203", f"cannot write {settings.certificate}: {what}"))
     if settings.passes is not None:
@@ -108,9 +112,9 @@ def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, p
         added = [kind for kind in dict.fromkeys(settings.emit) if kind not in kinds]
         emits = [*request.emits, *(EmitRequest(kind, None, {}, request.span) for kind in added)]
         for name, span in file_names(emits, request):
-            path = (settings.output / name).resolve()
+            path = real_path(settings.output / name)
             hint = "give one of them another name"
-            if program is not None and path == program.resolve():
+            if program is not None and path == real_path(program):
                 raise SourceError(Diagnostic("U0206", f"{name} would overwrite the program", span, hint=hint))
             if path in taken:
                 notes = (Note("the other is written here", taken[path]),)

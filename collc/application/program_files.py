@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, SourceFile
+from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program
 from collc.source.imports import Loader
 from collc.source.parsing.syntax import Param, ScheduleDeclaration
@@ -52,7 +53,7 @@ def read_program(path: Path) -> ProgramOutline:
     problems.stop()
     own = {real: file for real, file in loader.files.items() if file.module is None}
     folder = Path(os.path.commonpath([real.parent for real in own]))
-    first = path.resolve()
+    first = real_path(path)
     files = [(first, own[first]), *((real, file) for real, file in sorted(own.items()) if real != first)]
     texts = tuple((real.relative_to(folder).as_posix(), file.source.text) for real, file in files)
     params = tuple(node.name.name for node in main.declared("value") if isinstance(node, Param))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span, UsageError
+from collc.base.reading import real_path
 
 _MOST_LETTERS: Final = 100
 """The most letters of a file name that its temporary name repeats; the system limits the length of names."""
@@ -32,9 +33,9 @@ def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder:
     through a symbolic link.
     """
     path = folder / name
-    real = path.parent.resolve()
+    real = real_path(path.parent)
     parts = Path(name).parts
-    if not parts or ".." in parts or Path(name).is_absolute() or not real.is_relative_to(folder.resolve()):
+    if not parts or ".." in parts or Path(name).is_absolute() or not real.is_relative_to(real_path(folder)):
         message = f"'{name}' is not a file inside the output folder"
         hint = "give a relative name without '..', and the folder with -o DIR"
         raise SourceError(Diagnostic("U0201", message, span, hint=hint))
@@ -136,6 +137,15 @@ class Draft:
                 pending.temporary.unlink()
             pending.release()
         self._pending.clear()
+
+
+def check_folder(folder: Path, hint: str = "") -> None:
+    """Raise UsageError U0203 where files cannot be written to a folder, which need not exist yet."""
+    existing = next((one for one in (folder, *folder.absolute().parents) if os.path.lexists(one)), folder)
+    if os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK):  # noqa: PTH112 (raises nothing)
+        return
+    what = "it may not be changed" if os.path.isdir(existing) else f"{existing} is a file, not a folder"  # noqa: PTH112
+    raise UsageError(Diagnostic("U0203", f"cannot write {folder}: {what}", hint=hint))
 
 
 def _move_files(temporary: Path, folder: Path, replaced: str) -> None:

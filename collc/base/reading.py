@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,11 @@ LIMIT: Final = 2**30
 """The most bytes of a text file."""
 
 _HINT: Final = "check the name and the folder"
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path without symbolic links; of links that lead in a circle, as far as they can be followed."""
+    return Path(os.path.realpath(path))
 
 
 def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Span | None = None) -> SourceFile:

@@ -89,18 +89,18 @@ def _paint(text: str, colour: str, wanted: bool) -> str:
 def _message(diagnostic: Diagnostic, colour: bool) -> str:
     tint = _YELLOW if diagnostic.warning else _RED
     head = _paint(f"{_severity(diagnostic)}[{diagnostic.code}]", tint, colour)
-    lines = [head + _paint(f": {_printable(diagnostic.message)}", _BOLD, colour)]
+    lines = [head + _paint(f": {printable(diagnostic.message)}", _BOLD, colour)]
     if diagnostic.span is not None:
         lines += _excerpt(diagnostic.span, "^", tint, colour)
     for note in diagnostic.notes:
         lines += _note(note, colour)
     if diagnostic.hint:
-        lines.append(f"{_paint('help:', _CYAN, colour)} {_printable(diagnostic.hint)}")
+        lines.append(f"{_paint('help:', _CYAN, colour)} {printable(diagnostic.hint)}")
     return "\n".join(lines)
 
 
 def _note(note: Note, colour: bool) -> list[str]:
-    lines = [f"{_paint('note:', _BLUE, colour)} {_printable(note.message)}"]
+    lines = [f"{_paint('note:', _BLUE, colour)} {printable(note.message)}"]
     return lines + (_excerpt(note.span, "-", _BLUE, colour) if note.span is not None else [])
 
 
@@ -124,7 +124,7 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     pad = " " * len(gutter)
     more = f" {_paint('...', tint, colour)}" if span.end > end + 1 else ""
     return [
-        f"{pad}{_paint('-->', _BLUE, colour)} {span.file.name}:{number}:{span.column}",
+        f"{pad}{_paint('-->', _BLUE, colour)} {printable(span.file.name)}:{number}:{span.column}",
         f"{pad} {bar}",
         f"{_paint(gutter, _BLUE, colour)} {bar} {shown}".rstrip(),
         f"{pad} {bar} {below}{more}",
@@ -143,7 +143,7 @@ def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
     return f"{lead}{clipped}{tail}", first + shift, min(last + shift, len(lead) + len(clipped))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text with control characters replaced, so that it cannot control a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
@@ -152,7 +152,7 @@ def _expanded(text: str, column: int) -> str:
     """The text with tabs as spaces and other control characters replaced. column: the column of the first character."""
     out: list[str] = []
     for character in text:
-        piece = " " * (TAB - column % TAB) if character == "\t" else _printable(character.replace("\n", "\ufffd"))
+        piece = " " * (TAB - column % TAB) if character == "\t" else printable(character.replace("\n", "\ufffd"))
         out.append(piece)
         column += _columns(piece)
     return "".join(out)

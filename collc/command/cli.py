@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TextIO
 
 from collc.base.diagnostics import CollcError, Diagnostic, Exit
 from collc.command.arguments import parse_arguments
@@ -36,6 +40,13 @@ def _messages_of(error: BaseException | None, command: str, partial: bool) -> tu
     if isinstance(error, MemoryError):
         hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
         return [Diagnostic("U0109", "there is not enough memory for this", hint=hint)], int(Exit.SOURCE)
+    if isinstance(error, UnicodeEncodeError):
+        message = f"{error.object!a} cannot be written in the encoding of the locale, {error.encoding}"
+        hint = "take a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
+        return [Diagnostic("U0139", message, hint=hint)], int(Exit.USAGE)
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename is not None else ""
+        return [Diagnostic("U0138", f"cannot read or write{where}: {error.strerror or error}")], int(Exit.USAGE)
     from collc.command.terminal import internal_error
 
     return [internal_error(error)], int(Exit.INTERNAL)
@@ -61,24 +72,57 @@ def _report_error(error: BaseException, words: Sequence[str]) -> int:
     return code
 
 
+def _prepare_streams() -> None:
+    """Replace closed standard streams, so that no file gets their numbers, and write what an encoding lacks escaped."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(_open_as(number), mode, encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and name != "stdin" and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _open_as(number: int) -> int:
+    """The null device, opened under the number of a closed stream."""
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return number
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout goes nowhere; Python would try again at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
     arguments: the words after "collc"; None: those of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     try:
         chosen = parse_arguments(words)
-        if chosen is None:
-            return int(Exit.DONE)
-        from collc.command import commands
+        code = int(Exit.DONE)
+        if chosen is not None:
+            from collc.command import commands
 
-        return int(commands.run(chosen))
+            code = int(commands.run(chosen))
+        sys.stdout.flush()
     except BrokenPipeError:
+        _drop_output()
         sys.stderr.close()
         return int(Exit.DONE)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) and error.filename is None:
+            _drop_output()
+        return _report_error(error, words)
     except (Exception, KeyboardInterrupt) as error:
         return _report_error(error, words)
+    return code
 
 
 if __name__ == "__main__":

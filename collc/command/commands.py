@@ -78,6 +78,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
 def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
     """Print the report of a compilation: JSON or a table on stdout, notes and messages on stderr."""
     from collc.application.compile_report import COLUMNS
+    from collc.base.rendering import printable
 
     messages = report.all_diagnostics
     if chosen.json:
@@ -86,7 +87,7 @@ def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
         print_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
         for schedule in report.schedules:
             for note in schedule.notes:
-                print(f"{schedule.name}: {note}", file=sys.stderr)
+                print(printable(f"{schedule.name}: {note}"), file=sys.stderr)
     print_messages(messages)
 
 

@@ -40,6 +40,9 @@ def print_messages(diagnostics: Sequence[Diagnostic]) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to stdout; where the terminal is too narrow, each row as a list of its cells."""
+    from collc.base.rendering import printable
+
+    rows = [[printable(cell) for cell in row] for row in rows]
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -71,7 +71,7 @@ def _compiled(function: FunctionType) -> Callable[..., Any]:
         from numba.cpython.unsafe.numbers import trailing_zeros as intrinsic
 
         return intrinsic
-    from numba import njit
+    from collc.kernels.cached_jit import jit
 
     known = function.__globals__
     called = {
@@ -83,7 +83,7 @@ def _compiled(function: FunctionType) -> Callable[..., Any]:
     own = FunctionType(function.__code__, {**known, **called}, function.__name__, function.__defaults__)
     own.__qualname__, own.__module__, own.__doc__ = function.__qualname__, function.__module__, function.__doc__
     inline = "always" if getattr(function, "inlined", False) else "never"
-    return njit(cache=True, nogil=True, inline=inline)(own)
+    return jit(nogil=True, inline=inline)(own)
 
 
 def _names(code: CodeType) -> Iterator[str]:

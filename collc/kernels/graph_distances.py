@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
+from collc.kernels.cached_jit import jit
 from collc.ten.arrays import Int32Array, Int64Array
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def all_distances(
     targets: Int32Array, offsets: Int32Array, edges: Int32Array, source: Int32Array, length: Int64Array, none: int
 ) -> Int64Array:
@@ -37,7 +37,7 @@ def all_distances(
     return found
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def all_hops(
     targets: Int32Array, offsets: Int32Array, edges: Int32Array, source: Int32Array, length: int, none: int
 ) -> Int64Array:

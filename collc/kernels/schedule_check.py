@@ -3,15 +3,15 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from collc.kernels.cached_jit import jit
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 
 NEVER = np.iinfo(np.int64).max
 
 
-@njit(cache=True)
+@jit()
 def overlaps(
     chunk: Int32Array,
     link: Int32Array,
@@ -39,7 +39,7 @@ def overlaps(
     return count, earlier, later
 
 
-@njit(cache=True)
+@jit()
 def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
     """The rows of each chunk, in order, as (offsets int64[chunks + 1], rows int32)."""
     offsets = np.zeros(chunks + 1, np.int64)
@@ -97,7 +97,7 @@ class DeviceMarks(NamedTuple):
     tail: Int32Array
 
 
-@njit(cache=True)
+@jit()
 def _marks(devices: int) -> DeviceMarks:
     seen, part = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
     held, first = np.empty(devices, np.int64), np.empty(devices, np.int64)
@@ -107,7 +107,7 @@ def _marks(devices: int) -> DeviceMarks:
     return DeviceMarks(seen, held, into, out, first, last, sent, part, queues[0], queues[1], queues[2], queues[3])
 
 
-@njit(cache=True)
+@jit()
 def _enters(
     row: int, arrival: int, head: Int32Array, tail: Int32Array, device: int, after: Int32Array, arrivals: Int64Array
 ) -> bool:
@@ -127,7 +127,7 @@ def _enters(
     return True
 
 
-@njit(cache=True)
+@jit()
 def _leaves(
     start: int,
     target: int,
@@ -151,7 +151,7 @@ def _leaves(
     return True
 
 
-@njit(cache=True)
+@jit()
 def _copied(
     rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
 ) -> bool:
@@ -184,7 +184,7 @@ def _copied(
     return missing == 0
 
 
-@njit(cache=True)
+@jit()
 def _sent_in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, tag: int) -> bool:
     """Whether each transfer of a copied chunk starts when its sender holds the chunk."""
     link, start, _, source, _, total, kind, npus, passes, after = transfers
@@ -203,7 +203,7 @@ def _sent_in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMa
     return True
 
 
-@njit(cache=True)
+@jit()
 def _note(
     device: int,
     tag: int,
@@ -226,7 +226,7 @@ def _note(
         copy_head[device], head[device] = -1, -1
 
 
-@njit(cache=True)
+@jit()
 def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
     """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none.
 
@@ -278,7 +278,7 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
     return rest if nodes - senders == 1 and rest < npus and not waiting else -1
 
 
-@njit(cache=True)
+@jit()
 def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, root: int) -> bool:
     """Whether each partial leaves after all partials that arrive, before any copy, and copies come from the root."""
     link, start, reduce, source, target, total, kind, npus, passes, after = transfers
@@ -306,7 +306,7 @@ def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, 
     return True
 
 
-@njit(cache=True)
+@jit()
 def _reduced(
     rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
 ) -> bool:
@@ -320,7 +320,7 @@ def _reduced(
     return missing == 0
 
 
-@njit(cache=True)
+@jit()
 def screen(
     offsets: Int64Array,
     order: Int32Array,

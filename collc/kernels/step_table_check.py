@@ -5,12 +5,12 @@ held: uint8[npus, chunks / 8], bit `chunk % 8` of held[npu, chunk // 8]. Rows of
 """
 
 import numpy as np
-from numba import njit
 
+from collc.kernels.cached_jit import jit
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, StepTable, UInt8Array
 
 
-@njit(cache=True)
+@jit()
 def mark_arrivals(held: UInt8Array, row: StepTable, legal: BoolArray, target: Int32Array, none: int) -> None:
     """Set the bits of the chunks that were sent in a step, as far as they were legal."""
     for link in range(len(row)):
@@ -19,7 +19,7 @@ def mark_arrivals(held: UInt8Array, row: StepTable, legal: BoolArray, target: In
             held[target[link], chunk >> 3] |= np.uint8(1) << np.uint8(chunk & 7)
 
 
-@njit(cache=True)
+@jit()
 def check_sends(held: UInt8Array, row: StepTable, legal: BoolArray, source: Int32Array, none: int, chunks: int) -> int:
     """Set `legal` for each transfer of a step whose source holds the chunk; the first link where it does not, or -1."""
     wrong = -1
@@ -34,7 +34,7 @@ def check_sends(held: UInt8Array, row: StepTable, legal: BoolArray, source: Int3
     return wrong
 
 
-@njit(cache=True)
+@jit()
 def run_steps(
     held: UInt8Array,
     table: StepTable,
@@ -66,7 +66,7 @@ def run_steps(
     return count
 
 
-@njit(cache=True)
+@jit()
 def missing(held: UInt8Array, npus: Int32Array, chunks: Int64Array, limit: int) -> tuple[int, Int64Array]:
     """The (chunk, NPU) pairs of some NPUs and chunks where the NPU lacks the chunk, at most `limit`: (count, pairs)."""
     found = np.empty((limit, 2), np.int64)

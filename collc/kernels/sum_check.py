@@ -1,15 +1,15 @@
 """Replay of reductions with contributions as bits, for those that do not follow a single tree."""
 
 import numpy as np
-from numba import njit
 
+from collc.kernels.cached_jit import jit
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Array
 
 LATEST = 2**61
 """Picoseconds up to which twice an arrival and a flag fit into 64 bits."""
 
 
-@njit(cache=True)
+@jit()
 def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
     """Store or combine what arrives; False where a contribution arrives twice."""
     for word in range(len(brought)):
@@ -19,7 +19,7 @@ def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
     return True
 
 
-@njit(cache=True)
+@jit()
 def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
     """Whether there is something to send, and the complete sum where it is a `send`."""
     some, complete = False, True
@@ -29,7 +29,7 @@ def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
     return some and (reduce or complete)
 
 
-@njit(cache=True)
+@jit()
 def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array, queue: Int32Array) -> None:
     if seen[device] != tag:
         seen[device] = tag
@@ -37,7 +37,7 @@ def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array, queue: I
         queue[:, device] = -1
 
 
-@njit(cache=True)
+@jit()
 def _enter(position: int, reduce: bool, device: int, queue: Int32Array, after: Int32Array, arrival: Int64Array) -> bool:
     """Put an arrival at the end of a switch's queue; False where another partial arrives at the same time.
 
@@ -56,7 +56,7 @@ def _enter(position: int, reduce: bool, device: int, queue: Int32Array, after: I
     return True
 
 
-@njit(cache=True)
+@jit()
 def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) -> int:
     """Take the first of a switch's queue: its position, -1 where there is none."""
     first = 0 if reduce else 2
@@ -66,7 +66,7 @@ def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) 
     return position
 
 
-@njit(cache=True)
+@jit()
 def _arrivals(
     rows: Int32Array, link: Int32Array, start: Int64Array, reduce: BoolArray, total: Int64Array, kind: Int32Array
 ) -> tuple[Int64Array, Int64Array]:
@@ -84,7 +84,7 @@ def _arrivals(
     return arrival, np.argsort(key, kind="mergesort")
 
 
-@njit(cache=True)
+@jit()
 def added_up(
     rows: Int32Array,
     link: Int32Array,
@@ -152,7 +152,7 @@ def added_up(
     return missing == 0
 
 
-@njit(cache=True)
+@jit()
 def rescreen(
     doubtful: Int64Array,
     offsets: Int64Array,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from collc.base.diagnostics import Note, SourceFile, Span
-from collc.base.reading import read_text
+from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_DEPTH, too_deep
@@ -15,6 +16,9 @@ from collc.source.parsing.parse import MAX_BYTES, parse
 from collc.source.parsing.syntax import Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
+
+SUFFIX: Final = ".coll"
+"""How the names of imported files end."""
 
 
 @dataclass(eq=False)
@@ -35,7 +39,7 @@ class Loader:
         name: what messages call the file. module: "std.topologies" for one of the standard library. at: the import
         statement. Raises SourceError where the file cannot be read or parsed.
         """
-        real = path.resolve()
+        real = real_path(path)
         if real in self.files:
             return self.files[real]
         return self._declared(read_text(path, name, limit=MAX_BYTES, at=at), path, module)
@@ -47,7 +51,7 @@ class Loader:
     def _declared(self, source: SourceFile, path: Path, module: str | None) -> FileScope:
         """The declarations of a file that was read from `path`, its imports loaded too."""
         file = FileScope(source, parse(source).statements, module, str(path.parent))
-        real = path.resolve()
+        real = real_path(path)
         self.files[real] = file
         self.open.append((real, source.name))
         for statement in file.statements:
@@ -63,7 +67,7 @@ class Loader:
         if len(self.open) > MAX_DEPTH:
             raise too_deep("importing", node.span)
         path, name, module = self.resolve(file, node)
-        real = path.resolve()
+        real = real_path(path)
         names = [n for p, n in self.open if p == real]
         if names:
             ring = [*[n for _, n in self.open[[p for p, _ in self.open].index(real) :]], names[0]]
@@ -79,6 +83,9 @@ class Loader:
         if node.path is not None:
             if not node.path or "\0" in node.path:
                 raise fail("E0701", "an import names a file", node.span)
+            if not node.path.endswith(SUFFIX):  # of other files nothing is read, and so nothing is shown
+                hint = f'the name of a program ends with {SUFFIX}, as in: import "parts/node{SUFFIX}"'
+                raise fail("E0706", f"'{node.path}' is not the name of a program", node.span, hint=hint)
             return Path(file.folder) / node.path, _named(file.source.name, node.path), None
         module = node.module or ""
         library = standard_library()

@@ -1,0 +1,52 @@
+"""Numba's compiler with its cache on disk, which may be damaged or impossible to write without any harm but time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numba import njit
+
+if TYPE_CHECKING:
+    from numba.core.caching import FunctionCache
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def jit(**options: object) -> Callable[[Kernel], Kernel]:
+    """A decorator: `numba.njit` with the options. Where there is no folder to be written, nothing is cached."""
+
+    def compile_it(function: Kernel) -> Kernel:
+        try:
+            kernel = njit(cache=True, **options)(function)
+        except RuntimeError:
+            return njit(**options)(function)
+        kernel._cache = _ForgivingCache(kernel._cache)
+        return kernel
+
+    return compile_it
+
+
+class _ForgivingCache:
+    """Numba's cache of a kernel; where its files are damaged or cannot be written, the kernel is compiled again."""
+
+    def __init__(self, cache: FunctionCache) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: object, context: object) -> object:
+        """The machine code; None where there is none, or it cannot be read."""
+        try:
+            return self._cache.load_overload(signature, context)
+        except Exception:  # pickle and LLVM raise of everything
+            with suppress(Exception):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, signature: object, data: object) -> None:
+        """Keep the machine code for the next process, if the folder can be written."""
+        with suppress(Exception):
+            self._cache.save_overload(signature, data)
