@@ -26,13 +26,15 @@ class LinkTable(NamedTuple):
 class BufferTable(NamedTuple):
     """Occupied slots of switches: from times[switch, k] on, occupied[switch, k]; both int64[switches, n].
 
-    counts: int64[switches], how many times there are. size: int64[switches], slots; -1 for no limit.
+    counts: int64[switches], how many times there are. size: int64[switches], slots; -1 for no limit. scanned:
+    int64[switches], how many of these times have been looked at one after another so far.
     """
 
     times: Int64Array
     occupied: Int64Array
     counts: Int64Array
     size: Int64Array
+    scanned: Int64Array
 
 
 class TransferTable(NamedTuple):
@@ -138,16 +140,19 @@ def reserve(links: Links, link: int, start: int, end: int) -> Links:
 def _full_until_in_table(buffers: BufferTable, switch: int, start: int, end: int, least: int) -> int:
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count, size = buffers.counts[switch], buffers.size[switch]
-    k = first_above(times, count, end - 1) - 1
+    k = last = first_above(times, count, end - 1) - 1
     while occupied[k] < size:
         if times[k] <= start:
+            buffers.scanned[switch] += last - k
             return -1
         k -= 1
     free = times[k + 1]
+    buffers.scanned[switch] += last - 2 * k
     while k + 1 < count and times[k + 1] < free + least:
         k += 1
         if occupied[k] >= size:
             free = times[k + 1]
+    buffers.scanned[switch] += k
     return free
 
 
@@ -173,11 +178,15 @@ def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> in
 def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> BufferTable:
     count = buffers.counts[switch]
     if count + 2 > buffers.times.shape[1]:
-        buffers = BufferTable(_wider(buffers.times), _wider(buffers.occupied), buffers.counts, buffers.size)
+        buffers = BufferTable(
+            _wider(buffers.times), _wider(buffers.occupied), buffers.counts, buffers.size, buffers.scanned
+        )
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count = _split(times, occupied, count, start)
     count = _split(times, occupied, count, end)
-    for k in range(first_above(times, count, start - 1), first_above(times, count, end - 1)):
+    first, after = first_above(times, count, start - 1), first_above(times, count, end - 1)
+    buffers.scanned[switch] += after - first
+    for k in range(first, after):
         occupied[k] += 1
     buffers.counts[switch] = count
     return buffers

@@ -65,13 +65,16 @@ class Timeline:
 
 
 class SlotTimeline:
-    """How many slots of a buffer are occupied: occupied[k] from times[k] on; in the end none."""
+    """How many slots of a buffer are occupied: occupied[k] from times[k] on; in the end none.
 
-    __slots__ = ("occupied", "size", "times")
+    scanned: how many of these times have been looked at one after another so far.
+    """
+
+    __slots__ = ("occupied", "scanned", "size", "times")
 
     def __init__(self, size: int) -> None:
         """size: how many slots there are."""
-        self.size = size
+        self.size, self.scanned = size, 0
         self.times: list[int] = [0]
         self.occupied: list[int] = [0]
 
@@ -82,21 +85,26 @@ class SlotTimeline:
             if k == len(self.times) or self.times[k] != time:
                 self.times.insert(k, time)
                 self.occupied.insert(k, self.occupied[k - 1])
-        for k in range(bisect_left(self.times, start), bisect_left(self.times, end)):
+        first, after = bisect_left(self.times, start), bisect_left(self.times, end)
+        self.scanned += after - first
+        for k in range(first, after):
             self.occupied[k] += 1
 
     def full_until(self, start: int, end: int, least: int) -> int:
         """-1 where a slot is free from start to end; else when, after the buffer is full, one is free for `least`."""
-        k = bisect_left(self.times, end) - 1
+        k = last = bisect_left(self.times, end) - 1
         while self.occupied[k] < self.size:
             if self.times[k] <= start:
+                self.scanned += last - k
                 return -1
             k -= 1
         free = self.times[k + 1]
+        self.scanned += last - 2 * k
         while k + 1 < len(self.times) and self.times[k + 1] < free + least:
             k += 1
             if self.occupied[k] >= self.size:
                 free = self.times[k + 1]
+        self.scanned += k
         return free
 
 

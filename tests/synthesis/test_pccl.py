@@ -147,9 +147,11 @@ def test_compiled_code_finds_the_same(monkeypatch: pytest.MonkeyPatch, seed: int
     triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
     for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
         monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: False)
-        plain = plan(net, demand, Effort(seed))
+        effort, compiled_effort = Effort(seed), Effort(seed)
+        plain = plan(net, demand, effort)
         monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: True)
-        assert same(plan(net, demand, Effort(seed)), plain)
+        assert same(plan(net, demand, compiled_effort), plain)
+        assert compiled_effort.work.spent == effort.work.spent > 0
         assert same(plan(net, demand, Effort(seed, threads=3)), plain)
 
 

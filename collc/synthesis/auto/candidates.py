@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import ESTIMATORS, Estimate
+from collc.synthesis.auto.estimates import ESTIMATORS, Estimate, bound_work
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
 from collc.synthesis.bounds import task_bound
@@ -134,9 +134,10 @@ class _Builders:
         def solver(task: Task) -> Schedule:
             limit = None if meter.limit is None else max(1, meter.limit // self._phases)
             part = WorkMeter(limit)
-            schedule = self._solved(name, task, replace(self._effort, work=part))
-            meter.add(part.spent)
-            return schedule
+            try:
+                return self._solved(name, task, replace(self._effort, work=part))
+            finally:
+                meter.add(part.spent)
 
         return join(solve(self._module, solver))
 
@@ -145,10 +146,11 @@ class _Builders:
         if name in plain:
             return plain[name](task, effort)
         bounded = {"tacos": tacos, "pccl": pccl, "swarm": swarm}
-        return bounded[name](task, effort, self._bound(task))
+        return bounded[name](task, effort, self._bound(task, effort.work))
 
-    def _bound(self, task: Task) -> int:
+    def _bound(self, task: Task, work: WorkMeter) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
         if task.inverted not in self._bounds:
+            work.add(bound_work(task.network, task.demand) // 2)
             self._bounds[task.inverted] = task_bound(task).time
         return self._bounds[task.inverted]

@@ -13,6 +13,8 @@ from typing import Final
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.ten.demand import Demand
+from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 COMPILED_TRANSFERS: Final = 50_000
@@ -39,6 +41,13 @@ class Estimate:
     near_ideal: bool = False
 
 
+def bound_work(network: Network, demand: Demand) -> int:
+    """The work of a lower bound. What goes from NPU to NPU, and several runs, need prices of links."""
+    standards = [run.standard for run in demand.runs]
+    shared = len(standards) == 1 and standards[0] is not None and standards[0].kind != "all_to_all"
+    return (1 if shared else 3) * (30_000 + 1_500 * len(network.npus))
+
+
 Estimator = Callable[[ProblemShape], Estimate | None]
 """None: the synthesizer does not apply."""
 
@@ -46,7 +55,7 @@ Estimator = Callable[[ProblemShape], Estimate | None]
 def _symmetric(shape: ProblemShape) -> Estimate | None:
     if not shape.is_symmetric:
         return None
-    return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 1000.0)
+    return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 1000.0, near_ideal=True)
 
 
 def _in_network(shape: ProblemShape) -> Estimate | None:
@@ -61,25 +70,24 @@ def _tacos(shape: ProblemShape) -> Estimate | None:
         return None
     large = shape.module.network.device_count > 128
     work = LOAD + shape.transfers if large else 8 * shape.transfers
-    return Estimate(work, 4.0 if shape.is_shared else 1.0, searches=True)
+    return Estimate(work, 6.0 if shape.is_shared else 4.0, searches=True)
 
 
 def _pccl(shape: ProblemShape) -> Estimate:
     plain = int(12 * shape.transfers + shape.tree_growth / 12)
     compiled = LOAD + int(3 * shape.transfers + shape.tree_growth / 100)
     work = plain if shape.transfers <= COMPILED_TRANSFERS else compiled
-    return Estimate(work, 1.5 if shape.is_shared else 6.0, searches=True)
+    return Estimate(work, 9.0 if not shape.is_shared else 6.0 if shape.has_switches else 4.0, searches=True)
 
 
 def _swarm(shape: ProblemShape) -> Estimate:
-    promise = 6.0 if shape.few_hold else 3.0 if shape.has_switches and shape.is_shared else 1.0
-    return Estimate(30 * shape.transfers + 3 * shape.npus**2, promise, searches=True)
+    return Estimate(20 * shape.transfers + 3 * shape.npus**2, 10.0 if shape.few_hold else 6.0, searches=True)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:
     if not shape.has_dimensions:
         return None
-    return Estimate(10 * shape.transfers, 2.0)
+    return Estimate(15 * shape.transfers, 2.0)
 
 
 def _forest(shape: ProblemShape) -> Estimate | None:
@@ -87,11 +95,11 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     if module.schedule is not None or not shape.is_one_collective or bool((module.network.buffers >= 0).any()):
         return None
     links = module.network.link_count
-    near = shape.is_shared and shape.is_bandwidth_bound and not shape.is_symmetric
+    near = shape.is_shared and shape.is_bandwidth_bound
     compiled = shape.transfers > COMPILED_FOREST
-    work = LOAD + 5 * shape.transfers if compiled else 30 * shape.transfers + 10 * links * shape.npus
+    work = LOAD + 5 * shape.transfers if compiled else 10 * shape.transfers + 3 * links * shape.npus
     work *= 2 if shape.phases > 1 else 1  # up and down at once, too
-    return Estimate(work, 8.0 if near else 2.0, searches=True, near_ideal=near)
+    return Estimate(40_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near)
 
 
 def _overlapped(shape: ProblemShape) -> Estimate | None:
@@ -107,7 +115,7 @@ def _exchange(shape: ProblemShape) -> Estimate | None:
         return None
     if _is_bound_by_latency(shape):
         return Estimate(30_000 + 10 * shape.transfers, 16.0, searches=True)
-    return Estimate(100_000 + 40 * shape.transfers, 8.0, searches=True)
+    return Estimate(150_000 + 10 * shape.transfers, 6.0, searches=True)
 
 
 def _is_bound_by_latency(shape: ProblemShape) -> bool:

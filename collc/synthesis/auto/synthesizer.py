@@ -36,8 +36,8 @@ from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE = 500_000
-"""Work beside that of the best candidate: about half a second."""
+SPARE = 600_000
+"""Work beside that of the best candidate: about 0.6 s."""
 
 SPARE_FOR_FIRST = 100_000
 """The same where only first schedules are made."""
@@ -58,7 +58,7 @@ TINY_NPUS, TINY, TINY_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
 
 PROOF = 1_000_000
-"""What Z3 may spend on each number of steps, about half a second; counted so that all machines find the same."""
+"""What Z3 may spend on each number of steps, about 0.6 s; counted so that all machines find the same."""
 
 LISTED = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
@@ -118,17 +118,20 @@ UNWOUND = (
 
 
 class _Search:
-    """The search of one module. tried: what it has found. spare: work beside that of the best candidate."""
+    """The search of one module.
+
+    tried: what it has found. most: all work that it may take. spare: work beside that of the best candidate.
+    """
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
         self._module, self._effort, self._library = module, effort, library
         self._candidates = candidates(module, effort)
         self.tried = TriedCandidates(module.network)
         small = len(module.network.npus) <= SMALL_NPUS
-        self._most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
+        self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
         self.spare = effort.trials * SPARE
         if effort.time_limit is not None:
-            self._most = self.spare = max(self._most, int(effort.time_limit * 1_000_000))
+            self.most = self.spare = max(self.most, int(effort.time_limit * 1_000_000))
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
@@ -147,9 +150,10 @@ class _Search:
         for candidate in self._candidates:
             if not self._is_wanted(candidate):
                 continue
-            if candidate.estimate.work <= (self._all_left() if candidate.estimate.near_ideal else self._left()):
+            near_ideal = candidate.estimate.near_ideal and self.tried.may_be_far(candidate.network)
+            if candidate.estimate.work <= (self._all_left() if near_ideal else self._left()):
                 self._take(candidate, FIRST_WORK)
-                if candidate.estimate.near_ideal and self._leads(candidate) and self._is_wanted(candidate):
+                if near_ideal and self.tried.is_near(candidate, self._all_left()) and self._is_wanted(candidate):
                     self._take(candidate, self._all_left())
             else:
                 self.tried.leave_out(candidate)
@@ -196,10 +200,12 @@ class _Search:
             return
         module = replace(self._module, model=LinkModel.STORE)
         nested = _Search(module, self._effort, None)
+        if self._effort.time_limit is None:
+            nested.spare = nested.most = max(SPARE_FOR_FIRST, self._left())
         if tried.best is None or nested.tried.bound(module.network, module) < time_of(tried.best[1]):
             nested.run()
         else:
-            nested.spare = SPARE_FOR_FIRST
+            nested.spare = min(nested.spare, SPARE_FOR_FIRST)
             nested.first_schedules()
         stored = nested.tried
         if stored.best is not None:
@@ -223,7 +229,7 @@ class _Search:
 
     def _all_left(self) -> int:
         """The work that may be spent on what is likely to be near the best possible schedule."""
-        return self._most - self.tried.spent
+        return self.most - self.tried.spent
 
     def _leads(self, candidate: Candidate) -> bool:
         """Whether a candidate found the best schedule and could search on."""

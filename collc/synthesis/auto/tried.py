@@ -8,6 +8,7 @@ from fractions import Fraction
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.units import format_time
 from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.auto.estimates import bound_work
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import NoShorter
 from collc.synthesis.task import WorkMeter
@@ -20,14 +21,18 @@ NEAR = 8
 SMALL_PART, NEAR_IF_SMALL = 4, 1
 """The same for a search that has had less than 1/SMALL_PART of the work that is left."""
 
+FAR = Fraction(11, 10)
+"""A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
+far from it after all."""
+
 NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
 """Where the best schedule takes at most so many times the lower bound, only so much work is done for a shorter one."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """The runs of a candidate: picoseconds of its best schedule, work of all runs and of those until this schedule was
-    found, and whether more could find a shorter one.
+    """The runs of a candidate: picoseconds of its best schedule, work of the last run and of the one that found this
+    schedule, and whether more could find a shorter one.
     """
 
     time: int
@@ -42,7 +47,8 @@ class TriedCandidates:
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
-    spent: all work so far. bounds: by id of the network, its lower bound.
+    spent: all work so far. bounds: by id of the network, its lower bound. near_ideal: whether any schedule was likely
+    to be near the best possible one.
     """
 
     own: Network
@@ -52,6 +58,7 @@ class TriedCandidates:
     notes: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
     bounds: dict[int, int] = field(default_factory=dict[int, int])
+    near_ideal: bool = False
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
 
     @property
@@ -82,16 +89,16 @@ class TriedCandidates:
             self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
             self.proved |= isinstance(error, NoShorter)
             return
-        work = meter.spent if before else max(meter.spent, candidate.estimate.work)
+        work = meter.spent or candidate.estimate.work
         self.spent += work
         unfinished = candidate.estimate.searches and limit is not None and meter.spent >= limit
         time = time_of(built)
         if before is None or time < before.time:
-            work += before.work if before else 0
             self.attempts[name] = Attempt(time, work, work, unfinished)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(before, work=before.work + work, unfinished=unfinished)
+            self.attempts[name] = replace(before, work=work, unfinished=unfinished)
+        self.near_ideal |= candidate.estimate.near_ideal
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
@@ -113,6 +120,10 @@ class TriedCandidates:
         """Whether nothing on a network can be so much shorter than the best that some work is worth while."""
         return any(work > most and self._is_done(network, factor) for factor, most in NEARLY_DONE)
 
+    def may_be_far(self, network: Network) -> bool:
+        """Whether the best so far may be far from the best possible schedule."""
+        return not self.near_ideal or not self._is_done(network, FAR)
+
     def _is_done(self, network: Network, factor: Fraction) -> bool:
         found = self._best.get(id(self.own))
         if found is not None and self._is_within(factor, self.own, found[1]):
@@ -128,6 +139,7 @@ class TriedCandidates:
     def bound(self, network: Network, module: Module) -> int:
         """The lower bound of a module on a network; computed once."""
         if id(network) not in self.bounds:
+            self.spent += bound_work(network, module.demand)
             self.bounds[id(network)] = lower_bound(network, module.demand, module.model).time
         return self.bounds[id(network)]
 

@@ -80,7 +80,8 @@ def _bounds(
     degrees = [_degree_bounds(problem, received) for received in (True, False)]
     for simple, _ in degrees:
         yield from simple
-    yield from _path_bounds(problem, max((bound.time for simple, _ in degrees for bound in simple), default=0))
+    known = max((bound.time for simple, _ in degrees for bound in simple), default=0)
+    yield from _path_bounds(problem, known)
     for _, delayed in degrees:
         yield from delayed
     yield from _load_bound(problem)
@@ -88,7 +89,7 @@ def _bounds(
     sets = [cuts_of(network, problem.times.total[:, -1])]
     if flows and not tries_all_cuts(network):
         sets.append(flow_cuts(network, traffic, problem.times.busy[:, -1]))
-    yield from _cut_bounds(problem, chain.from_iterable(sets))
+    yield from _cut_bounds(problem, chain.from_iterable(sets), known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,19 +182,19 @@ def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
             yield path
 
 
-def _cut_bounds(problem: _BoundProblem, cuts: Iterator[BoolArray]) -> Iterator[Bound]:
-    """What must cross each cut, in each direction, where that takes longer than across all before."""
-    best = 0
+def _cut_bounds(problem: _BoundProblem, cuts: Iterator[BoolArray], known: int) -> Iterator[Bound]:
+    """What must cross each cut, in each direction, where that takes longer than across all before, and than `known`."""
+    best = known
     for cut in cuts:
         for inside in (cut, ~cut):
-            time = _crossing_time(problem, inside)
+            time = _crossing_time(problem, inside, best)
             if time > best:
                 best = time
                 yield Bound(time, name_of_links_into(problem.network, inside))
 
 
-def _crossing_time(problem: _BoundProblem, inside: BoolArray) -> int:
-    """The earliest time at which all chunks that must enter a set of devices can have done so.
+def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) -> int:
+    """The earliest time at which all chunks that must enter a set of devices can have done so; at least `known`.
 
     A chunk that several devices of the set want enters either early enough to get on from the first of them to the
     next, or once for each of them. Likewise a chunk to which several devices outside contribute leaves either late
@@ -204,9 +205,9 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray) -> int:
     counts = crossing.counts.tolist()
     chunks = sum(counts)
     if not chunks:
-        return 0
+        return known
     entering = ~inside[network.source] & inside[network.target]
-    time = times.delivery(problem.link_classes().of(entering), counts)
+    time = times.delivery(problem.link_classes().of(entering), counts, known)
     size = next(number for number, count in enumerate(counts) if count)
     summed, forked = crossing.gather > 1, crossing.spread > 1
     both = min(crossing.gather, crossing.spread)
@@ -214,7 +215,7 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray) -> int:
     for sums, forks, copies in cases:
         if copies > 1:
             links = problem.link_classes(sums, forks).of(entering)
-            time = max(time, times.delivery_of(links, size, chunks, copies))
+            time = times.delivery_of(links, size, chunks, copies, time)
     return time
 
 

@@ -48,20 +48,22 @@ class TransferTimes:
         total = occupancy + network.latencies[:, None]
         return TransferTimes(sizes, np.maximum(1, total if model is LinkModel.STORE else occupancy), total)
 
-    def delivery(self, links: list[LinkClass], counts: list[int]) -> int:
+    def delivery(self, links: list[LinkClass], counts: list[int], known: int = 0) -> int:
         """A time before which some links cannot have delivered counts[s] chunks of each size s.
 
-        For each size, all chunks that are at least as large count as chunks of that size.
+        For each size, all chunks that are at least as large count as chunks of that size. known: earlier times are not
+        of interest; it is returned in their place.
         """
-        best = larger = 0
+        best, larger = known, 0
         for size in range(len(counts) - 1, -1, -1):
             larger += counts[size]
             if counts[size]:
-                best = max(best, self.delivery_of(links, size, larger))
+                best = self.delivery_of(links, size, larger, known=best)
         return max(best, self._delivery_by_bytes(links, counts))
 
-    def delivery_of(self, links: list[LinkClass], size: int, chunks: int, copies: int = 1) -> int:
-        """The earliest time at which some links can have delivered so many chunks of one size; 0 if they never can.
+    def delivery_of(self, links: list[LinkClass], size: int, chunks: int, copies: int = 1, known: int = 0) -> int:
+        """The earliest time at which some links can have delivered so many chunks of one size; `known` if they never
+        can, or if that is not earlier.
 
         copies: how often a chunk must be delivered that does not arrive within the long lags.
         """
@@ -71,13 +73,13 @@ class TransferTimes:
             if lag < UNREACHABLE
         ]
         if not rows:
-            return 0
+            return known
         if copies == 1 and len(rows) == 1:
             busy, total, lag, _, count = rows[0]
-            return lag + total + (-(-chunks // count) - 1) * busy
-        low, high = 0, min(lag + total + busy * chunks * copies for busy, total, lag, _, _ in rows)
+            return max(known, lag + total + (-(-chunks // count) - 1) * busy)
+        low, high = known, min(lag + total + busy * chunks * copies for busy, total, lag, _, _ in rows)
+        middle = known  # most sets of links are not the narrowest one
         while low < high:
-            middle = (low + high) // 2
             deliveries = early = 0
             for busy, total, lag, long_lag, count in rows:
                 deliveries += count * max(0, (middle - lag - total + busy) // busy)
@@ -87,6 +89,7 @@ class TransferTimes:
                 high = middle
             else:
                 low = middle + 1
+            middle = (low + high) // 2
         return low
 
     def _delivery_by_bytes(self, links: list[LinkClass], counts: list[int]) -> int:

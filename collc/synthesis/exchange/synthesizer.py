@@ -47,8 +47,11 @@ SHIFTED = 40_000
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
 
-MESSAGE_WORK = 20
+MESSAGE_WORK = 8
 """Work for each message of a placement, as WorkMeter counts it, beside that of planning copies."""
+
+BOUND_WORK = 10_000
+"""Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
 
 NEAR = 8
 """Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
@@ -110,6 +113,7 @@ class _ExchangePlanner:
         self._rounds = ExchangeRounds(module.network, clock)
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
+        effort.work.add(3 * BOUND_WORK)
         self._bound = lower_bound(network, module.demand, module.model).time
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())
@@ -134,7 +138,7 @@ class _ExchangePlanner:
                     best = found
                 if best[0] <= self._bound:
                     return best[1]
-                if found[0] <= plan.least or found[0] * NEAR > best[0] * (NEAR + 1):
+                if found[0] <= plan.least or found[0] * NEAR > best[0] * (NEAR + 1) or self._effort.work.is_used_up:
                     break
         return None if best is None else best[1]
 
@@ -212,7 +216,7 @@ class _ExchangePlanner:
         """The spread of all sums, or its inverse, by a search that ends where it meets its bound; counts its work."""
         meter = WorkMeter()
         schedule = self._spread(task, replace(self._effort, work=meter))
-        self._effort.work.add(meter.spent)
+        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end where they get longer than the best
         return schedule
 
     def _moves(self, chunk: int, core: Core) -> bool:

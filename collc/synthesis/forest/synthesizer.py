@@ -21,6 +21,9 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
+FLOW_WORK, MOST_FLOW_WORK = 10, 100_000
+"""Work of the flows that bound the number of trees, for each link and NPU, and at most."""
+
 
 def plan_forest(module: Module, effort: Effort) -> Module:
     """The module with a schedule, or with solved phases. Raises what forest raises."""
@@ -46,6 +49,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.joined([]))
     problem = forest_problem(conditions)
     effort.progress(0.0, "forest: trees")
+    effort.work.add(min(MOST_FLOW_WORK, FLOW_WORK * task.network.link_count * len(problem.members)))
     try:
         counts = tree_counts(problem)
     except ValueError as error:

@@ -8,7 +8,6 @@ those that can take other paths find the critical links taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +16,6 @@ from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.planning_order import PlanningOrder
 from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Schedule
-
-Stop = Callable[[], bool]
 
 
 class RaisedOrders:
@@ -37,19 +34,12 @@ class RaisedOrders:
         self._first_position = np.empty(len(conditions), np.int32)
         self._first_position[order.order] = np.arange(len(order.order), dtype=np.int32)
 
-    def searched(
-        self, search: Callable[[PlanningOrder, Stop], Schedule | None]
-    ) -> Callable[[PlanningOrder, Stop], Schedule | None]:
-        """The search with the next order of the chain in place of the order that it is given."""
+    def found(self, schedule: Schedule) -> None:
+        """The schedule that came of the last order."""
+        self._last = schedule
 
-        def search_next(_order: PlanningOrder, stop: Stop) -> Schedule | None:
-            found = search(self._next(), stop)
-            self._last = self._last if found is None else found
-            return found
-
-        return search_next
-
-    def _next(self) -> PlanningOrder:
+    def next(self) -> PlanningOrder:
+        """The next order of the chain."""
         transfers = self._last.transfers
         ends = transfers.start + self._conditions.clock.total_of(transfers)
         self._best = min(self._best, int(ends.max(initial=0)))

@@ -12,6 +12,7 @@ from collc.graph.distances import UNREACHABLE
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.pccl_steps import (
     NEVER,
+    WORK,
     StepConditions,
     StepNetwork,
     StepScratch,
@@ -44,8 +45,10 @@ class StepSearch:
 
     def table(
         self, non_minimal: int, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool
-    ) -> StepTable | None:
-        """The step-by-link table; None where `stop` says so. It is the same with plain Python and with compiled code.
+    ) -> tuple[StepTable, int] | None:
+        """The step-by-link table, and the work of finding it in plain Python; None where `stop` says so.
+
+        Both are the same with plain Python and with compiled code.
 
         non_minimal: a target at most so many steps away is reached over any hops, others over hops that come nearer.
         """
@@ -56,6 +59,7 @@ class StepSearch:
         reach = min(devices, self._most_wanting * self._farthest) + 2
         tables = self._tables(links, reach, compile_it)
         scratch = _scratch(tables, devices, links, compile_it)
+        work = zeros(1, compile_it)
         last, offset = -1, 0
         for batch in order.batches(self.conditions):
             if stop():
@@ -63,13 +67,13 @@ class StepSearch:
             position, part = 0, numbers(batch, compile_it)
             while True:
                 position, last, offset = plan(
-                    part, position, last, offset, non_minimal, network, conditions, tables, scratch
+                    part, position, last, offset, non_minimal, network, conditions, tables, scratch, work
                 )
                 if position == len(part):
                     break
                 tables = _with_more_room(tables, links, reach)
                 scratch = scratch._replace(**_stacks(tables, devices, compile_it))
-        return np.asarray(tables.table).reshape(-1, links)[: last + 1]
+        return np.asarray(tables.table).reshape(-1, links)[: last + 1], int(work[0]) // WORK
 
     @cached_property
     def _arrays(self) -> StepNetwork:

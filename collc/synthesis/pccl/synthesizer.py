@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, product
 from threading import Event
 
@@ -29,20 +28,20 @@ from collc.synthesis.pccl.planning_order import PlanningOrder, farthest_first, n
 from collc.synthesis.pccl.priority_raise import RaisedOrders
 from collc.synthesis.pccl.step_search import StepSearch, retimed
 from collc.synthesis.pccl.time_search import TimeSearch
-from collc.synthesis.pccl.work import attempt_work
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Stop = Callable[[], bool]
-Search = Callable[[int, PlanningOrder, Stop], Schedule | None]
-"""Takes the hops up to which a target is reached over non-minimal paths, an order, and whether to stop; None then."""
 
 PLAIN_WORK = 200_000
 """Hops by steps that are planned in plain Python before a kernel is compiled."""
 
 TIMES_WORK = 4
 """What a hop in exact time costs plain Python, in hops by steps."""
+
+COMPILED_STEPS, COMPILED_TIMES = 15, 6
+"""How many times less work compiled code takes, by steps and in exact time."""
 
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is computed, so that the search can end where a schedule meets it."""
@@ -52,9 +51,6 @@ MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths where that is restricted to near targets."""
-
-LIMIT_WORK = {0: 0, NEARBY: 1, NEVER: 2}
-"""How many times more work a search in exact time is, by the hops up to which it takes non-minimal paths."""
 
 FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
 """Hops up to which at least so many trials are made, since they take little time."""
@@ -70,28 +66,45 @@ FRESH_TRIALS, RAISED_CHAINS = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """A schedule, and the work of finding it."""
+
+    schedule: Schedule
+    work: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One search: its name, its order, its work as WorkMeter counts it, and the search itself, which gives None where
-    asked to stop.
+    """One run of a search.
+
+    limit: hops up to which a target is reached over non-minimal paths. compile_it: whether the plain budget is spent.
+    chain: gives the order in place of `order`.
     """
 
     name: str
-    work: int
     order: PlanningOrder
-    search: Callable[[PlanningOrder, Stop], Schedule | None]
+    search: _Search
+    limit: int
+    compile_it: bool
+    chain: RaisedOrders | None = None
 
-    def plan(self, stop: Stop) -> Schedule | None:
-        """The schedule of its order."""
-        return self.search(self.order, stop)
+    def plan(self, stop: Stop) -> _Found | None:
+        """What is found in its order; None where asked to stop."""
+        order = self.order if self.chain is None else self.chain.next()
+        found = self.search.run(self.limit, order, stop, self.compile_it)
+        if self.chain is not None and found is not None:
+            self.chain.found(found.schedule)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """An attempt with its schedule, and the time of that in picoseconds."""
+    """An attempt with what it found, and the time of that in picoseconds."""
 
     attempt: _Attempt
     schedule: Schedule
     time: int
+    work: int
 
 
 def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
@@ -108,7 +121,7 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     good_enough = goal * _good_enough(len(conditions), effort) // 100
     best: _Planned | None = None
     for planned in _attempted(_Portfolio(conditions, effort), effort):
-        effort.work.add(planned.attempt.work)
+        effort.work.add(planned.work)
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
@@ -123,14 +136,14 @@ def _attempted(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]:
     """All trials: the first ones in random orders, the others in orders that are raised from the best of these."""
     task = portfolio.conditions.task
     best: list[_Planned] = []
-    for attempt, schedule in _run(portfolio.fresh_attempts(), effort, effort.threads):
-        planned = _Planned(attempt, schedule, _time(schedule, task))
+    for attempt, found in _run(portfolio.fresh_attempts(), effort, effort.threads):
+        planned = _Planned(attempt, found.schedule, _time(found.schedule, task), found.work)
         if portfolio.trials > 1:
             best = sorted([*best, planned], key=lambda other: other.time)[:RAISED_CHAINS]
         yield planned
     count = portfolio.size * (portfolio.trials - portfolio.fresh)
-    for attempt, schedule in _run(portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best))):
-        yield _Planned(attempt, schedule, _time(schedule, task))
+    for attempt, found in _run(portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best))):
+        yield _Planned(attempt, found.schedule, _time(found.schedule, task), found.work)
 
 
 def _good_enough(conditions: int, effort: Effort) -> int:
@@ -140,17 +153,17 @@ def _good_enough(conditions: int, effort: Effort) -> int:
     return 102 if conditions < VERY_MANY_CONDITIONS else 101
 
 
-def _run(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, Schedule]]:
-    """The schedules of the attempts in their order, until asked to stop.
+def _run(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[tuple[_Attempt, _Found]]:
+    """What the attempts find, in their order, until asked to stop.
 
     The first attempt runs alone, since its schedule often is good enough; then up to `threads` run at once.
     """
     if threads <= 1:
         for attempt in attempts:
-            schedule = None if effort.stop() else attempt.plan(effort.stop)
-            if schedule is None:
+            found = None if effort.stop() else attempt.plan(effort.stop)
+            if found is None:
                 return
-            yield attempt, schedule
+            yield attempt, found
         return
     enough = Event()
 
@@ -158,7 +171,7 @@ def _run(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator
         return enough.is_set() or effort.stop()
 
     with ThreadPoolExecutor(threads) as pool:
-        running: deque[tuple[_Attempt, Future[Schedule | None]]] = deque()
+        running: deque[tuple[_Attempt, Future[_Found | None]]] = deque()
         width = 1
         try:
             while True:
@@ -167,11 +180,11 @@ def _run(attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator
                 if not running or stop():
                     return
                 attempt, future = running.popleft()
-                schedule = future.result()
-                if schedule is None:
+                found = future.result()
+                if found is None:
                     return
                 width = threads
-                yield attempt, schedule
+                yield attempt, found
         finally:
             enough.set()
 
@@ -202,7 +215,6 @@ class _Portfolio:
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng = np.random.default_rng(effort.seed)
-        self._work = attempt_work(conditions)
 
     def fresh_attempts(self) -> Iterator[_Attempt]:
         """The attempts of the first trials, the most promising first."""
@@ -212,8 +224,7 @@ class _Portfolio:
             for limit_name, limit in self._limits:
                 for search_name, search in self._searches:
                     name = f"{'rotated' if rotated else 'random'} order, {limit_name}, {search_name}"
-                    work = self._work * (1 + (search_name == "times") * LIMIT_WORK[limit])
-                    yield _Attempt(name, work, planning, partial(search, limit))
+                    yield _Attempt(name, planning, search, limit, search.budget.spent_by_one_more())
 
     def raised_attempts(self, planned: list[_Planned], count: int) -> Iterator[_Attempt]:
         """Yields `count` attempts that refine the given ones round-robin.
@@ -223,18 +234,17 @@ class _Portfolio:
         chains = [RaisedOrders(self.conditions, self._distance, one.attempt.order, one.schedule) for one in planned]
         for number in range(count if planned else 0):
             chain, one = chains[number % len(planned)], planned[number % len(planned)]
-            yield replace(
-                one.attempt, name=f"{one.attempt.name}, better order", search=chain.searched(one.attempt.search)
-            )
+            name, compile_it = f"{one.attempt.name}, better order", one.attempt.search.budget.spent_by_one_more()
+            yield replace(one.attempt, name=name, compile_it=compile_it, chain=chain)
 
 
-def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, Search]]:
+def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, _Search]]:
     """By steps where all transfers take equal time, else in exact time; where links are pipelined, both."""
     wanting = nearest_targets_first(conditions, to)
     in_steps = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
     if in_steps and equal_transfers(conditions):
         return [("steps", _ByStep(conditions, wanting, to, hops))]
-    found: list[tuple[str, Search]] = []
+    found: list[tuple[str, _Search]] = []
     if (
         in_steps
         and conditions.one_target_each
@@ -290,14 +300,14 @@ class _PlainBudget:
         """cost: of each search."""
         self._cost, self._left = cost, PLAIN_WORK
 
-    def spend(self) -> bool:
-        """Whether there is enough left for one more search, which it pays."""
+    def spent_by_one_more(self) -> bool:
+        """Whether there is too little left for one more search, which pays its cost."""
         self._left -= self._cost
-        return self._left >= 0
+        return self._left < 0
 
 
-def _is_worth_compiling(budget: _PlainBudget, kernel: Callable[..., object]) -> bool:
-    return not budget.spend() or is_compiled(kernel)
+def _is_worth_compiling(budget_is_spent: bool, kernel: Callable[..., object]) -> bool:
+    return budget_is_spent or is_compiled(kernel)
 
 
 class _ByStep:
@@ -311,33 +321,44 @@ class _ByStep:
         hops: int,
         retimed: bool = False,
     ) -> None:
-        self._conditions, self._budget, self._retimed = conditions, _PlainBudget(hops), retimed
+        self._conditions, self._retimed = conditions, retimed
+        self.budget = _PlainBudget(hops)
         (times,) = to.values()
         self._search = StepSearch.of(conditions, wanting, times)
 
-    def __call__(self, limit: int, order: PlanningOrder, stop: Stop) -> Schedule | None:
-        compile_it = _is_worth_compiling(self._budget, plan_by_steps)
-        table = self._search.table(limit, order, stop, compile_it)
-        if table is None:
+    def run(self, limit: int, order: PlanningOrder, stop: Stop, compile_it: bool) -> _Found | None:
+        """The schedule of an order; None where asked to stop."""
+        found = self._search.table(limit, order, stop, _is_worth_compiling(compile_it, plan_by_steps))
+        if found is None:
             return None
+        table, work = found
         clock, network, model = self._conditions.clock, self._conditions.task.network, self._conditions.task.model
         kind, column = int(network.kind[0]), int(self._conditions.column[0])
         busy, total = int(clock.busy[kind, column]), int(clock.total[kind, column])
         if self._retimed:
-            return RowSchedule(model, Transfers.of(*retimed(table, busy, total)))
-        return StepSchedule(model, table, total)
+            schedule = RowSchedule(model, Transfers.of(*retimed(table, busy, total)))
+        else:
+            schedule = StepSchedule(model, table, total)
+        return _Found(schedule, work // COMPILED_STEPS if compile_it else work)
 
 
 class _ByTime:
     """The search in exact time."""
 
     def __init__(self, conditions: Conditions, wanting: Int32Array, to: dict[int, Int64Array], hops: int) -> None:
-        self._budget, self._model = _PlainBudget(hops * TIMES_WORK), conditions.task.model
+        self._model = conditions.task.model
+        self.budget = _PlainBudget(hops * TIMES_WORK)
         self._search = TimeSearch.of(conditions, wanting, to)
         self._hop = self._search.total.max(axis=1)
 
-    def __call__(self, limit: int, order: PlanningOrder, stop: Stop) -> Schedule | None:
-        compile_it = _is_worth_compiling(self._budget, plan_by_times)
+    def run(self, limit: int, order: PlanningOrder, stop: Stop, compile_it: bool) -> _Found | None:
+        """The schedule of an order; None where asked to stop."""
         near = self._hop * limit if limit < NEVER else np.full(len(self._hop), UNREACHABLE)
-        found = self._search.transfers(near, order, stop, compile_it)
-        return None if found is None else RowSchedule(self._model, found)
+        found = self._search.transfers(near, order, stop, _is_worth_compiling(compile_it, plan_by_times))
+        if found is None:
+            return None
+        transfers, work = found
+        return _Found(RowSchedule(self._model, transfers), work // COMPILED_TIMES if compile_it else work)
+
+
+_Search = _ByStep | _ByTime

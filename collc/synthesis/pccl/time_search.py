@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.compiled import compiled, numbers
-from collc.kernels.pccl_timelines import BufferTable, LinkTable, TransferTable, with_reserved
-from collc.kernels.pccl_times import TimedConditions, TimedNetwork, TimedScratch, plan_by_times
+from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.pccl_timelines import Buffers, BufferTable, LinkTable, TransferTable, with_reserved
+from collc.kernels.pccl_times import WORK, TimedConditions, TimedNetwork, TimedScratch, plan_by_times
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.planning_order import PlanningOrder
 from collc.synthesis.pccl.reserved import reserved_before
@@ -62,8 +62,10 @@ class TimeSearch:
 
     def transfers(
         self, non_minimal: Int64Array, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool
-    ) -> Transfers | None:
-        """All transfers; None where `stop` says so. They are the same with plain Python and with compiled code.
+    ) -> tuple[Transfers, int] | None:
+        """All transfers, and the work of finding them in plain Python; None where `stop` says so.
+
+        Both are the same with plain Python and with compiled code.
 
         non_minimal: int64[sizes], picoseconds; a target at most so near is reached over any hops, others over hops that
         come nearer.
@@ -73,16 +75,18 @@ class TimeSearch:
         conditions = self._conditions(order, compile_it)
         limits = numbers(non_minimal, compile_it)
         links, buffers = self._reserved(compile_it)
+        work = zeros(1, compile_it)
         planned: Any = TransferTable(np.zeros((1024, 3), np.int64), np.zeros(1, np.int64)) if compile_it else []
         for batch in order.batches(self.conditions):
             if stop():
                 return None
             links, buffers, planned = plan(
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
-                _scratch(self.conditions.task.network.device_count, compile_it),
+                _scratch(self.conditions.task.network.device_count, compile_it), work,
             )  # fmt: skip
         table = planned.rows[: planned.count[0]] if compile_it else np.array(planned, np.int64).reshape(-1, 3)
-        return Transfers.of(self.conditions.chunk[table[:, 0]], table[:, 1].astype(np.int32), table[:, 2])
+        found = Transfers.of(self.conditions.chunk[table[:, 0]], table[:, 1].astype(np.int32), table[:, 2])
+        return found, (int(work[0]) + _scanned(buffers)) // WORK
 
     @cached_property
     def _arrays(self) -> TimedNetwork:
@@ -124,12 +128,25 @@ class TimeSearch:
             shapes = (network.link_count, 8), (network.switch_count, 8)
             (starts, ends), (times, occupied) = ([np.zeros(shape, np.int64) for _ in range(2)] for shape in shapes)
             links = LinkTable(starts, ends, np.zeros(network.link_count, np.int64))
-            buffers = BufferTable(times, occupied, np.ones(network.switch_count, np.int64), network.buffers)
+            buffers = BufferTable(
+                times,
+                occupied,
+                np.ones(network.switch_count, np.int64),
+                network.buffers,
+                np.zeros(network.switch_count, np.int64),
+            )
             return compiled(with_reserved)(links, buffers, *rows)
         timelines = [Timeline() for _ in range(network.link_count)]
         slots: list[int] = network.buffers.tolist()
         slot_timelines = {switch: SlotTimeline(size) for switch, size in enumerate(slots) if size >= 0}
         return with_reserved(timelines, slot_timelines, *rows)
+
+
+def _scanned(buffers: Buffers) -> int:
+    """How many times were looked at to find when slots of switches are free."""
+    if isinstance(buffers, BufferTable):
+        return int(buffers.scanned.sum())
+    return sum(timeline.scanned for timeline in buffers.values())
 
 
 def _scratch(devices: int, compile_it: bool) -> TimedScratch:
