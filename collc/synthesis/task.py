@@ -51,6 +51,12 @@ class WorkMeter:
         """Counts some work."""
         self.spent += work
 
+    def add_setup(self, work: int) -> None:
+        """Counts work that comes before a search; as much is left for the search as before."""
+        self.spent += work
+        if self.limit is not None:
+            self.limit += work
+
     @property
     def is_used_up(self) -> bool:
         """Whether no further attempt may begin."""

@@ -137,7 +137,9 @@ class _Builders:
             try:
                 return self._solved(name, task, replace(self._effort, work=part))
             finally:
-                meter.add(part.spent)
+                setup = 0 if limit is None or part.limit is None else part.limit - limit
+                meter.add_setup(setup)
+                meter.add(part.spent - setup)
 
         return join(solve(self._module, solver))
 
@@ -151,6 +153,6 @@ class _Builders:
     def _bound(self, task: Task, work: WorkMeter) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
         if task.inverted not in self._bounds:
-            work.add(bound_work(task.network, task.demand) // 2)
+            work.add_setup(bound_work(task.network, task.demand) // 2)
             self._bounds[task.inverted] = task_bound(task).time
         return self._bounds[task.inverted]

@@ -91,7 +91,7 @@ class TriedCandidates:
             return
         work = meter.spent or candidate.estimate.work
         self.spent += work
-        unfinished = candidate.estimate.searches and limit is not None and meter.spent >= limit
+        unfinished = candidate.estimate.searches and meter.is_used_up
         time = time_of(built)
         if before is None or time < before.time:
             self.attempts[name] = Attempt(time, work, work, unfinished)

@@ -113,7 +113,7 @@ class _ExchangePlanner:
         self._rounds = ExchangeRounds(module.network, clock)
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
-        effort.work.add(3 * BOUND_WORK)
+        effort.work.add_setup(3 * BOUND_WORK)
         self._bound = lower_bound(network, module.demand, module.model).time
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())

@@ -49,7 +49,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.joined([]))
     problem = forest_problem(conditions)
     effort.progress(0.0, "forest: trees")
-    effort.work.add(min(MOST_FLOW_WORK, FLOW_WORK * task.network.link_count * len(problem.members)))
+    effort.work.add_setup(min(MOST_FLOW_WORK, FLOW_WORK * task.network.link_count * len(problem.members)))
     try:
         counts = tree_counts(problem)
     except ValueError as error:
