@@ -206,8 +206,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
         here = left[device]
         if time + here != rank:
             continue
-        work += DEVICE_WORK
-        low, high, turn = offsets[start + device], offsets[start + device + 1], 1
+        low, high, turn, work = offsets[start + device], offsets[start + device + 1], 1, work + DEVICE_WORK
         if tie_seed >> (device & 31) & 1:
             low, high, turn = high - 1, low - 1, -1
         cell, bit, soonest = time >> shift, time & mask, offset + time + 1
@@ -217,8 +216,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             there = left[head]
             if arrivals[head] <= soonest or time + 1 + there >= best or (there >= here and not any_hop):
                 continue
-            work += LINK_WORK
-            arrival = time + 1
+            arrival, work = time + 1, work + LINK_WORK
             gaps = free[link * words + cell] >> bit
             if gaps & 1 == 0:
                 if gaps:

@@ -185,12 +185,13 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
     count: devices of the tree. search, targets: the numbers of this search, and of its target.
     """
     offsets, out, _tails, heads, busy, totals, to, row_of, multicast, keeps, slots, npus, _inverted = network
-    owner, since, tree, visitor, _, last_until, _, avoided, not_before, searched, arrivals, via, starts = scratch
+    owner, since, tree, visitor, _, last_until, departure, avoided, not_before, searched, arrivals, via, starts = (
+        scratch
+    )
     left, length, total = to[size][row_of[target]], busy[size], totals[size]
     heap = [(0, 0, 0)]
     heap.pop()
-    spent = TREE_WORK * (count + 1)
-    nearest = UNREACHABLE
+    nearest, spent = UNREACHABLE, TREE_WORK * (count + 1)
     for i in range(count):
         device = tree[i]
         searched[device] = search
@@ -198,8 +199,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
         nearest = min(nearest, left[device])
         if left[device] < UNREACHABLE:
             heapq.heappush(heap, (since[device] + left[device], left[device], device ^ tie_seed))
-    any_hop = nearest <= non_minimal
-    blocked, later = -1, 0
+    any_hop, blocked, later = nearest <= non_minimal, -1, 0
     while len(heap) > 0:
         least, here, key = heapq.heappop(heap)
         device = key ^ tie_seed
@@ -209,8 +209,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
         if device == target:
             work[0] += spent
             return target, 0
-        spent += 1 + offsets[device + 1] - offsets[device]
-        full = UNREACHABLE
+        full, spent = UNREACHABLE, spent + 1 + offsets[device + 1] - offsets[device]
         farthest = UNREACHABLE if any_hop else here
         for i in range(offsets[device], offsets[device + 1]):
             link = out[i]
@@ -218,8 +217,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             there = left[head]
             if there >= farthest or owner[head] == condition:
                 continue
-            spent += LINK_WORK
-            earliest = time
+            earliest, spent = time, spent + LINK_WORK
             if head >= npus:
                 if avoided[head] == targets:
                     earliest = max(earliest, not_before[head] - total[link])
@@ -229,9 +227,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             if device >= npus:
                 switch = device - npus
                 if visitor[device] == condition and not multicast[switch]:
-                    start = _between_departures(
-                        links, link, start, length[link], scratch.departure[device], departures, work
-                    )
+                    start = _between_departures(links, link, start, length[link], departure[device], departures, work)
                 if slots[switch] >= 0:
                     spent += FULL_WORK
                     until = _full_until(condition, device, start, length, total, link, network, links, buffers, scratch)
@@ -241,10 +237,8 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             arrival = start + total[link]
             if searched[head] == search and arrival >= arrivals[head]:
                 continue
-            searched[head] = search
-            arrivals[head] = arrival
-            via[head] = link
-            starts[head] = start
+            searched[head], arrivals[head] = search, arrival
+            via[head], starts[head] = link, start
             heapq.heappush(heap, (arrival + there, there, head ^ tie_seed))
         if full < UNREACHABLE:
             blocked, later = device, full
