@@ -150,7 +150,7 @@ class _Search:
         for candidate in self._candidates:
             if not self._is_wanted(candidate):
                 continue
-            near_ideal = candidate.estimate.near_ideal and self.tried.may_be_far(candidate.network)
+            near_ideal = candidate.estimate.near_ideal and self.tried.may_gain_much(candidate.network)
             if candidate.estimate.work <= (self._all_left() if near_ideal else self._left()):
                 self._take(candidate, FIRST_WORK)
                 if near_ideal and self.tried.is_near(candidate, self._all_left()) and self._is_wanted(candidate):

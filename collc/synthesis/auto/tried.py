@@ -21,7 +21,7 @@ NEAR = 8
 SMALL_PART, NEAR_IF_SMALL = 4, 1
 """The same for a search that has had less than 1/SMALL_PART of the work that is left."""
 
-FAR = Fraction(11, 10)
+LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
 far from it after all."""
 
@@ -120,9 +120,9 @@ class TriedCandidates:
         """Whether nothing on a network can be so much shorter than the best that some work is worth while."""
         return any(work > most and self._is_done(network, factor) for factor, most in NEARLY_DONE)
 
-    def may_be_far(self, network: Network) -> bool:
+    def may_gain_much(self, network: Network) -> bool:
         """Whether the best so far may be far from the best possible schedule."""
-        return not self.near_ideal or not self._is_done(network, FAR)
+        return not self.near_ideal or not self._is_done(network, LOOSE)
 
     def _is_done(self, network: Network, factor: Fraction) -> bool:
         found = self._best.get(id(self.own))
