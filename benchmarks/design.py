@@ -17,6 +17,7 @@ from collc.application.compile_report import ScheduleReport
 from collc.design.optimize import optimum
 from collc.design.problem import Objective
 from collc.design.schedule_traffic import schedule_problem
+from collc.source.elaboration.prices import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 
 TOTAL = 1000
@@ -51,13 +52,13 @@ def redesigned(rates: Rates, synthesizer: str) -> Rates:
     """The best bandwidths for the traffic of that schedule, of the same total."""
     module = planned(rates, synthesizer).kept_module()
     assert module.schedule is not None
-    return optimum(schedule_problem(module.network, module.demand, module.schedule)[0]).bandwidth
+    return optimum(schedule_problem(module.network, module.demand, module.schedule, default_prices())[0]).bandwidth
 
 
 def price(rates: Rates) -> float:
     module = planned(EQUAL, TEXTBOOK).kept_module()
     assert module.schedule is not None
-    return schedule_problem(module.network, module.demand, module.schedule)[0].cost(rates)
+    return schedule_problem(module.network, module.demand, module.schedule, default_prices())[0].cost(rates)
 
 
 def measure_torus(synthesizer: str, rounds: int) -> Result:

@@ -94,7 +94,6 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
 
 def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
     """The report with the files that were written."""
-    from collc.design.dimensions import COSTS
     from collc.design.training_time import training_time
     from collc.emit.libra.inputs import obstacle
     from collc.emit.libra.model import LibraModel, TrainedTime
@@ -113,7 +112,7 @@ def _written(report: DesignReport, request: DesignRequest, problem: DesignProble
         best.bandwidth,
         best.time,
         best.cost,
-        {**COSTS, **request.prices},
+        request.prices,
         tuple(TrainedTime(t.workload, t.weight, training_time(t.workload, problem.dimensions)) for t in request.train),
     )
     with drafting(OUTPUT_HINT) as draft:
@@ -139,12 +138,12 @@ def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
     import numpy as np
 
     from collc.design.comparison import Communication
-    from collc.design.dimensions import COSTS, dimensions_of
+    from collc.design.dimensions import dimensions_of
     from collc.design.problem import DesignProblem, Objective, rows_of
     from collc.design.time_expression import weighted_sum
     from collc.design.training_time import communication_time, group_traffic, training_time
 
-    dimensions = dimensions_of(request.network, request.kind, request.tiers, {**COSTS, **request.prices})
+    dimensions = dimensions_of(request.network, request.kind, request.tiers, request.prices)
     count = len(dimensions)
     unit_cost = np.array([float(d.unit_cost) for d in dimensions])
     weighted = [(t.weight, t.workload) for t in request.train]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.source.elaboration.prices import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.module import Module
 
@@ -42,7 +43,6 @@ def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
 
     Raises SourceError E0921 where the network is no product.
     """
-    from collc.design.dimensions import COSTS
     from collc.design.optimize import optimum
     from collc.design.schedule_traffic import schedule_problem
     from collc.emit.libra.model import LibraModel
@@ -52,9 +52,8 @@ def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
     if not network.axes:
         hint = "a product such as ring(4, ...) * switched(8, ...) has dimensions"
         raise SourceError(Diagnostic("E0921", f"'{network.name}' has no dimensions", emit.span, hint=hint))
-    problem, row = schedule_problem(network, module.demand, schedule)
+    prices = default_prices()
+    problem, row = schedule_problem(network, module.demand, schedule, prices)
     best = optimum(problem)
     dimensions, time = problem.dimensions, problem.time
-    return LibraModel(
-        module.name, dimensions, time, (row,), None, "time", best.bandwidth, best.time, best.cost, dict(COSTS)
-    )
+    return LibraModel(module.name, dimensions, time, (row,), None, "time", best.bandwidth, best.time, best.cost, prices)

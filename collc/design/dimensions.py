@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 
 from collc.ten.network import Axis, Network
 from collc.ten.training import TIERS, PartCosts
-
-COSTS: Final[Mapping[str, PartCosts]] = {
-    "inter_chiplet": PartCosts(link=Fraction(2)),
-    "inter_package": PartCosts(link=Fraction(4), switch=Fraction(13)),
-    "inter_node": PartCosts(link=Fraction(4), switch=Fraction(13)),
-    "inter_pod": PartCosts(link=Fraction(78, 10), switch=Fraction(18), nic=Fraction(316, 10)),
-}
-"""Dollars per GB/s of the parts of each tier (LIBRA, ISPASS 2024, table I; the lowest published prices)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +29,12 @@ class NetworkDimension:
 
 
 def dimensions_of(
-    network: Network, kind: str, tiers: Sequence[str], costs: Mapping[str, PartCosts] = COSTS
+    network: Network, kind: str, tiers: Sequence[str], prices: Mapping[str, PartCosts]
 ) -> tuple[NetworkDimension, ...]:
     """The dimensions of a network; one that is no product has a single one, of `kind`.
 
-    tiers: the tier of each dimension, () for the defaults: the last dimension is inter_pod, the one before inter_node,
-    and so on; more than four begin with several inter_chiplet ones.
+    prices: of the parts of each tier. tiers: the tier of each dimension, () for the defaults: the last dimension is
+    inter_pod, the one before inter_node, and so on; more than four begin with several inter_chiplet ones.
     """
     axes = network.axes or (Axis(kind, network.npu_count),)
     tiers = tiers or default_tiers(len(axes))
@@ -53,7 +44,7 @@ def dimensions_of(
         switches = network.target[own & (network.target >= network.npu_count)] - network.npu_count
         switched = bool(len(switches))
         reduces = switched and bool(network.reduces[switches].all())
-        parts = costs[tier]
+        parts = prices[tier]
         price = parts.link + (parts.switch + parts.nic if switched else 0)
         found.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * network.npu_count))
     return tuple(found)

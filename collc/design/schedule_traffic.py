@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,7 @@ from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Schedule
+from collc.ten.training import PartCosts
 
 
 def link_bytes(network: Network, demand: Demand, schedule: Schedule) -> Int64Array:
@@ -63,13 +65,18 @@ def bandwidths(network: Network) -> tuple[Fraction, ...]:
 
 
 def schedule_problem(
-    network: Network, demand: Demand, schedule: Schedule, objective: Objective = Objective.TIME
+    network: Network,
+    demand: Demand,
+    schedule: Schedule,
+    prices: Mapping[str, PartCosts],
+    objective: Objective = Objective.TIME,
 ) -> tuple[DesignProblem, ExactRow]:
     """The design that asks for the best network for a schedule, and its only constraint.
 
-    The total bandwidth of an NPU is what it is in `network`. Raises ValueError as `bandwidths` does.
+    The total bandwidth of an NPU is what it is in `network`. prices: of the parts of each tier.
+    Raises ValueError as `bandwidths` does.
     """
-    dimensions = dimensions_of(network, "", ())
+    dimensions = dimensions_of(network, "", (), prices)
     time = collective_time(schedule_traffic(network, demand, schedule))
     row = ExactRow((Fraction(1),) * len(dimensions), "==", sum(bandwidths(network), Fraction(0)) / GIGA)
     unit_cost = np.array([float(d.unit_cost) for d in dimensions])

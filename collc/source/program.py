@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -119,7 +119,7 @@ class DesignRequest:
 
     network: its `axes` are the dimensions. A network that is no product has one dimension of `kind` ("ring", ...)
     over all NPUs. objective: "time", "cost" or "time * cost". tiers: the cost tier of each dimension, () for the
-    defaults. prices: of the parts of tiers, where the design states them. deadlines: of the weighted times of all
+    defaults. prices: of the parts of all tiers. deadlines: of the weighted times of all
     workloads together.
     """
 
@@ -133,7 +133,7 @@ class DesignRequest:
     objective: str
     objective_span: Span
     tiers: tuple[str, ...]
-    prices: dict[str, PartCosts]
+    prices: Mapping[str, PartCosts]
     emits: tuple[EmitRequest, ...]
 
 

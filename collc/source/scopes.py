@@ -17,6 +17,7 @@ from collc.source.parsing.syntax import (
     Import,
     Let,
     Param,
+    PriceTable,
     ScheduleDeclaration,
     Statement,
     TopologyInstance,
@@ -32,6 +33,7 @@ Declaration = (
     | Group
     | Let
     | Param
+    | PriceTable
     | ScheduleDeclaration
     | TopologyInstance
     | TopologyTemplate
@@ -48,6 +50,7 @@ NAME_SPACES: dict[type, str] = {
     Group: "value",
     ScheduleDeclaration: "schedule",
     Workload: "workload",
+    PriceTable: "price table",
     Design: "design",
 }
 """The name space of each kind of declaration."""
@@ -58,8 +61,14 @@ UNKNOWN_NAME_CODES: dict[str, str] = {
     "collective": "E0203",
     "algorithm": "E0204",
     "workload": "E0901",
+    "price table": "E0922",
 }
-STANDARD_MODULES = {"topology": "topologies", "collective": "collectives", "algorithm": "algorithms"}
+STANDARD_MODULES = {
+    "topology": "topologies",
+    "collective": "collectives",
+    "algorithm": "algorithms",
+    "price table": "prices",
+}
 TRANSFORMS = ("unwound", "reversed", "limited")
 
 

@@ -8,9 +8,17 @@ from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import Algorithm, Collective, Parameter, Statement, TopologyTemplate, Workload
+from collc.source.parsing.syntax import (
+    Algorithm,
+    Collective,
+    Parameter,
+    PriceTable,
+    Statement,
+    TopologyTemplate,
+    Workload,
+)
 
-Declaration = TopologyTemplate | Collective | Algorithm | Workload
+Declaration = TopologyTemplate | Collective | Algorithm | Workload | PriceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,8 @@ def _signature(statement: Statement) -> str:
             return f"{statement.implements.function.name} using {statement.name.name}"
         case Workload():
             return f"{statement.name.name} ({', '.join(argument.span.text for argument in statement.arguments)})"
+        case PriceTable():
+            return statement.name.name
         case _:
             return ""
 

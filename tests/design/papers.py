@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.design.dimensions import COSTS, NetworkDimension, default_tiers
+from collc.design.dimensions import NetworkDimension, default_tiers
 from collc.design.problem import DesignProblem, Objective, Row
 from collc.design.time_expression import TimeExpression, collective_time, constant, weighted_sum
+from collc.source.elaboration.prices import default_prices
 
 NETWORKS = {
     "3D": (("ring", 16), ("fully_connected", 8), ("switched", 32)),
@@ -36,7 +37,7 @@ def dimensions(name: str, *, offsets: bool = True) -> tuple[NetworkDimension, ..
     factors = NETWORKS[name]
     found = []
     for k, ((kind, size), tier) in enumerate(zip(factors, default_tiers(len(factors)), strict=True), 1):
-        parts, switched = COSTS[tier], kind == "switched"
+        parts, switched = default_prices()[tier], kind == "switched"
         prices = [parts.link, *((parts.switch, parts.nic) if switched else ())]
         price = sum(prices) + (Fraction(k, 100_000) * len(prices) if offsets else 0)
         found.append(NetworkDimension(kind, size, tier, switched, False, 4096 * Fraction(price)))

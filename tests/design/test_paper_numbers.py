@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from collc.design.closed_forms import smart
-from collc.design.dimensions import COSTS, NetworkDimension
+from collc.design.dimensions import NetworkDimension
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, Objective, Row
 from collc.design.time_expression import collective_time
 from collc.design.traffic import traffic
+from collc.source.elaboration.prices import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 
 CASES = [
@@ -53,7 +54,7 @@ def test_costs_of_equal_bandwidths() -> None:
 
 
 def test_cost_of_three_npus_on_a_switch() -> None:
-    pod = COSTS["inter_pod"]
+    pod = default_prices()["inter_pod"]
     parts = [3 * 10 * price for price in (pod.link, pod.switch, pod.nic)]
     assert (parts, sum(parts)) == ([234, 540, 948], 1722)
 

@@ -30,7 +30,9 @@ if nodes > 1 { schedule s on reduce { run reduce(reduce, reduce: reduce) using r
   allow congestion emit ten verify optimal, time <= 1.05 * bound synthesize auto emit a("x", b: true) } }
 workload w { loop no_overlap repeat 2 { layer { forward forward all_reduce 64MiB } layer (a: 1ms) {} } }
 workload v from "a" (tensor: 3)
-design d on t { tiers [a, b,] price a (link: 1.5, nic: 2) train a train b (weight: 2) require x[0] <= 3 minimize time }
+prices a { let x = 1 price b (link: x) if true { price c (nic: 2) } }
+design d on t { prices a tiers [a, b,]
+price a (link: 1.5, nic: 2) train a train b (weight: 2) require x[0] <= 3 minimize time }
 """
 
 

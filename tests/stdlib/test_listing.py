@@ -11,9 +11,9 @@ from collc.source.std_listing import std_entries, std_source
 
 def test_every_declaration_has_its_line() -> None:
     entries = std_entries()
-    names = ("algorithms", "clusters", "collectives", "topologies", "workloads")
+    names = ("algorithms", "clusters", "collectives", "prices", "topologies", "workloads")
     assert {e.module for e in entries} == {f"std.{name}" for name in names}
-    assert len(entries) == 77
+    assert len(entries) == 78
     for entry in entries:
         assert entry.summary, entry.signature
         assert entry.summary.endswith((".", "steps", "tree.")), entry.summary

@@ -53,7 +53,7 @@ def test_the_naive_evaluator_rejects_the_same_units(example: Example) -> None:
 def test_the_page_has_examples_of_every_part() -> None:
     kinds = {type(x) for e in examples() for x in parse(SourceFile("page", e.text)).statements}
     assert kinds >= {s.Import, s.Param, s.Let, s.TopologyTemplate, s.TopologyInstance, s.Group, s.Collective}
-    assert kinds >= {s.Algorithm, s.ScheduleDeclaration, s.Workload, s.Design}
+    assert kinds >= {s.Algorithm, s.ScheduleDeclaration, s.Workload, s.PriceTable, s.Design}
     assert len(examples()) >= 20
 
 

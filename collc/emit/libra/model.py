@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,7 +40,7 @@ class LibraModel:
     bandwidth: tuple[float, ...]
     best_time: float
     best_cost: float
-    prices: dict[str, PartCosts]
+    prices: Mapping[str, PartCosts]
     trained: tuple[TrainedTime, ...] = ()
 
     @property

@@ -7,22 +7,33 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import Note
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import listed
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.prices import add_price, check_tier, default_prices, table_prices
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import WorkloadBuilder, unroll
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
-from collc.source.parsing.syntax import Design, Emit, Minimize, Price, Require, Statement, Tiers, Train
+from collc.source.parsing.syntax import (
+    Design,
+    Emit,
+    Minimize,
+    Price,
+    PricedBy,
+    PriceTable,
+    Require,
+    Statement,
+    Tiers,
+    Train,
+)
 from collc.source.parsing.syntax import Workload as WorkloadNode
 from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
 from collc.source.types import FLOAT, NUMBERS, RATE, TIME, TOPOLOGY, Kind, Type, binary_type
-from collc.ten.training import TIERS, Constraint, Linear, PartCosts, Workload, group_parts
+from collc.ten.training import Constraint, Linear, PartCosts, Workload, group_parts
 
-PARTS: Final = ("link", "switch", "nic")
 OBJECTIVES: Final = ("time", "cost", "time * cost")
 
 
@@ -36,6 +47,7 @@ class _DesignDraft:
     deadlines: list[Deadline] = field(default_factory=list[Deadline])
     objective: Minimize | None = None
     tiers: Tiers | None = None
+    table: PricedBy | None = None
     prices: dict[str, PartCosts] = field(default_factory=dict[str, PartCosts])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
 
@@ -86,7 +98,7 @@ class DesignBuilder:
             objective=_objective(self.draft.objective.objective),
             objective_span=self.draft.objective.span,
             tiers=tuple(n.name for n in self.draft.tiers.names) if self.draft.tiers else (),
-            prices=self.draft.prices,
+            prices=self.prices(),
             emits=tuple(self.draft.emits),
         )
 
@@ -111,7 +123,12 @@ class DesignBuilder:
             case Tiers():
                 self.tiers(node)
             case Price():
-                self.price(node, frame)
+                add_price(self.draft.prices, node, frame, self.context)
+            case PricedBy():
+                if self.draft.table is not None:
+                    first = Note("first here", self.draft.table.span)
+                    raise fail("E0913", "a design has one table of prices", node.span, first)
+                self.draft.table = node
             case Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
@@ -159,30 +176,21 @@ class DesignBuilder:
     def tiers(self, node: Tiers) -> None:
         """`tiers [inter_chiplet, inter_pod]`."""
         for name in node.names:
-            _check_tier(name)
+            check_tier(name)
         if len(node.names) != self.dimensions:
             message = f"{len(node.names)} tiers for {self.dimensions} dimensions"
             raise fail("E0913", message, node.span)
         self.draft.tiers = node
 
-    def price(self, node: Price, frame: Frame) -> None:
-        """`price inter_pod (link: 7.8, switch: 18, nic: 31.6)`: dollars per GB/s; parts that are left out are free."""
-        _check_tier(node.tier)
-        if node.tier.name in self.draft.prices:
-            raise fail("E0913", f"the prices of '{node.tier.name}' are given twice", node.tier.span)
-        given: dict[str, Fraction] = {}
-        for argument in node.arguments:
-            name = "" if argument.name is None else argument.name.name
-            if name not in PARTS or name in given:
-                hint = did_you_mean(name, PARTS, "price inter_pod (link: 7.8, switch: 18, nic: 31.6)")
-                raise fail("E0913", "a price is that of a link, a switch or a nic, each once", argument.span, hint=hint)
-            value = Fraction(self.context.evaluator.wanted(argument.value, frame, FLOAT, "a price").data)
-            if value < 0:
-                raise fail("E0913", "a price must not be negative", argument.value.span)
-            given[name] = value
-        if not given.get("link"):
-            raise fail("E0913", "the price of a link must be more than 0", node.span)
-        self.draft.prices[node.tier.name] = PartCosts(**given)
+    def prices(self) -> dict[str, PartCosts]:
+        """The prices of all tiers: those that the design states, else of its table, else of the default one."""
+        node = self.draft.table
+        table: dict[str, PartCosts] = {}
+        if node is not None:
+            found = self.context.file.get("price table", node.table)
+            assert isinstance(found.node, PriceTable)
+            table = table_prices(found.node, self.context.program.context(found.file), self.problems)
+        return {**default_prices(), **table, **self.draft.prices}
 
     # Constraints
 
@@ -270,12 +278,6 @@ class DesignBuilder:
                 raise fail("E0217", "division by zero", node.span)
             return kind, _scaled(left, right.constant if node.operator == "*" else 1 / right.constant)
         raise fail("E0914", "a constraint must be linear: without products of bandwidths or the cost", node.span)
-
-
-def _check_tier(name: Identifier) -> None:
-    if name.name not in TIERS:
-        hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
-        raise fail("E0913", f"unknown tier '{name.name}'", name.span, hint=hint)
 
 
 def _is_bandwidth(node: Call) -> bool:

@@ -13,6 +13,7 @@ from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.prices import table_prices
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
@@ -25,6 +26,7 @@ from collc.source.parsing.syntax import (
     Let,
     Param,
     Parameter,
+    PriceTable,
     ScheduleDeclaration,
     Statement,
     TopologyInstance,
@@ -94,6 +96,10 @@ def _training(
         if isinstance(node, Workload):
             with problems.collect():
                 workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
+    for node in context.file.declared("price table"):
+        if isinstance(node, PriceTable):
+            with problems.collect():
+                table_prices(node, context, problems)
     designs: list[DesignRequest] = []
     for node in context.file.declared("design"):
         if isinstance(node, Design):

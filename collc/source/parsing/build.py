@@ -339,6 +339,10 @@ class Builder:
     def loop(self, keyword: Token, time: ex.Expr) -> s.Loop:
         return s.Loop(self._span(keyword, time), time)
 
+    def prices(self, keyword: Token, name: Token, body: BracketedItems) -> s.PriceTable:
+        node = s.PriceTable(self._span(keyword, body), self._identifier(name), _items(body, s.Statement))
+        return self._nested(node, body)
+
     def design(self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems) -> s.Design:
         span = self._span(keyword, body)
         return self._nested(s.Design(span, self._identifier(name), topology, _items(body, s.Statement)), body)
@@ -359,6 +363,9 @@ class Builder:
 
     def price(self, keyword: Token, tier: Token, arguments: BracketedItems) -> s.Price:
         return s.Price(self._span(keyword, arguments), self._identifier(tier), _items(arguments, ex.Argument))
+
+    def priced_by(self, keyword: Token, table: Token) -> s.PricedBy:
+        return s.PricedBy(self._span(keyword, table), self._identifier(table))
 
     # Expressions
 

@@ -11,7 +11,7 @@ from collc.source.parsing.tokens import Token
 
 BODIES: Final[dict[str, frozenset[str]]] = {
     "file": frozenset(
-        {"import", "param", "topology", "group", "collective", "algorithm", "schedule", "workload", "design"}
+        {"import", "param", "topology", "group", "collective", "algorithm", "schedule", "workload", "prices", "design"}
     ),
     "topology": frozenset({"npu", "switch", "link", "links", "use"}),
     "collective": frozenset({"chunk", "pre", "post"}),
@@ -19,7 +19,8 @@ BODIES: Final[dict[str, frozenset[str]]] = {
     "schedule": frozenset({"run", "synthesize", "verify", "emit", "allow"}),
     "workload": frozenset({"repeat", "layer", "loop"}),
     "layer": frozenset({"forward", "input_gradient", "weight_gradient"}),
-    "design": frozenset({"train", "require", "minimize", "tiers", "price", "emit"}),
+    "prices": frozenset({"price"}),
+    "design": frozenset({"train", "require", "minimize", "tiers", "price", "prices", "emit"}),
 }
 """The keywords of the statements of each body; `let`, `for` and `if` are allowed in all of them."""
 
@@ -35,6 +36,7 @@ HEADERS: Final[dict[str, str]] = {
     "schedule": "schedule x on x",
     "workload": "workload x",
     "layer": "layer",
+    "prices": "prices x",
     "design": "design x on x",
     "repeat": "repeat 0",
     "for": "for x in 0",

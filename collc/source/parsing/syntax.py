@@ -247,6 +247,13 @@ class Price(Statement):
     arguments: tuple[Argument, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedBy(Statement):
+    """`prices libra_lowest` in a design."""
+
+    table: Identifier
+
+
 # Declarations
 
 
@@ -337,6 +344,14 @@ class Workload(Statement):
     name: Identifier
     path: StringLiteral | None
     arguments: tuple[Argument, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriceTable(Statement):
+    """`prices libra_lowest { ... }`."""
+
+    name: Identifier
     body: tuple[Statement, ...]
 
 
