@@ -1,6 +1,7 @@
 """`python -m benchmarks [SUITE ...] [--only WORD] [--large]`: print one table of all cases; each runs in its own
 process. `python -m benchmarks auto` compares auto with all other synthesizers instead (benchmarks/auto.py);
-`python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py), and
+`python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py),
+`python -m benchmarks training [WORD]` its training times (benchmarks/training.py), and
 `python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py).
 
 Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
@@ -17,7 +18,7 @@ import sys
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare, endpoints
+from benchmarks import auto, compare, endpoints, training
 from benchmarks.case import Case, Result
 
 SUITES: tuple[str, ...] = (
@@ -93,6 +94,8 @@ def main() -> int:
         return endpoints.main(sys.argv[2:])
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
+    if sys.argv[1:2] == ["training"]:
+        return training.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; default: all")
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name has this in it")
