@@ -13,8 +13,10 @@ from collc.version import __version__
 
 if TYPE_CHECKING:
     from collc.api.compiling import compile, compile_text  # noqa: A004
+    from collc.api.designing import solve_designs
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
     from collc.application.compile_report import CompileReport, ScheduleReport
+    from collc.application.design_report import DesignReport, DesignsReport
     from collc.application.file_report import FileReport
     from collc.application.file_runs import FileRuns
     from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError, UsageError
@@ -28,6 +30,8 @@ __all__ = [
     "CollcError",
     "CompileReport",
     "Demand",
+    "DesignReport",
+    "DesignsReport",
     "FileReport",
     "FileRuns",
     "LoweredProgram",
@@ -44,6 +48,7 @@ __all__ = [
     "load",
     "lower",
     "run",
+    "solve_designs",
     "verify",
 ]
 
@@ -52,6 +57,8 @@ _MODULES: Final = {
     "CollcError": "collc.base.diagnostics",
     "CompileReport": "collc.application.compile_report",
     "Demand": "collc.ten.demand",
+    "DesignReport": "collc.application.design_report",
+    "DesignsReport": "collc.application.design_report",
     "FileReport": "collc.application.file_report",
     "FileRuns": "collc.application.file_runs",
     "LoweredProgram": "collc.api.schedules",
@@ -67,6 +74,7 @@ _MODULES: Final = {
     "load": "collc.api.schedules",
     "lower": "collc.api.schedules",
     "run": "collc.api.schedules",
+    "solve_designs": "collc.api.designing",
     "verify": "collc.api.schedules",
 }
 """The module that defines each exported name."""

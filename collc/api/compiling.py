@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Literal, TypedDict, Unpack, cast
 
 from collc.api import arguments
+from collc.api.definitions import Definition, definition_texts
 from collc.api.keywords import with_keywords
 from collc.application.compilation import compile_program
 from collc.application.compile_report import CompileReport
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
-
-Definition = int | float | bool | str
-"""A value of a param: a string is text in the syntax of `.coll`, as in "9MiB", or the value of a string param."""
 
 
 class CompileOptions(TypedDict, total=False):
@@ -105,7 +101,7 @@ def _settings(options: CompileOptions) -> Settings:
     return Settings(
         output=arguments.path("output", options.get("output") or "."),
         only=_either("schedule", options.get("schedule"), "only", options.get("only")),
-        definitions=_definitions(options.get("definitions")),
+        definitions=definition_texts(options.get("definitions")),
         emit=_kinds(options.get("emit")),
         synthesizer=_either("synthesizer", options.get("synthesizer"), "algorithm", options.get("algorithm")),
         seed=arguments.integer("seed", options.get("seed"), 0),
@@ -137,20 +133,6 @@ def _either(name: str, value: object, alias: str, other: object) -> str | None:
     return more if chosen is None else chosen
 
 
-def _definitions(values: object) -> dict[str, str]:
-    """The values of params as text. Raises TypeError or ValueError."""
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping):
-        raise arguments.wrong_type("definitions", "a mapping from names to values", values)
-    found: dict[str, str] = {}
-    for name, value in cast("Mapping[object, Any]", values).items():
-        if not isinstance(name, str):
-            raise arguments.wrong_type("a name in definitions", "a str", name)
-        found[name] = _as_text(value)
-    return found
-
-
 def _kinds(emit: object) -> tuple[str, ...]:
     """The kinds of files to write: of one string, or of several. Raises TypeError."""
     if emit is None or isinstance(emit, str):
@@ -160,18 +142,3 @@ def _kinds(emit: object) -> tuple[str, ...]:
         if not isinstance(kind, str):
             raise arguments.wrong_type("emit", "a str or several", kind)
     return cast("tuple[str, ...]", kinds)
-
-
-def _as_text(value: Definition) -> str:
-    """A value of a param in the syntax of `.coll`. NumPy scalars count as Python's."""
-    item: Any = getattr(value, "item", None)
-    plain = item() if item is not None else value
-    if isinstance(plain, bool):
-        return "true" if plain else "false"
-    if isinstance(plain, float):
-        if not math.isfinite(plain):
-            raise ValueError(f"{plain!r} is not a value of a param")
-        return format(Decimal(repr(plain)), "f")
-    if isinstance(plain, int | str):
-        return str(plain)
-    raise TypeError(f"a value of a param is an int, float, bool or str, not {type(value).__name__}")

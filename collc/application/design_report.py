@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collc.base.diagnostics import CollcError, Diagnostic, Exit
+from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, SourceError
+from collc.base.html import html_table
+from collc.base.rendering import render
 from collc.base.units import format_time
+from collc.base.wording import did_you_mean, listed
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative
@@ -18,7 +22,7 @@ COLUMNS: Final = ("design", "choice", "GB/s", "time", "cost", "speed-up", "per c
 """The columns of the table of designs; `DesignReport.rows` are its rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DesignReport:
     """The report of one design. What was not reached is empty.
 
@@ -36,11 +40,38 @@ class DesignReport:
     diagnostics: tuple[Diagnostic, ...] = ()
     exit: Exit = Exit.DONE
 
+    @property
+    def ok(self) -> bool:
+        """Whether the design was solved and its files were written."""
+        return self.exit is Exit.DONE
+
+    @property
+    def optimum(self) -> Alternative:
+        """The best bandwidths, with their time, cost and comparison with equal ones. Raises ValueError without any."""
+        if not self.choices:
+            raise ValueError(f"design '{self.name}' has no solution")
+        return self.choices[0]
+
+    @property
+    def alternatives(self) -> dict[str, Alternative]:
+        """The closed forms that apply, by name: "equal", "message" and "smart"."""
+        return {choice.name: choice for choice in self.choices[1:]}
+
+    def __repr__(self) -> str:
+        if not self.choices:
+            return f"<DesignReport {self.name}: no solution>"
+        best = self.choices[0]
+        rates, time = _rates(best.bandwidth), format_time(Fraction(round(best.time * 1000)))
+        return f"<DesignReport {self.name}: [{rates}] GB/s, {time}, ${best.cost:,.2f}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(COLUMNS, self.rows(compare=True), _remarks(self.diagnostics))
+
     def solved(
         self, dimensions: tuple[NetworkDimension, ...], choices: tuple[Alternative, ...], gap: float
     ) -> DesignReport:
         """The report with a solution."""
-        return replace(self, dimensions=dimensions, choices=choices, gap=gap)
+        return replace(self, dimensions=dimensions, choices=choices, gap=float(gap))
 
     def failed(self, error: CollcError) -> DesignReport:
         """The report with an error."""
@@ -71,7 +102,7 @@ class DesignReport:
             (
                 self.name,
                 choice.name if choice.allowed else f"{choice.name} (not allowed)",
-                "  ".join(f"{rate:.1f}" if rate >= 0.05 else f"{rate:.2g}" for rate in choice.bandwidth),
+                _rates(choice.bandwidth),
                 format_time(Fraction(round(choice.time * 1000))),
                 f"${choice.cost:,.2f}",
                 f"{choice.speedup:.3f}",
@@ -95,14 +126,22 @@ def _choice_json(choice: Alternative) -> dict[str, object]:
     }
 
 
+def _rates(bandwidth: Sequence[float]) -> str:
+    return "  ".join(f"{rate:.1f}" if rate >= 0.05 else f"{rate:.2g}" for rate in bandwidth)
+
+
+def _remarks(messages: Sequence[Diagnostic]) -> list[str]:
+    return [render(messages)] if messages else []
+
+
 def _rounded(value: float) -> float:
     """Nine significant digits: what the solver finds beyond them differs between processors."""
     return float(f"{value:.9g}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DesignsReport:
-    """The report of all designs of a program."""
+    """The report of all designs of a program, by name or in order."""
 
     designs: tuple[DesignReport, ...]
 
@@ -119,3 +158,35 @@ class DesignsReport:
     def as_json(self, *, compare: bool = False) -> dict[str, object]:
         """The object that `design --json` prints."""
         return {"designs": [design.as_json(compare=compare) for design in self.designs]}
+
+    @property
+    def ok(self) -> bool:
+        """Whether all designs were solved and written."""
+        return self.exit is Exit.DONE
+
+    def raise_if_failed(self) -> None:
+        """Raise SourceError or NoSchedule with all errors where a design failed."""
+        if not self.ok:
+            errors = [message for message in self.diagnostics if not message.warning]
+            raise (NoSchedule if self.exit is Exit.NO_SCHEDULE else SourceError)(*errors)
+
+    def __len__(self) -> int:
+        return len(self.designs)
+
+    def __iter__(self) -> Iterator[DesignReport]:
+        return iter(self.designs)
+
+    def __getitem__(self, name: str) -> DesignReport:
+        """The design of that name. Raises KeyError, with the names that there are."""
+        for design in self.designs:
+            if design.name == name:
+                return design
+        names = [design.name for design in self.designs]
+        raise KeyError(f"no design is named '{name}'; {did_you_mean(name, names, f'the designs are {listed(names)}')}")
+
+    def __repr__(self) -> str:
+        return f"<DesignsReport: {', '.join(map(repr, self.designs))}>"
+
+    def _repr_html_(self) -> str:
+        rows = [row for design in self.designs for row in design.rows(compare=True)]
+        return html_table(COLUMNS, rows, _remarks(self.diagnostics))
