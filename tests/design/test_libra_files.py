@@ -146,6 +146,18 @@ def test_an_smt_solver_finds_the_design_and_none_that_is_better(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+def test_an_smt_solver_finds_the_design_for_time_and_cost(tmp_path: Path, loop: str) -> None:
+    """In three dimensions; and that none of this cost takes half the time."""
+    report, folder = solved(training(loop, "time * cost"), tmp_path)
+    text = (folder / "d.smt2").read_text()
+    head, first, _ = text.split("(push 1)")
+    assert z3.Z3_eval_smtlib2_string(z3.Context().ref(), head + first.replace("(pop 1)", "")).split() == ["sat"]
+    best = report.choices[0]
+    cheap = f"(assert (<= cost {best.cost:.3f}))(assert (<= time {best.time / 2e6:.9f}))(check-sat)"
+    assert z3.Z3_eval_smtlib2_string(z3.Context().ref(), head + cheap).split() == ["unsat"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_libra_reads_its_inputs(tmp_path: Path, loop: str) -> None:
     """The re-read problem has the same time and cost at random bandwidths, and the same constraints."""
     report, folder = solved(training(loop, "time"), tmp_path)
