@@ -226,7 +226,12 @@ class ScheduleBuild:
         options = SynthesisOptions(self.request, self.settings)
         context = options.context(self._clock.is_over, self.progress)
         with self._clock.keeping("a schedule along shortest paths was planned"):
-            return self._run((*options.by_hand(), ShortestPaths(), Invert()), options, context, emits)
+            module = self._run((*options.by_hand(), ShortestPaths(), Invert()), options, context, emits)
+            if not module.network.has_endpoints:
+                return module
+            from collc.synthesis.endpoints import retimed_for_endpoints
+
+            return retimed_for_endpoints(module, module.network)
 
     def _with_best_chunks(self, limit: SearchLimit, emits: Sequence[EmitRequest]) -> tuple[Module, str]:
         """The module with a schedule and, where the program leaves the number of chunks to collc, a remark about it."""

@@ -22,6 +22,7 @@ from collc.simulation.schedule_tasks import ChunkMoves, schedule_tasks
 from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
+from collc.ten.limited import Ports
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -274,6 +275,8 @@ def _inexpressible(network: Network, used: Int32Array, algorithm: Algorithm) -> 
     """Why the file cannot express the network, "" if it can. used: int32, the links that carry messages."""
     if not len(used):
         return "no message is sent"
+    if len(Ports.of(network)):
+        return "its NPUs limit what they send and receive"
     if len(set(network.kind[used].tolist())) > 1:
         return "its links differ in latency or bandwidth"
     pairs = network.source[used].astype(np.int64) * network.device_count + network.target[used]

@@ -7,8 +7,6 @@ plainly right (copies that are causal and arrive; reductions along one tree); th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +23,7 @@ from collc.verification.link_check import check_links
 from collc.verification.step_table_check import arrival_delay, check_step_table
 from collc.verification.switch_check import check_buffers
 from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
-from collc.verification.verdict import ENDPOINTS, Findings, Verdict, all_right, nothing_to_check
+from collc.verification.verdict import Findings, Verdict, all_right, nothing_to_check
 
 LARGE = 100_000
 """The number of transfers or chunks from which compiled loops are faster."""
@@ -56,16 +54,11 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
     messages = transfers.messages
-    if limited and messages is None:
+    if limited:
         check_endpoints(transfers, findings)
     _check_chunks(module, transfers, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
-    verdict = findings.verdict(queued)
-    return (
-        replace(verdict, checks={**verdict.checks, ENDPOINTS: "skipped"})
-        if limited and messages is not None
-        else verdict
-    )
+    return findings.verdict(queued)
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:

@@ -15,7 +15,7 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
-from collc.ten.schedule import Clock, LinkModel, RowSchedule, Transfers
+from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.prove import prove_properties
 from tests.endpoints import random_limited_network
@@ -56,6 +56,23 @@ def test_an_npu_that_sends_too_much_is_named(model: LinkModel) -> None:
         "expected: one transfer after another, at the 50GB/s that the memory of npu[0] allows"
     )
     assert prove_properties(bad).outcomes["endpoints"] == "refuted"
+
+
+def test_messages_that_queue_do_not_hide_what_an_npu_cannot_send() -> None:
+    """A message may wait for its link after the NPU is done with it, but not leave before the NPU can have sent it."""
+    net = star(Endpoint(memory=Fraction(75 * 10**9)))
+    demand, apart = broadcast([0, 1, 2, 3], MiB), 20_971_520
+    for starts, failed in (([0, apart, 5 * apart], ()), ([0, apart, apart], ("endpoints",))):
+        made = module(net, demand, [0, 1, 2], starts, LinkModel.STORE)
+        assert made.schedule is not None
+        rows = made.schedule.transfers
+        messages = QueuedMessages(np.arange(3, dtype=np.int32), np.zeros(3, np.int64))
+        rows = Transfers.of(rows.chunk, rows.link, rows.start, rows.reduce, rows.relayed, messages)
+        verdict = verify_schedule(replace(made, schedule=RowSchedule(LinkModel.STORE, rows)))
+        assert verdict.failed() == failed
+    assert "npu[0] sends 0:x[0] over npu[0] -> npu[3] (link 2) from 20.97152us, but needs until 41.94304us" in (
+        verdict.diagnostics[0].message
+    )
 
 
 def test_an_npu_that_receives_too_much_is_named() -> None:
