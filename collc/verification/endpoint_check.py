@@ -64,10 +64,11 @@ def _check_totals(
     ports: Ports, transfers: TimedTransfers, port: Int32Array, taken: Int64Array, findings: Findings
 ) -> None:
     """Report the first transfer of each NPU that starts before the NPU can have sent what left before it."""
-    for number in np.unique(port[port >= 0]).tolist():
+    used: list[int] = np.unique(port[port >= 0]).tolist()
+    for number in used:
         rows = np.flatnonzero(port == number)
         rows = rows[np.lexsort((rows, transfers.start[rows]))]
-        least = np.cumsum(taken[rows]) - taken[rows]
+        least: Int64Array = np.cumsum(taken[rows]) - taken[rows]
         early = np.flatnonzero(transfers.start[rows] < least)
         if len(early):
             row = int(rows[early[0]])
