@@ -20,8 +20,11 @@ from collc.chakra.schema import NodeType, schema
 from collc.command.cli import main
 from collc.emit.chakra import algorithm_of_module, write_chakra
 from collc.simulation.timing import AstraTiming
+from collc.synthesis.endpoints import retimed_for_endpoints
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 from tests.chakra.support import varint
@@ -334,6 +337,18 @@ def nodes_of(path: Path) -> list:
         nodes.append(schema().node())
         nodes[-1].ParseFromString(data)
     return nodes
+
+
+def test_limits_of_npus_are_not_lost_in_a_network_file(tmp_path):
+    """ASTRA-sim's network file has no place for them, so that a time on it would be too short."""
+    free = planned(grid(2, 2), all_gather([0, 1, 2, 3], MiB))
+    assert not any("limit" in note for note in write_chakra(free, "m", tmp_path))
+    (tmp_path / "limited").mkdir()
+    endpoint = Endpoint(inject=free.network.kinds[0].bandwidth)
+    limited = fed_links(with_endpoints(free.network, [endpoint] * 4))
+    notes = write_chakra(retimed_for_endpoints(free, limited), "m", tmp_path / "limited")
+    assert "its NPUs limit what they send and receive" in notes[-1]
+    assert not (tmp_path / "limited" / "network.yml").exists()
 
 
 def test_a_message_is_held_back_in_a_switch_network(tmp_path):
