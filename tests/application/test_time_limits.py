@@ -65,6 +65,17 @@ def test_a_synthesizer_that_asks_nobody_is_ended(tmp_path: Path, monkeypatch: py
     assert any("stopped at the time limit of 0.05 s" in note for note in report.notes)
 
 
+def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
+    text = RING.replace(
+        "ring(6, bandwidth: 1GB/s, latency: 1us)", "limited(ring(6, bandwidth: 1GB/s, latency: 1us), LIMIT)"
+    )
+    text = text.replace("LIMIT", "inject: 1GB/s").replace("RUN", "all_to_all")
+    report = compiled(text, tmp_path, synthesizer="tacos")
+    assert (report.exit, report.synthesizer) == (0, "shortest paths")
+    assert report.checks["endpoints"] == "ok"
+
+
 def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from collc.synthesis.auto.synthesizer import _Search
 
