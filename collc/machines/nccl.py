@@ -115,6 +115,8 @@ def _whole(reader: _Reader, element: Element, name: str, default: str) -> int:
 
 def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tuple[Hop, ...]) -> None:
     bus = pci.get("busid")
+    if any(known.label == bus for _, known in reader.gpus[host]):
+        raise wrong(f"two GPUs have busid {bus}", element_span(reader.source, pci))
     sm = _compute_capability(reader, gpu)
     switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
     for link in () if gpu is None else gpu.children:
@@ -139,6 +141,8 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
     if reader.options.nvlink is not None and not peers:
         switch_links = reader.options.nvlink
     rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
+    if rank >= 0 and any(order == rank for order, _ in reader.gpus[host]):
+        raise wrong(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
     order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _whole(reader, gpu, "dev", "0"))
     found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
     reader.gpus[host].append((order, found))

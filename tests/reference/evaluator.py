@@ -299,7 +299,8 @@ class Evaluator:
             for a, b in itertools.product(devices(part.source), devices(part.target)):
                 for pair in ((a, b), (b, a)) if part.both else ((a, b),):
                     parallel = [i for i, k in enumerate(base.links) if (k.source, k.target) == pair]
-                    gone |= set(parallel if lanes is None else parallel[-lanes:])
+                    left = [i for i in parallel if i not in gone]
+                    gone |= set(parallel if lanes is None else left[-lanes:])
         base.links = [k for i, k in enumerate(base.links) if i not in gone and k.source.present and k.target.present]
         return base
 

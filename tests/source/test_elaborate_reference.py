@@ -94,6 +94,7 @@ TOPOLOGIES = [
     "dgx1() without { link gpu[0] <-> gpu[1] lanes 1, link gpu[2] -> gpu[3] lanes 2, npu gpu[4..6] }",
     "dgx_h100(3) without { switch leaf[3], link gpu[0, *] <-> leaf[4], link gpu[1, 4..6] -> nvswitch[1] }",
     "dgx_h100(2) without { switch spine, switch leaf[1..8] }",
+    "dgx1() without { link gpu[0] <-> gpu[1] lanes 1, link gpu[0] -> gpu[1] lanes 1 }",
 ]
 
 

@@ -37,7 +37,7 @@ def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evalua
         if isinstance(part, RemovedDevice):
             removed += _removed_devices(part, base, frame, evaluator)
         else:
-            links.append(_removed_links(part, base, frame, evaluator))
+            links.append(_removed_links(part, base, frame, evaluator, np.concatenate(links)))
     if {*network.npus.tolist()} <= {*removed}:
         raise fail("E0312", "no NPU is left", node.span)
     return replace(base, network=transform.without(network, removed, np.concatenate(links)), factors=())
@@ -55,8 +55,13 @@ def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluato
     return found
 
 
-def _removed_links(part: RemovedLink, base: Topology, frame: Frame, evaluator: Evaluator) -> Int64Array:
-    """int64: the numbers of the links between the devices of both ends; of parallel ones, the last `lanes`."""
+def _removed_links(
+    part: RemovedLink, base: Topology, frame: Frame, evaluator: Evaluator, before: Int64Array
+) -> Int64Array:
+    """int64: the numbers of the links between the devices of both ends; of parallel ones, the last `lanes`.
+
+    before: int64, the links that earlier parts remove; `lanes` counts those that are left.
+    """
     network = base.network
     sources = _devices(part.source, base, frame, evaluator)
     targets = _devices(part.target, base, frame, evaluator)
@@ -68,7 +73,7 @@ def _removed_links(part: RemovedLink, base: Topology, frame: Frame, evaluator: E
         links = np.flatnonzero(np.isin(network.source, ends[0]) & np.isin(network.target, ends[1]))
         if not len(links):
             raise _no_link(part, base, ends)
-        found.append(links if lanes is None else _last_lanes(part, network, links, lanes))
+        found.append(links if lanes is None else _last_lanes(part, network, links, before, lanes))
     return np.concatenate(found)
 
 
@@ -82,11 +87,14 @@ def _no_link(part: RemovedLink, base: Topology, ends: tuple[list[int], list[int]
     return fail("E0323", f"{message} any of {len(ends[1])} ({second} ...)", part.span)
 
 
-def _last_lanes(part: RemovedLink, network: Network, links: Int64Array, lanes: int) -> Int64Array:
-    """Of the links between each pair of devices, the last ones. Raises SourceError where there are fewer."""
+def _last_lanes(part: RemovedLink, network: Network, links: Int64Array, before: Int64Array, lanes: int) -> Int64Array:
+    """Of the links between each pair of devices that are left, the last ones. Raises SourceError for too few."""
     pairs: dict[tuple[int, int], list[int]] = {}
+    gone: set[int] = set(before.tolist())
     for link in links.tolist():
-        pairs.setdefault((int(network.source[link]), int(network.target[link])), []).append(link)
+        parallel = pairs.setdefault((int(network.source[link]), int(network.target[link])), [])
+        if link not in gone:
+            parallel.append(link)
     for (a, b), parallel in pairs.items():
         if len(parallel) < lanes:
             names = f"{network.device_name(a)} -> {network.device_name(b)}"
