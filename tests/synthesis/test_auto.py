@@ -321,15 +321,13 @@ def test_textbook_algorithms_are_tried_where_a_library_is_given():
     assert not any(note.startswith("auto: ring takes") for note in auto(module, Effort()).notes)
 
 
-KNOWN_LONGER = pytest.mark.xfail(strict=True, reason="auto is more than 3 % longer than the best single synthesizer")
-"""A goal that auto has not reached on these programs: the test fails when it does, and then the mark goes."""
-
-
 @pytest.mark.parametrize(
     "number",
     [12, 162, 190]
-    + [pytest.param(number, marks=pytest.mark.slow) for number in (0, 23, 31, 49, 154, 169, 173, *range(300, 312))]
-    + [pytest.param(number, marks=[pytest.mark.slow, KNOWN_LONGER]) for number in (335, 336)],
+    + [
+        pytest.param(number, marks=pytest.mark.slow)
+        for number in (0, 23, 31, 49, 154, 169, 173, *range(300, 312), 335, 336)
+    ],
 )
 def test_no_single_synthesizer_is_much_shorter_on_random_programs(number: int):
     found = compare(number)
