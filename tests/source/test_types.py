@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collc.base.wording import near
@@ -55,6 +55,7 @@ big = st.integers(-(2**70), 2**70)
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_}
 
 
+@example("*", [(0, 2**63)])
 @given(st.sampled_from(sorted(OPERATORS)), st.lists(st.tuples(big, big), min_size=1, max_size=5))
 def test_arithmetic_never_overflows(name: str, pairs: list[tuple[int, int]]) -> None:
     def column(items: list[int]) -> np.ndarray:

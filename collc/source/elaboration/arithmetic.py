@@ -77,7 +77,8 @@ def compute(name: str, left: Data, right: Data) -> Data:
         result = function(left, right)
         return narrowed(result)
     if name in _LARGEST and not (_fractional(left) or _fractional(right)):
-        if _LARGEST[name](size_of(left), size_of(right)) <= INT64:
+        sizes = size_of(left), size_of(right)
+        if max(*sizes, _LARGEST[name](*sizes)) <= INT64:  # of 0 * 2**63 the product fits, but not the factor
             return function(left, right)
     elif name in ("==", "!=", "<", "<=", ">", ">=") and not (_large(left) or _large(right)):
         return function(left, right)
