@@ -228,7 +228,7 @@ def _plain_host(options: ImportOptions) -> Host:
     links = 1 if count > 1 else 0
     gpus = [HostGpu(f"GPU{at}", (("CPU", Fraction(1)),), rate or Fraction(1), links) for at in range(count)]
     nics = [HostNic(f"NIC{at}", (("CPU", Fraction(1)),), None) for at in range(count)]
-    return Host("", tuple(gpus), tuple(nics), rate_source="given when imported", assumed_pcie="not in the file")
+    return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
 
 
 def _summary(machine: Machine) -> list[str]:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
+from collc.base.units import decimal
 from collc.base.wording import did_you_mean
 from collc.machines.reading import compose_yaml, line_span, wrong, yaml_fields, yaml_items
 
@@ -33,13 +34,9 @@ def read_astra(source: SourceFile) -> str:
         bandwidth, latency = _number(source, *rate), _number(source, *time)
         if not bandwidth:
             raise wrong("a bandwidth of 0", line_span(source, rate[1]))
-        said = f"bandwidth: {_decimal(bandwidth)}GiB/s, latency: {_decimal(latency)}ns"
+        said = f"bandwidth: {decimal(bandwidth, 12)}GiB/s, latency: {decimal(latency, 12)}ns"
         factors.append(f"{_SHAPES[name]}({npus}, {said})")
     return " * ".join(factors)
-
-
-def _decimal(value: Fraction) -> str:
-    return f"{float(value):.12f}".rstrip("0").rstrip(".")
 
 
 def _number(source: SourceFile, text: str, line: int, least: int = 0) -> Fraction:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
+import numpy as np
+
 from collc.base.diagnostics import SourceFile
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import MODELS, links_of, nvlink_rate
 from collc.machines.hosts import Hop, Host, HostGpu, HostNic
-from collc.machines.reading import GIGA, ImportOptions, items, line_span, mapping, missing, wrong
+from collc.machines.reading import GIGA, ImportOptions, items, line_span, load_json, mapping, missing, wrong
 
 _CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -62,7 +66,7 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Ho
         found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"
-    return [Host("", tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], []
+    return [Host(tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], []
 
 
 def _nvidia_matrix(source: SourceFile) -> _Matrix:
@@ -126,19 +130,14 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
 
 def _near(matrix: _Matrix, level: int) -> dict[str, int]:
     """For each device the first one that it is joined to by codes up to a level, over others too."""
-    group = list(range(len(matrix.columns)))
-
-    def find(at: int) -> int:
-        while group[at] != at:
-            at = group[at]
-        return at
-
-    for a, row in enumerate(matrix.columns):
-        for b, column in enumerate(matrix.columns):
-            if _CODES.get(matrix.cell(row, column), 9) <= level:
-                one, other = find(a), find(b)
-                group[max(one, other)] = min(one, other)
-    return {name: find(at) for at, name in enumerate(matrix.columns)}
+    near = [
+        (a, b)
+        for a, row in enumerate(matrix.columns)
+        for b, code in enumerate(matrix.cells[row])
+        if _CODES.get(code, 9) <= level
+    ]
+    label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
+    return dict(zip(matrix.columns, label.tolist(), strict=True))
 
 
 def _cpu_links(paths: Mapping[str, tuple[Hop, ...]]) -> tuple[tuple[str, str, Fraction], ...]:
@@ -156,18 +155,17 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host
         names, pairs, rate = _amd_json(source)
     else:
         (names, pairs), rate = _rocm_text(source), None
-    given = options.rates.get("xgmi")
-    if given is None and rate is None:
+    xgmi = options.rates.get("xgmi", rate)
+    if xgmi is None:
         raise missing(f"{source.name} does not say the bandwidth of XGMI", "give that of one direction: -D xgmi=50GB/s")
-    xgmi = given if given is not None else rate
-    assert xgmi is not None
+    peers: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for a, b in pairs:
+        peers[a].append((names[b], 1))
     path: tuple[Hop, ...] = (("CPU", _AMD_PCIE),)
-    gpus = [
-        HostGpu(name, path, xgmi, 0, tuple((names[b], 1) for a, b in pairs if a == at)) for at, name in enumerate(names)
-    ]
-    said = "given when imported" if given is not None else "the least bandwidth that the file gives"
-    host = Host("", tuple(gpus), (), link="xgmi", rate_source=said, assumed_pcie="assumed: 16 lanes of PCIe Gen4")
-    return [replace(host)], ["what leads over other GPUs or PCIe is no link of its own"]
+    gpus = tuple(HostGpu(name, path, xgmi, 0, tuple(peers[at])) for at, name in enumerate(names))
+    said = "the least bandwidth that the file gives"
+    host = Host(gpus, (), link="xgmi", rate_source=said, assumed_pcie="assumed: 16 lanes of PCIe Gen4")
+    return [host], ["what leads over other GPUs or PCIe is no link of its own"]
 
 
 def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
@@ -202,22 +200,21 @@ def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
 
 def _amd_json(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fraction | None]:
     """The same of JSON, with the least bandwidth of an XGMI link where it is there."""
-    try:
-        data: Any = json.loads(source.text)
-    except (ValueError, RecursionError) as error:
-        at = getattr(error, "lineno", 1)
-        raise wrong(f"{source.name} is no JSON: {error}", line_span(source, int(at))) from error
+    data = load_json(source)
     if isinstance(data, dict):
         return (*_rocm_json(source, mapping(cast("object", data))), None)
     try:
         gpus: list[Any] = items(data)
         names = [str(gpu["bdf"]) for gpu in gpus]
+        place: dict[str, int] = {}
+        for at, name in enumerate(names):
+            place.setdefault(name, at)
         pairs: list[tuple[int, int]] = []
         rates: list[int] = []
         for a, gpu in enumerate(gpus):
             for link in gpu["links"]:
                 if str(link["link_type"]).upper() == "XGMI" and int(link["num_hops"]) == 1:
-                    pairs.append((a, names.index(str(link["bdf"]))))
+                    pairs.append((a, place[str(link["bdf"])]))
                     rates += [int(text) for text in re.findall(r"\d+", str(link.get("bandwidth", "")))[:1]]
     except (KeyError, TypeError, ValueError) as error:
         message = f"{source.name} is no list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json': {error}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +18,7 @@ from collc.machines.reading import (
     check_devices,
     items,
     line_span,
+    load_json,
     mapping,
     missing,
     parse_xml,
@@ -65,17 +64,6 @@ def _kind(number: int, rate: Fraction, latency: Fraction | None, options: Import
     return LinkKind(name, rate, said, *ASSUMED)
 
 
-def load_json(source: SourceFile) -> Any:  # noqa: ANN401
-    """The value of a JSON file. Raises SourceError X0601 with the line."""
-    try:
-        return json.loads(source.text)
-    except json.JSONDecodeError as error:
-        message = f"{source.name} is no JSON: {error.msg}"
-        raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
-    except (ValueError, RecursionError) as error:
-        raise wrong(f"{source.name} cannot be read: {error}", line_span(source, 1)) from error
-
-
 @dataclass(frozen=True, slots=True)
 class _Attributes:
     """Reads the attributes of edges and nodes that the options name."""
@@ -93,7 +81,7 @@ class _Attributes:
             known = ", ".join(sorted(map(str, values))) or "none"
             message = f"'{name}' of {edge} is {value!r:.60}, not a number of at least 0"
             raise wrong(message, line_span(self.source, 1), f"the attributes of this edge: {known}")
-        return Fraction(str(value)) if not isinstance(value, float) else Fraction(repr(value))
+        return Fraction(str(value))
 
     def edges(self, graph: Any) -> list[Edge]:  # noqa: ANN401
         capacity, latency = self.options.capacity, self.options.latency
@@ -222,13 +210,11 @@ def read_sccl(source: SourceFile, options: ImportOptions) -> Machine:
         raise wrong(message, line_span(source, 1), "write the switches in .coll")
     whole = all(value.denominator == 1 for row in links for value in row)
     edges: list[Edge] = []
-    count: dict[Fraction, int] = defaultdict(int)
     for target, row in enumerate(links):
         for origin, value in enumerate(row):
             if value < 0 or (value and origin == target):
                 raise wrong(f"'links' has {value} from {origin} to {target}", line_span(source, 1))
             if value:
-                count[value] += 1
                 rate, lanes = (unit, int(value)) if whole and value <= 64 else (unit * value, 1)
                 edges.append((str(origin), str(target), rate, None, lanes))
     names = [str(at) for at in range(len(links))]

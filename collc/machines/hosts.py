@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import weakly_connected
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
 from collc.machines.reading import GIGA, MICRO, ImportOptions
 
@@ -53,7 +57,6 @@ class Host:
     assumed_pcie: why the rates of PCIe are what they are, where no file says them. rate_source: of the links of GPUs.
     """
 
-    label: str
     gpus: tuple[HostGpu, ...]
     nics: tuple[HostNic, ...]
     cpu_links: tuple[tuple[str, str, Fraction], ...] = ()
@@ -86,7 +89,7 @@ class Kinds:
             text = f"{float(rate * times / GIGA):g}".replace(".", "_").replace("-", "_").replace("+", "")
             name = stem if not taken else f"{stem}_{text}"
             assumed = name not in self.options.latencies
-            time, said = (latency) if assumed else (self.options.latencies[name], "given when imported")
+            time, said = latency if assumed else (self.options.latencies[name], "given when imported")
             given = self.options.rates.get(name)
             if given is not None:
                 rate, times, source, assumed_rate = given, 1, "given when imported", False
@@ -134,33 +137,28 @@ def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: b
     else:
         dropped.append("paths between GPUs over PCIe, since NVLinks join all GPUs (--pcie keeps them)")
         ports = _ports_of_gpus(host, families, wires, kinds) if with_ports else []
-    return Inside(Node(tuple(families), merged(wires), host.label), tuple(ports), tuple(dropped))
+    return Inside(Node(tuple(families), merged(wires)), tuple(ports), tuple(dropped))
 
 
 def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:
     """The NVLinks, and whether they join all GPUs."""
     number = {gpu.label: at for at, gpu in enumerate(host.gpus)}
     wires: list[Wire] = []
-    group = list(range(len(host.gpus) + 1))
-
-    def find(at: int) -> int:
-        while group[at] != at:
-            at = group[at]
-        return at
-
+    edges: list[tuple[int, int]] = []  # the switches are one vertex more
     for at, gpu in enumerate(host.gpus):
         if gpu.switch_links:
             said = f"links of a GPU to switches, {gpu.switch_links} times the rate of one, {host.rate_source}"
             kind = kinds.name(host.link, gpu.nvlink, said, SWITCH_LATENCY, times=gpu.switch_links)
             wires.append(Wire(Device(-1, "gpu", at), Device(-1, "nvswitch", 0), kind))
-            group[find(at)] = find(len(host.gpus))
+            edges.append((at, len(host.gpus)))
         for peer, count in gpu.peers:
             if peer in number and peer != gpu.label:
                 said = f"one link between two GPUs, {host.rate_source}"
                 kind = kinds.name(host.link, gpu.nvlink, said, NVLINK_LATENCY)
                 wires.append(Wire(Device(-1, "gpu", at), Device(-1, "gpu", number[peer]), kind, count, both=False))
-                group[find(at)] = find(number[peer])
-    return wires, len({find(at) for at in range(len(host.gpus))}) == 1
+                edges.append((at, number[peer]))
+    label = weakly_connected(Digraph(len(host.gpus) + 1, *np.array(edges, np.int32).reshape(-1, 2).T))
+    return wires, len(np.unique(label[:-1])) == 1
 
 
 def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:

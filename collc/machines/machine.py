@@ -39,13 +39,13 @@ class Family:
 class LinkKind:
     """Links of one rate and latency.
 
-    name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link; None where no
-    file says it. times: physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a
-    comment. assumed: whether no file says the latency. assumed_rate: the same of the rate.
+    name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link. times:
+    physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a comment. assumed:
+    whether no file says the latency. assumed_rate: the same of the rate.
     """
 
     name: str
-    rate: Fraction | None
+    rate: Fraction
     rate_source: str
     latency: Fraction
     latency_source: str

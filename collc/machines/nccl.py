@@ -26,7 +26,8 @@ _SWITCH_CLASS, _CPU_CLASS, _GPU_CLASS = "0x068000", "0x068001", "0x03"
 class _Reader:
     source: SourceFile
     options: ImportOptions
-    gpus: dict[str, list[tuple[int, HostGpu]]] = field(default_factory=lambda: defaultdict(list))
+    gpus: dict[str, dict[str, tuple[int, HostGpu]]] = field(default_factory=lambda: defaultdict(dict))
+    ranks: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     nics: dict[str, dict[str, list[HostNic]]] = field(default_factory=lambda: defaultdict(dict))
     cpus: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
     notes: list[str] = field(default_factory=list[str])
@@ -115,7 +116,7 @@ def _whole(reader: _Reader, element: Element, name: str, default: str) -> int:
 
 def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tuple[Hop, ...]) -> None:
     bus = pci.get("busid")
-    if any(known.label == bus for _, known in reader.gpus[host]):
+    if bus in reader.gpus[host]:
         raise wrong(f"two GPUs have busid {bus}", element_span(reader.source, pci))
     sm = _compute_capability(reader, gpu)
     switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
@@ -141,11 +142,12 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
     if reader.options.nvlink is not None and not peers:
         switch_links = reader.options.nvlink
     rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
-    if rank >= 0 and any(order == rank for order, _ in reader.gpus[host]):
+    if rank >= 0 and (host, rank) in reader.ranks:
         raise wrong(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
+    reader.ranks.add((host, rank))
     order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _whole(reader, gpu, "dev", "0"))
     found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
-    reader.gpus[host].append((order, found))
+    reader.gpus[host][bus] = (order, found)
 
 
 def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
@@ -173,17 +175,17 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
 
 
 def _host(reader: _Reader, host: str) -> Host:
-    gpus = [gpu for _, gpu in sorted(reader.gpus[host], key=lambda found: found[0])]
+    gpus = [gpu for _, gpu in sorted(reader.gpus[host].values(), key=lambda found: found[0])]
     nics = [_card(ports) for ports in reader.nics[host].values()]
     if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
         raise missing(message, "say how many each GPU has to NVSwitches: --nvlink 18; without any: --nvlink 0")
-    gpus = _mirrored(reader, gpus)
+    _note_one_sided(reader, gpus)
     cpus = reader.cpus[host]
     names = [f"cpu{cpu.get('numaid', str(at))}" for at, cpu in enumerate(cpus)]
     pairs = combinations(zip(names, cpus, strict=True), 2)
     links = [(a, b, Fraction(_cpu_rate(reader, cpu) * GIGA)) for (a, cpu), (b, _) in pairs]
-    return Host("", tuple(gpus), tuple(nics), tuple(links))
+    return Host(tuple(gpus), tuple(nics), tuple(links))
 
 
 def _card(ports: list[HostNic]) -> HostNic:
@@ -192,16 +194,14 @@ def _card(ports: list[HostNic]) -> HostNic:
     return HostNic("+".join(port.label for port in ports), ports[0].path, rate)
 
 
-def _mirrored(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
-    """The same GPUs; a remark where an NVLink is there in one direction only."""
+def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
+    """Add a remark where an NVLink is there in one direction only."""
     links = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
     labels = {gpu.label for gpu in gpus}
     one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]
     if one_sided:
-        reader.notes.append(
-            f"NVLinks in one direction only, as NCCL takes them: {one_sided[0][0]} to {one_sided[0][1]}"
-        )
-    return gpus
+        a, b = one_sided[0]
+        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them: {a} to {b}")
 
 
 def _cpu_rate(reader: _Reader, cpu: Element) -> int:

@@ -66,7 +66,6 @@ def _comment(text: str) -> list[str]:
 
 
 def _kind_lines(kind: LinkKind) -> list[str]:
-    assert kind.rate is not None, kind.name
     rate = _exact_rate(kind.rate)
     if kind.times > 1:
         rate = f"{kind.times} * {rate}"

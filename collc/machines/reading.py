@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -68,6 +69,17 @@ def check_devices(count: int) -> None:
     """Raise SourceError X0603 for more than MAX_DEVICES devices."""
     if count > MAX_DEVICES:
         raise too_large(f"{count:,} devices exceed the limit of {MAX_DEVICES:,}")
+
+
+def load_json(source: SourceFile) -> Any:  # noqa: ANN401
+    """The value of a JSON file. Raises SourceError X0601 with the line."""
+    try:
+        return json.loads(source.text)
+    except json.JSONDecodeError as error:
+        message = f"{source.name} is no JSON: {error.msg}"
+        raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
+    except (ValueError, RecursionError) as error:
+        raise wrong(f"{source.name} cannot be read: {error}", line_span(source, 1)) from error
 
 
 def mapping(value: object) -> dict[str, Any]:

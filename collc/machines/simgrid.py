@@ -19,11 +19,11 @@ _ZONES: Final = {"Full", "Floyd", "Dijkstra", "DijkstraCache", "Cluster", "None"
 
 @dataclass(slots=True)
 class _Platform:
-    """What was read. links: by name, bytes per second, seconds, and whether one lane serves both directions."""
+    """What was read; hosts and routers in order. links: by name, bytes per second and seconds."""
 
     source: SourceFile
-    hosts: list[str] = field(default_factory=list[str])
-    routers: list[str] = field(default_factory=list[str])
+    hosts: dict[str, None] = field(default_factory=dict[str, None])
+    routers: dict[str, None] = field(default_factory=dict[str, None])
     links: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict[str, tuple[Fraction, Fraction]])
     edges: list[Edge] = field(default_factory=list[Edge])
     routes: list[tuple[str, str, tuple[str, ...], bool]] = field(
@@ -43,7 +43,7 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
         raise wrong(f"{source.name} has no host", element_span(source, root))
     switches = list(platform.routers)
     _join_routes(platform, switches)
-    return graph_machine(platform.hosts, switches, platform.edges, options, "in the file")
+    return graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file")
 
 
 def _zone(platform: _Platform, zone: Element) -> None:
@@ -61,7 +61,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
             _zone(platform, child)
         elif child.tag in {"host", "router"}:
             name = _named(platform, child)
-            (platform.hosts if child.tag == "host" else platform.routers).append(name)
+            (platform.hosts if child.tag == "host" else platform.routers)[name] = None
         elif child.tag == "link":
             rate, time = _rate(platform, child, "bandwidth"), _time(platform, child, "latency")
             if child.get("sharing_policy", "SHARED") == "FATPIPE":
@@ -113,13 +113,16 @@ def _cluster(platform: _Platform, element: Element) -> None:
         raise wrong(f"a cluster with topology {element.get('topology')} cannot be imported", span)
     numbers = _radical(platform, element)
     hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
-    platform.hosts += hosts
+    twice = next((host for host in hosts if host in platform.hosts), None)
+    if twice is not None:
+        raise wrong(f"{twice} is there twice", span)
+    platform.hosts |= dict.fromkeys(hosts)
     private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
     up = down = f"{name} switch"
-    platform.routers.append(up)
+    platform.routers[up] = None
     if element.get("bb_bw"):
         down = f"{name} switch behind the backbone"
-        platform.routers.append(down)
+        platform.routers[down] = None
         rate = _rate(platform, element, "bb_bw")
         platform.edges.append((up, down, rate, _time(platform, element, "bb_lat"), 1))
     for host in hosts:
@@ -148,7 +151,7 @@ class _Junctions:
     def find(self, end: tuple[str, int]) -> tuple[str, int]:
         """The representative of the set of an end."""
         while (parent := self._parent.setdefault(end, end)) != end:
-            self._parent[end] = self._parent[parent] = self._parent.setdefault(parent, parent)
+            self._parent[end] = self._parent.setdefault(parent, parent)
             end = parent
         return end
 

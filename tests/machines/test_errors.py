@@ -23,6 +23,8 @@ SIMGRID = '<platform version="4.1"><zone id="z" routing="Full">\n<host id="a" sp
 SIMGRID += '<link id="l" bandwidth="1GBps" latency="1us"/>\n<route src="a" dst="b"><link_ctn id="l"/></route>\n'
 SIMGRID += "</zone></platform>"
 TACCL = '{"name": "box", "alpha": 0.7, "links": [[0, 1], [1, 0]], "betas": [[0, 46], [46, 0]], "invbws": []}'
+CLUSTER = '<cluster id="c" prefix="n" suffix="" radical="0-3" speed="1Gf" bw="1GBps" lat="1us"/>'
+TWO_CLUSTERS = f'<platform version="4.1">{CLUSTER}\n{CLUSTER}</platform>'
 SLURM = "SwitchName=leaf1 Nodes=gpu[01-04]\n"
 RATES = {"nvlink": "450GB/s", "nic": "400Gb/s"}
 
@@ -76,6 +78,7 @@ WRONG = [
     (SIMGRID.replace('latency="1us"', 'latency="soon"'), {}, 3, "is a time as in 1us"),
     (SIMGRID.replace('link_ctn id="l"', 'link_ctn id="m"'), {}, 4, "there is no link m"),
     (SIMGRID.replace('"Full"', '"Vivaldi"'), {}, 1, "routing 'Vivaldi' cannot be imported"),
+    (TWO_CLUSTERS, {}, 2, "n0 is there twice"),
     (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),
     (TACCL.replace("46", "0"), {"chunk": 1000}, 1, "has a beta of 0"),
     (TACCL.replace("0.7", '"x"'), {"chunk": 1000}, 1, "'alpha' is in microseconds"),

@@ -24,7 +24,7 @@ from collc.source.parsing.expressions import Expr, Index, Member, Name, RemovedD
 from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten import transform
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
 
 
@@ -32,15 +32,15 @@ def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evalua
     """The topology `t without { ... }`. Raises SourceError."""
     network = base.network
     removed: list[int] = []
-    links: list[Int64Array] = [np.empty(0, np.int64)]
+    gone = np.zeros(network.link_count, np.bool_)
     for part in node.parts:
         if isinstance(part, RemovedDevice):
             removed += _removed_devices(part, base, frame, evaluator)
         else:
-            links.append(_removed_links(part, base, frame, evaluator, np.concatenate(links)))
+            gone[_removed_links(part, base, frame, evaluator, gone)] = True
     if {*network.npus.tolist()} <= {*removed}:
         raise fail("E0312", "no NPU is left", node.span)
-    return replace(base, network=transform.without(network, removed, np.concatenate(links)), factors=())
+    return replace(base, network=transform.without(network, removed, np.flatnonzero(gone)), factors=())
 
 
 def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluator: Evaluator) -> list[int]:
@@ -56,11 +56,11 @@ def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluato
 
 
 def _removed_links(
-    part: RemovedLink, base: Topology, frame: Frame, evaluator: Evaluator, before: Int64Array
+    part: RemovedLink, base: Topology, frame: Frame, evaluator: Evaluator, gone: BoolArray
 ) -> Int64Array:
     """int64: the numbers of the links between the devices of both ends; of parallel ones, the last `lanes`.
 
-    before: int64, the links that earlier parts remove; `lanes` counts those that are left.
+    gone: bool[links], those that earlier parts remove; `lanes` counts those that are left.
     """
     network = base.network
     sources = _devices(part.source, base, frame, evaluator)
@@ -73,7 +73,7 @@ def _removed_links(
         links = np.flatnonzero(np.isin(network.source, ends[0]) & np.isin(network.target, ends[1]))
         if not len(links):
             raise _no_link(part, base, ends)
-        found.append(links if lanes is None else _last_lanes(part, network, links, before, lanes))
+        found.append(links if lanes is None else _last_lanes(part, network, links, gone, lanes))
     return np.concatenate(found)
 
 
@@ -87,13 +87,12 @@ def _no_link(part: RemovedLink, base: Topology, ends: tuple[list[int], list[int]
     return fail("E0323", f"{message} any of {len(ends[1])} ({second} ...)", part.span)
 
 
-def _last_lanes(part: RemovedLink, network: Network, links: Int64Array, before: Int64Array, lanes: int) -> Int64Array:
+def _last_lanes(part: RemovedLink, network: Network, links: Int64Array, gone: BoolArray, lanes: int) -> Int64Array:
     """Of the links between each pair of devices that are left, the last ones. Raises SourceError for too few."""
     pairs: dict[tuple[int, int], list[int]] = {}
-    gone: set[int] = set(before.tolist())
     for link in links.tolist():
         parallel = pairs.setdefault((int(network.source[link]), int(network.target[link])), [])
-        if link not in gone:
+        if not gone[link]:
             parallel.append(link)
     for (a, b), parallel in pairs.items():
         if len(parallel) < lanes:
