@@ -9,7 +9,7 @@ arrivals and departures of a chunk at each device stays, and with it the schedul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from collc.base.units import format_time
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoint_lists import PortList, PortTransfers
 from collc.synthesis.reductions.compose import join
-from collc.synthesis.retiming import Waits, chunk_waits_of, earliest_starts
+from collc.synthesis.retiming import chunk_waits_of, earliest_starts, in_turn
 from collc.ten.limited import Ports, shared_links, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -58,40 +58,44 @@ def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Modul
     if name in REFUSED:
         message = f"{name} does not count what NPUs can send and receive, so that its schedules would not be optimal"
         raise NoSchedule(Diagnostic("S0205", message, hint="take 'synthesize auto'; the bound counts the limits"))
-    tried = [_Tried(name, module, network, synthesize) for network in _without_limits(module.network)]
-    first = min((one for one in tried if one.module is not None), key=_Tried.time, default=None)
+    networks = _without_limits(module.network)
+    tried = [_Tried(name, module, network, synthesize) for network in networks]
+    first = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
     if first is None:
         raise next(one.failure for one in tried if one.failure is not None)
     if name != "auto" or first.module is None:
         return _noted(first, [])
-    bound = lower_bound(first.module.network, module.demand, module.model).time
     small = module.schedule is None and first.module.schedule is not None and len(first.module.schedule) <= MORE_TRIED
-    others: list[_Tried] = []
-    for network in _without_limits(module.network) if small else []:
+    if not small:
+        return _noted(first, [first])
+    bound = lower_bound(first.module.network, module.demand, module.model).time
+    best, compared = first, [first]
+    for network in networks:
         for other in OTHERS:
-            best = min([first, *others], key=_Tried.time)
-            if best.time() > NEAR * bound and other != first.module.algorithm:
-                others.append(_Tried(other, module, network, synthesize))
-    return _noted(min([first, *others], key=_Tried.time), [first, *others])
+            if best.time > NEAR * bound and other != first.module.algorithm:
+                compared.append(_Tried(other, module, network, synthesize))
+                best = min(best, compared[-1], key=lambda one: one.time)
+    return _noted(best, compared)
 
 
 class _Tried:
-    """A synthesizer that was tried on a network without limits. failure: where it found no schedule."""
+    """A synthesizer that was tried on a network without limits. failure: where it found no schedule.
+
+    time: picoseconds of the schedule with the limits.
+    """
 
     def __init__(
         self, name: str, module: Module, network: Network, synthesize: Callable[[str, Module], Module]
     ) -> None:
         self.module: Module | None = None
+        self.time = math.inf
         self.failure: CollcError | None = None
         try:
             solved = join(synthesize(name, replace(module, network=network)))
             self.module = retimed_for_endpoints(solved, _with_limits(solved.network, module.network))
+            self.time = self.module.collective_time()
         except CollcError as error:
             self.failure = error
-
-    def time(self) -> float:
-        """Picoseconds of the schedule."""
-        return math.inf if self.module is None else self.module.collective_time()
 
 
 def _noted(best: _Tried, compared: list[_Tried]) -> Module:
@@ -100,7 +104,7 @@ def _noted(best: _Tried, compared: list[_Tried]) -> Module:
     notes: list[str] = []
     if best.module.notes:
         notes.append("the times in the notes above do not count what NPUs can send and receive")
-    took = [(one.module.algorithm, int(one.time())) for one in compared if one.module is not None]
+    took = [(one.module.algorithm, int(one.time)) for one in compared if one.module is not None]
     notes += [f"auto: with the limits of NPUs {name} takes {format_time(time)}" for name, time in took]
     return replace(best.module, notes=(*best.module.notes, *dict.fromkeys(notes)))
 
@@ -165,7 +169,7 @@ class _PortOrders:
         busy: list[int] = clock.busy_of(rows).tolist()
         links: list[int] = rows.link.tolist()
         self._waits = chunk_waits_of(network, module.demand, rows, clock, made)
-        _in_turn(self._waits, range(len(rows)), list(zip(links, rows.chunk.tolist(), strict=True)), busy)
+        in_turn(self._waits, range(len(rows)), list(zip(links, rows.chunk.tolist(), strict=True)), busy)
         self._given = PortTransfers(
             links,
             rows.start.tolist(),
@@ -188,8 +192,8 @@ class _PortOrders:
         given = self._given
         order = range(len(given.start))
         waits = [list(row) for row in self._waits]
-        _in_turn(waits, order, given.link, given.busy)
-        _in_turn(waits, order, given.out, given.sending)
+        in_turn(waits, order, given.link, given.busy)
+        in_turn(waits, order, given.out, given.sending)
         arriving = sorted(order, key=lambda k: given.start[k] + given.total[k])
         last: dict[int, int] = {}
         for k in arriving:
@@ -202,13 +206,3 @@ class _PortOrders:
 
     def _end(self, start: list[int]) -> int:
         return max((a + b for a, b in zip(start, self._given.total, strict=True)), default=0)
-
-
-def _in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: list[int]) -> None:
-    """Each transfer waits until the one before it with the same key, -1 for none, no longer takes it."""
-    last: dict[Hashable, int] = {}
-    for k in order:
-        if key[k] != -1:
-            if key[k] in last:
-                waits[k].append((last[key[k]], taken[last[key[k]]]))
-            last[key[k]] = k

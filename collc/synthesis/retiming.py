@@ -8,6 +8,7 @@ and of arrivals and departures at each device, stays, and with it the schedule s
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -99,8 +100,9 @@ class _Visits:
 
 def _waits(network: Network, demand: Demand, rows: Transfers, clock: Clock) -> Waits:
     """What each transfer waits for: the one before it on its link, and those of its chunk."""
-    before = _link_order(rows.link.tolist(), clock.busy_of(rows).tolist())
-    return [a + b for a, b in zip(before, chunk_waits_of(network, demand, rows, clock), strict=True)]
+    waits = chunk_waits_of(network, demand, rows, clock)
+    in_turn(waits, range(len(rows)), rows.link.tolist(), clock.busy_of(rows).tolist())
+    return waits
 
 
 def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clock, made: Clock | None = None) -> Waits:
@@ -159,15 +161,14 @@ def _needed(
     return [] if bool((table.sets[int(table.pre[chunk])] == source).any()) else before[:1]
 
 
-def _link_order(links: list[int], busy: list[int]) -> Waits:
-    """Each transfer waits until the one before it on its link leaves that."""
-    waits: Waits = [[] for _ in links]
-    last: dict[int, int] = {}
-    for k, link in enumerate(links):
-        if link in last:
-            waits[k].append((last[link], busy[last[link]]))
-        last[link] = k
-    return waits
+def in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: list[int]) -> None:
+    """Each transfer waits until the one before it with the same key, -1 for none, no longer takes it."""
+    last: dict[Hashable, int] = {}
+    for k in order:
+        if key[k] != -1:
+            if key[k] in last:
+                waits[k].append((last[key[k]], taken[last[key[k]]]))
+            last[key[k]] = k
 
 
 def _visits(chunks: list[int], devices: list[int], ends: list[int], links: list[int]) -> dict[tuple[int, int], _Visits]:

@@ -12,8 +12,9 @@ from typing import Final, Literal
 from collc.smt.script import Script, Undecided
 from collc.smt.solver import Certificate, Interrupted, SolverLimits, solve
 from collc.ten.module import Module
-from collc.verification.property_proof.formulas import ENDPOINT_PROPERTIES, PROPERTIES
+from collc.verification.property_proof.formulas import PROPERTIES
 from collc.verification.property_proof.scheduled_transfers import ScheduledTransfers
+from collc.verification.verdict import checks_of
 
 MOST_TRANSFERS: Final = 20_000
 Answer = Literal["proved", "refuted", "undecided"]
@@ -53,7 +54,7 @@ def prove_properties(
     outcomes: dict[str, Answer] = {}
     reasons: dict[str, str] = {}
     certificates: dict[str, Certificate] = {}
-    properties = ENDPOINT_PROPERTIES if module.network.has_endpoints else PROPERTIES
+    properties = checks_of(module.network)
     for number, name in enumerate(properties):
 
         def report_share(share: float, number: int = number, name: str = name) -> None:
@@ -83,7 +84,7 @@ def _prove(module: Module, name: str, timeout: float, progress: Callable[[float]
         raise Undecided("there is no schedule")
     if len(module.schedule) > MOST_TRANSFERS:
         raise Undecided(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
-    kind, formulas = ENDPOINT_PROPERTIES[name]
+    kind, formulas = PROPERTIES[name]
     transfers, times = ScheduledTransfers(module), kind()
     script = Script(times.logic, f"{name} of a schedule with {len(transfers.all)} transfers: unsat means that it holds")
     for transfer in transfers.all:

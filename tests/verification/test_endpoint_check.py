@@ -58,6 +58,15 @@ def test_an_npu_that_sends_too_much_is_named(model: LinkModel) -> None:
     assert prove_properties(bad).outcomes["endpoints"] == "refuted"
 
 
+@pytest.mark.parametrize("rate", [75, 100])
+def test_a_limit_that_feeds_all_links_at_once_is_none(rate: int) -> None:
+    """The proof and the check count the same limits: three links of 25 GB/s can start together."""
+    net = fed_links(with_endpoints(network(4, STAR), [Endpoint(inject=Fraction(rate * 10**9))] + [Endpoint()] * 3))
+    together = module(net, broadcast([0, 1, 2, 3], MiB), [0, 1, 2], [0, 0, 0], LinkModel.STORE)
+    assert verify_schedule(together).ok
+    assert prove_properties(together).outcomes["endpoints"] == "proved"
+
+
 def test_messages_that_queue_do_not_hide_what_an_npu_cannot_send() -> None:
     """A message may wait for its link after the NPU is done with it, but not leave before the NPU can have sent it."""
     net = star(Endpoint(memory=Fraction(75 * 10**9)))

@@ -14,9 +14,9 @@ from collc.smt.solver import Interrupted
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
-from collc.verification.property_proof.formulas import PROPERTIES
 from collc.verification.property_proof.time_terms import BitVectorTimes
 from collc.verification.prove import prove_properties
+from collc.verification.verdict import CHECKS
 from tests.support import MiB, all_gather, all_reduce, demand_of, ring
 from tests.verification.deadlines import find_within_steps
 from tests.verification.interpreter import interpret
@@ -126,4 +126,4 @@ def test_an_interrupted_proof_says_so_of_each_property(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("collc.verification.prove.solve", interrupted)
     module = Module("m", ring(2), all_gather([0, 1]), schedule=RowSchedule(LinkModel.STORE, transfers([])))
-    assert prove_properties(module).reasons == dict.fromkeys(PROPERTIES, str(Interrupted()))
+    assert prove_properties(module).reasons == dict.fromkeys(CHECKS, str(Interrupted()))

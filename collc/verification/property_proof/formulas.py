@@ -10,6 +10,7 @@ from typing import Final
 
 from collc.base.units import serialization_time
 from collc.smt.script import Script, all_of, any_of
+from collc.ten.limited import Ports
 from collc.verification.property_proof.scheduled_transfers import ScheduledTransfer, ScheduledTransfers
 from collc.verification.property_proof.switch_departures import SwitchDepartures
 from collc.verification.property_proof.time_terms import BitVectorTimes, IntegerTimes, TimeTerms
@@ -241,25 +242,24 @@ class _SlotTerms:
 
 def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
     """An NPU with a rate sends, and receives, each transfer after the one before."""
-    network = transfers.network
-    sent: dict[int, list[tuple[int, ScheduledTransfer, int]]] = defaultdict(list)
-    received: dict[int, list[tuple[int, ScheduledTransfer, int]]] = defaultdict(list)
+    ports = Ports.of(transfers.network)
+    used: dict[int, list[tuple[int, int, ScheduledTransfer, int]]] = defaultdict(list)
     for transfer in transfers.all:
         size = int(transfers.table.size[transfer.chunk])
-        rate = network.endpoint_of(transfer.source).send
-        if rate is not None:
-            sent[transfer.source].append((transfer.start, transfer, serialization_time(size, rate)))
-        rate = network.endpoint_of(transfer.target).receive
-        if rate is not None:
-            taken = serialization_time(size, rate)
-            end = transfer.start + transfer.total
-            received[transfer.target].append((end - taken, transfer, taken))
-    for rows in sent.values():
-        for (_, one, taken), (_, other, _) in pairwise(sorted(rows, key=lambda row: (row[0], row[1].number))):
-            yield times.le(times.later(one, taken), other.t)
-    for rows in received.values():
-        for (_, one, _), (_, other, taken) in pairwise(sorted(rows, key=lambda row: (row[0], row[1].number))):
-            yield times.le(times.arrival(one), times.later(other, other.total - taken))
+        port = int(ports.out[transfer.source])
+        if port >= 0:
+            taken = serialization_time(size, ports.rates[port])
+            used[port].append((transfer.start, transfer.number, transfer, taken))
+        port = int(ports.into[transfer.target])
+        if port >= 0:
+            taken = serialization_time(size, ports.rates[port])
+            used[port].append((transfer.start + transfer.total - taken, transfer.number, transfer, taken))
+    for port, rows in used.items():
+        for (_, _, one, taken), (_, _, other, following) in pairwise(sorted(rows, key=lambda row: row[:2])):
+            if ports.sends[port]:
+                yield times.le(times.later(one, taken), other.t)
+            else:
+                yield times.le(times.arrival(one), times.later(other, other.total - following))
 
 
 PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
@@ -268,11 +268,6 @@ PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
     "delivered": (IntegerTimes, _delivered),
     "reductions": (BitVectorTimes, _reductions),
     "switches": (IntegerTimes, _switches),
-}
-"""By the name of the check of `verify_schedule`: how times are written, and the formulas."""
-
-ENDPOINT_PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
-    **PROPERTIES,
     "endpoints": (IntegerTimes, _endpoints),
 }
-"""The same where NPUs have limits."""
+"""By the name of the check of `verify_schedule`: how times are written, and the formulas."""
