@@ -61,12 +61,14 @@ class DesignBuilder:
         context: FileContext,
         catalogue: OptionTables,
         workloads: dict[str, Workload],
+        tables: dict[str, dict[str, PartCosts]],
         problems: Problems,
     ) -> None:
         self.node = node
         self.context = context
         self.catalogue = catalogue
         self.workloads = workloads
+        self.tables = tables
         self.problems = problems
         self.has_errors = False
 
@@ -185,12 +187,18 @@ class DesignBuilder:
     def prices(self) -> dict[str, PartCosts]:
         """The prices of all tiers: those that the design states, else of its table, else of the default one."""
         node = self.draft.table
-        table: dict[str, PartCosts] = {}
-        if node is not None:
-            found = self.context.file.get("price table", node.table)
-            assert isinstance(found.node, PriceTable)
-            table = table_prices(found.node, self.context.program.context(found.file), self.problems)
+        table = {} if node is None else self.table(node.table)
         return {**default_prices(), **table, **self.draft.prices}
+
+    def table(self, name: Identifier) -> dict[str, PartCosts]:
+        """The table of that name, of this file or of one that it imports."""
+        found = self.context.file.get("price table", name)
+        assert isinstance(found.node, PriceTable)
+        if found.file is not self.context.file:
+            return table_prices(found.node, self.context.program.context(found.file), self.problems)
+        if name.name not in self.tables:
+            raise AlreadyReported
+        return self.tables[name.name]
 
     # Constraints
 

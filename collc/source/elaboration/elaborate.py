@@ -96,15 +96,16 @@ def _training(
         if isinstance(node, Workload):
             with problems.collect():
                 workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
+    tables: dict[str, dict[str, training.PartCosts]] = {}
     for node in context.file.declared("price table"):
         if isinstance(node, PriceTable):
             with problems.collect():
-                table_prices(node, context, problems)
+                tables[node.name.name] = table_prices(node, context, problems)
     designs: list[DesignRequest] = []
     for node in context.file.declared("design"):
         if isinstance(node, Design):
             with problems.collect():
-                designs.append(DesignBuilder(node, context, catalogue, workloads, problems).build())
+                designs.append(DesignBuilder(node, context, catalogue, workloads, tables, problems).build())
     return workloads, designs
 
 
