@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from collc.application.module_simulation import simulated_module
@@ -16,6 +15,7 @@ from collc.passes.synthesize import Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.auto.textbook import MOST_DIMENSIONS, dimension_sizes
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run, Standard
@@ -32,9 +32,6 @@ SYNTHESIZED: Final = ("themis",)
 
 MOST_MESSAGES: Final = 400_000
 """Messages of an algorithm up to which it is laid out: 2 s of CPU time for 100,000."""
-
-_MOST_DIMENSIONS: Final = 4
-"""Dimensions that the textbook algorithm `hierarchical` takes."""
 
 
 def simulated_alternatives(
@@ -93,26 +90,10 @@ def _statements(network: Network, demand: Demand, number: int, standard: Standar
         raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
     shape: list[int] = []
     if name == "hierarchical":
-        shape = _shape(network) if len(run.group) == len(network.npus) else []
-        if not 1 < len(shape) <= _MOST_DIMENSIONS:
+        shape = dimension_sizes(network) if len(run.group) == len(network.npus) else []
+        if not 1 < len(shape) <= MOST_DIMENSIONS:
             raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
     sends = library.sends(standard, len(run.group), name, shape)
     first = int(demand.first_chunk[number])
-    placed = replace(
-        sends,
-        chunk=(sends.chunk + first).astype(sends.chunk.dtype),
-        source=run.group[sends.source],
-        target=run.group[sends.target],
-    )
+    placed = sends.placed(run.group, first)
     return along_links(network, run, placed, name, first) if name in RINGS else placed
-
-
-def _shape(network: Network) -> list[int]:
-    """The sizes of the dimensions of the product that a network is, or of the one array that all NPUs form."""
-    if network.axes:
-        return [axis.size for axis in network.axes]
-    family = network.families[0] if network.families else None
-    if family is None or family.count != network.npu_count:
-        return []
-    order = sorted(range(len(family.shape)), key=lambda axis: family.strides[axis])
-    return [family.shape[axis] for axis in order if family.shape[axis] > 1]

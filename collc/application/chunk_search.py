@@ -15,7 +15,7 @@ from typing import Final
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
 from collc.ten.factored_schedule import FactoredSchedule
-from collc.ten.module import Module
+from collc.ten.module import Bound, Module
 
 NEAR_IDEAL: Final = Fraction(99, 100)
 """The search ends with a schedule whose time the ideal reaches to this share."""
@@ -48,11 +48,11 @@ class Attempt:
     time: int
 
     @cached_property
-    def ideal(self) -> int:
-        """Picoseconds that no schedule of the collective can be below, with any number of chunks."""
+    def ideal(self) -> Bound:
+        """The time that no schedule of the collective can be below, with any number of chunks."""
         from collc.synthesis.bounds import ideal_bound
 
-        return ideal_bound(self.module.network, self.module.demand, self.module.model).time
+        return ideal_bound(self.module.network, self.module.demand, self.module.model)
 
 
 @dataclass(eq=False)
@@ -128,7 +128,7 @@ class ChunkSearch:
 
     def _reaches(self, share: Fraction) -> bool:
         best = self.shortest()
-        return best.ideal >= share * best.time
+        return best.ideal.time >= share * best.time
 
     def _nearest(self, wanted: Fraction) -> int:
         return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))

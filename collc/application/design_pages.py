@@ -58,11 +58,14 @@ def design_subject(request: DesignRequest) -> DesignSubject:
     if not report.choices:
         raise (NoSchedule if report.exit is Exit.NO_SCHEDULE else SourceError)(*report.diagnostics)
     names = tuple(f"{k}: {d.kind} of {d.size}" for k, d in enumerate(report.dimensions))
-    return DesignSubject(request, report, names, _budgets(*problem_of(request)))
+    return DesignSubject(request, report, names, _budgets(*problem_of(request), report.choices))
 
 
-def _budgets(problem: DesignProblem, communication: Communication) -> Budgets | None:
-    """The design with the first constraint that limits all bandwidths at multiples of its limit."""
+def _budgets(problem: DesignProblem, communication: Communication, solved: Sequence[Alternative]) -> Budgets | None:
+    """The design with the first constraint that limits all bandwidths at multiples of its limit.
+
+    solved: the choices at the limit itself.
+    """
     number = next(
         (k for k, row in enumerate(problem.rows) if row.limit > 0 and bool((row.coefficients > 0).all())), None
     )
@@ -75,9 +78,10 @@ def _budgets(problem: DesignProblem, communication: Communication) -> Budgets | 
         rows[number] = replace(rows[number], limit=rows[number].limit * factor)
         other = replace(problem, rows=tuple(rows))
         try:
-            points.append((rows[number].limit * unit, compared(other, communication, optimum(other).bandwidth)))
+            choices = solved if factor == 1 else compared(other, communication, optimum(other).bandwidth)
         except NoDesign:
             continue
+        points.append((rows[number].limit * unit, choices))
     return Budgets(label, text, points, len(_FACTORS) - len(points))
 
 

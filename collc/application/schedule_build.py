@@ -345,7 +345,11 @@ class ScheduleBuild:
         ideal = bound = None
         try:
             with self._clock.finishing(share=0.5):
-                ideal = ideal_bound(module.network, module.demand, module.model)
+                taken = self._taken
+                if taken is not None and taken.module is module:
+                    ideal = taken.ideal
+                else:
+                    ideal = ideal_bound(module.network, module.demand, module.model)
                 bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
         except OutOfTime:
             notes = [*notes, "the time limit ended before the lower bound was known"]

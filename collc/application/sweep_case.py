@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypedDict
 
-import numpy as np
-
 from collc.application.compile_report import ScheduleReport
 from collc.application.program_files import ProgramFiles, load_files, with_own_name
 from collc.application.schedule_build import ScheduleBuild
@@ -129,12 +127,7 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             hint = did_you_mean(name, names, "there are " + ", ".join(names) if names else "")
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
         sends = StandardAlgorithms.sends(standard, len(run.group), name, _shape(request, name))
-        moves = replace(
-            sends,
-            chunk=(sends.chunk + int(request.demand.first_chunk[number])).astype(np.int32),
-            source=run.group[sends.source],
-            target=run.group[sends.target],
-        )
+        moves = sends.placed(run.group, int(request.demand.first_chunk[number]))
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 

@@ -141,7 +141,7 @@ class TopologySummary:
 
 
 def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
-    """The summary of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll.
+    """The summary of FILE.coll:TOPOLOGY.
 
     Raises SourceError for errors of the program, U0133 where it has no such topology; UsageError U0151 where the
     argument names none.
@@ -326,9 +326,7 @@ def _halves(network: Network) -> list[set[int]]:
 def _cut_between(network: Network, half: set[int]) -> Fraction:
     """Bytes per second out of a half of the NPUs to the others, switches on the better side."""
     rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
-    unit = 1
-    for rate in rates:
-        unit = math.lcm(unit, rate.denominator)
+    unit = math.lcm(*(rate.denominator for rate in rates))
     capacity = [int(rate * unit) for rate in rates]
     ends: list[list[int]] = [network.source.tolist(), network.target.tolist(), network.kind.tolist()]
     edges: list[tuple[int, int, int | None]] = [(a, b, capacity[kind]) for a, b, kind in zip(*ends, strict=True)]

@@ -27,7 +27,10 @@ from collc.tuning.nccl_shapes import nodes_of
 
 if TYPE_CHECKING:
     from collc.application.settings import Progress
+    from collc.application.tuning_case import SchedulePlan
     from collc.application.tuning_report import TunedRange, TuningReport
+    from collc.source.program import ScheduleRequest
+    from collc.ten.module import Module
     from collc.ten.network import Network
 
 SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json"}
@@ -44,6 +47,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     with cleanup_on_termination(), drafting("choose another output folder") as draft:
         ranges: list[TunedRange] = []
         networks: list[Network] = []
+        planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
         for kind in report.kinds():
             suffix = SUFFIXES[kind]
             temporary = draft.new_folder(folder / kind, rf".*{suffix}|register_plans\.py")
@@ -53,7 +57,10 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
                 basis = repr((tuned.program.digest(), tuned.definitions, one))
                 name = f"{report.schedule}.{number}.{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
                 file = f"{report.schedule}.{number}{suffix}"
-                network, times = _write_range(report, tuned, replace(one, name=name), kind, temporary / file)
+                plan = one.candidate.plan
+                if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
+                    planned[plan] = planned_module(tuned, plan, (one.candidate.options.kind,))
+                network, times = _write_range(report, planned[plan], replace(one, name=name), kind, temporary / file)
                 own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
                 networks.append(network)
             ranges += own
@@ -70,11 +77,18 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
 
 
 def _write_range(
-    report: TuningReport, tuned: TunedProgram, one: TunedRange, kind: FileKind | str, path: Path
+    report: TuningReport,
+    planned: tuple[ScheduleRequest, Module],
+    one: TunedRange,
+    kind: FileKind | str,
+    path: Path,
 ) -> tuple[Network, tuple[int | None, ...]]:
-    """Write and check the file of a range; returns the network, and its times for the sizes in the range."""
+    """Write and check the file of a range; returns the network, and its times for the sizes in the range.
+
+    planned: the request and the schedule of its plan.
+    """
     candidate = one.candidate
-    request, module = planned_module(tuned, candidate.plan, (candidate.options.kind,))
+    request, module = planned
     module = replace(module, name=one.name)
     options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
     with drafting() as draft:

@@ -186,13 +186,13 @@ def _create(path: Path) -> _Pending:
             os.close(handle)  # Windows cannot rename an open file
             return _Pending(Path(name), path, None)
         with contextlib.suppress(OSError):
-            if not _locked(handle) or not os.fstat(handle).st_nlink:
+            if not locked(handle) or not os.fstat(handle).st_nlink:
                 os.close(handle)  # another process found it unlocked and removed it
                 continue
         return _Pending(Path(name), path, handle)
 
 
-def _locked(handle: int) -> bool:
+def locked(handle: int) -> bool:
     """Lock an open file; False if another process holds the lock. Raises OSError if the file system has no locks."""
     if sys.platform == "win32":
         return False
@@ -212,7 +212,7 @@ def _remove_abandoned(path: Path) -> None:
     pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft" + re.escape(path.suffix))
     for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
         with contextlib.suppress(OSError), temporary.open("rb+") as file:
-            if _locked(file.fileno()):
+            if locked(file.fileno()):
                 temporary.unlink()
 
 
@@ -222,7 +222,7 @@ def _locked_folder(folder: Path) -> int | None:
         return None
     handle = os.open(folder, os.O_RDONLY)
     with contextlib.suppress(OSError):
-        if _locked(handle):
+        if locked(handle):
             return handle
     os.close(handle)
     return None

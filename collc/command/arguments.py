@@ -201,7 +201,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help="write this kind of file too: ten, msccl, mscclpp, chakra, trace, report",
+        help=_EMIT,
     )
     names = [name for name in SYNTHESIZERS if name != "fixed"]
     synthesizers = "use this synthesizer in place of the program's: " + ", ".join(names)
@@ -229,7 +229,7 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces",
+        help=_ANY_FILE,
     )
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
     add("--root", type=int, metavar="R", help=_ROOT)

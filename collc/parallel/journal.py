@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from collc.base.atomic_files import locked
 from collc.base.diagnostics import Diagnostic, UsageError
 
 VERSION: Final = 1
@@ -104,15 +105,10 @@ def _locked(handle: int) -> bool:
     """Lock a file while it is open; False where another process has it. True where the system has no locks."""
     if sys.platform == "win32":
         return True
-    import fcntl
-
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return locked(handle)
     except OSError:  # a file system without locks
         return True
-    return True
 
 
 def _whole_lines(handle: int) -> list[bytes]:

@@ -33,6 +33,14 @@ class AlgorithmSends:
             self.chunk[rows], self.source[rows], self.target[rows], self.step[rows], self.reduce[rows]
         )
 
+    def placed(self, group: Int32Array, first_chunk: int) -> AlgorithmSends:
+        """The statements of a run, from its ranks and own chunk numbers to NPUs and chunk numbers of the demand.
+
+        group: int32[ranks], NPU numbers. first_chunk: the number of the run's first chunk.
+        """
+        chunk = (self.chunk + first_chunk).astype(np.int32)
+        return AlgorithmSends(chunk, group[self.source], group[self.target], self.step, self.reduce)
+
     @staticmethod
     def joined(parts: list[AlgorithmSends]) -> AlgorithmSends:
         """All statements of all parts."""

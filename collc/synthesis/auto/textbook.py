@@ -8,7 +8,7 @@ network, though not always well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
@@ -17,6 +17,7 @@ from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import ChunkTable, Op, Standard
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
 
 
@@ -60,7 +61,7 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[T
     if len(kinds) != 1 or many or module.schedule is not None or bool((network.buffers >= 0).any()):
         return
     messages = sum(_messages(table) for table in module.demand.tables)
-    shape = [axis.size for axis in network.axes] or _array(module)
+    shape = dimension_sizes(network)
     for name in library.names(kinds.pop()):
         sizes = shape if name == "hierarchical" else ()
         if messages <= MOST_TRANSFERS and (name != "hierarchical" or 1 < len(shape) <= MOST_DIMENSIONS):
@@ -77,9 +78,13 @@ def _messages(table: ChunkTable) -> int:
     return int(post.sum()) + int(pre[table.op != Op.COPY].sum())
 
 
-def _array(module: Module) -> list[int]:
-    """The sizes of the one array that all NPUs form, the fastest first; [] where they form none."""
-    network = module.network
+def dimension_sizes(network: Network) -> list[int]:
+    """The sizes of the dimensions of the product that a network is, or of the one array that all NPUs form.
+
+    The fastest first; [] where they form none.
+    """
+    if network.axes:
+        return [axis.size for axis in network.axes]
     first = network.families[0] if network.families else None
     if first is None or first.count != network.npu_count:
         return []
@@ -94,14 +99,7 @@ def _built(module: Module, library: AlgorithmLibrary, name: str, shape: Sequence
     for number, run in enumerate(demand.runs):
         assert run.standard is not None
         sends = library.sends(run.standard, len(run.group), name, shape if len(run.group) == network.npu_count else ())
-        first = int(demand.first_chunk[number])
-        group = run.group
-        there = replace(
-            sends,
-            chunk=(sends.chunk + first).astype(sends.chunk.dtype),
-            source=group[sends.source],
-            target=group[sends.target],
-        )
+        there = sends.placed(run.group, int(demand.first_chunk[number]))
         parts.append(lay_out(network, demand, number, there, module.model))
     rows = Transfers.joined(parts)
     apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.graph.distances import hop_counts
+from collc.graph.distances import UNREACHABLE, hop_counts
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import Int64Array
 from collc.ten.endpoint import least
@@ -51,13 +51,14 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
 def _of_each(network: Network, volume: Int64Array, latency: Int64Array, sends: bool) -> Iterator[Bound]:
     """The NPU that takes longest to send, or receive, its bytes (int64[devices]), and a latency."""
     ends = network.source if sends else network.target
+    nearest = np.full(network.device_count, UNREACHABLE, np.int64)
+    np.minimum.at(nearest, ends, latency)
     best, worst = 0, -1
     for npu in network.npus.tolist():
         endpoint = network.endpoint_of(npu)
         rate = endpoint.send if sends else endpoint.receive
-        links = ends == npu
-        if rate is not None and volume[npu] and links.any():
-            time = _taken(int(volume[npu]), rate) + int(latency[links].min())
+        if rate is not None and volume[npu] and nearest[npu] < UNREACHABLE:
+            time = _taken(int(volume[npu]), rate) + int(nearest[npu])
             if time > best:
                 best, worst = time, npu
     if worst >= 0:
