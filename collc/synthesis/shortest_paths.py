@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.distances import UNREACHABLE
+from collc.graph.paths import shortest_path_tree
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
@@ -55,31 +55,31 @@ def _check(stop: Callable[[], bool]) -> None:
 
 def _messages(conditions: Conditions, stop: Callable[[], bool]) -> Iterator[Message]:
     """The messages of all chunks, from NPU to NPU, each once."""
-    network = conditions.task.network
-    npus = network.npu_count
-    source: list[int] = network.source.tolist()
-    trees: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    npus = conditions.task.network.npu_count
+    near = [_neighbours(conditions, column) for column in range(conditions.clock.total.shape[1])]
+    trees: dict[tuple[int, tuple[int, ...]], dict[int, tuple[int, int]]] = {}
     for row in range(len(conditions)):
         if row % BATCH == 0:
             _check(stop)
         holders: list[int]
         wanting: list[int]
         holders, wanting = (devices.tolist() for devices in conditions.row(row))
-        key = int(conditions.column[row]), tuple(holders)
+        column = int(conditions.column[row])
+        key = column, tuple(holders)
         if key not in trees:
             _check(stop)
-            trees[key] = _tree(conditions, *key)
-        via = trees[key]
+            trees[key] = shortest_path_tree(near[column].__getitem__, dict.fromkeys(holders, 0)).before
+        before = trees[key]
         level = dict.fromkeys(holders, 0)
         for target in wanting:
             path: list[int] = []
             hops: list[tuple[int, int, tuple[int, ...]]] = []
             device, head = target, target
             while device not in level:
-                if via[device] < 0:
-                    conditions.farthest(conditions.times_to(key[0]))  # raises: no path leads there
-                path.append(via[device])
-                device = source[via[device]]
+                if device not in before:
+                    conditions.farthest(conditions.times_to(column))  # raises: no path leads there
+                device, link = before[device]
+                path.append(link)
                 if device < npus:
                     hops.append((device, head, tuple(reversed(path))))
                     head, path = device, []
@@ -88,31 +88,17 @@ def _messages(conditions: Conditions, stop: Callable[[], bool]) -> Iterator[Mess
                 yield level[head], (head - tail) % npus, row, links
 
 
-def _tree(conditions: Conditions, column: int, holders: tuple[int, ...]) -> list[int]:
-    """The link over which each device is reached first from the holders (Dijkstra); -1 for holders, and without a path.
-
-    column: of the clock, for chunks of one size.
-    """
+def _neighbours(conditions: Conditions, column: int) -> list[list[tuple[int, int, int]]]:
+    """By device, (target, picoseconds, link) of its links out. column: of the clock, for chunks of one size."""
     network = conditions.task.network
-    offsets: list[int] = network.out_links[0].tolist()
-    links: list[int] = network.out_links[1].tolist()
+    lengths = np.maximum(conditions.clock.total[network.kind, column], 1)
+    found = [list[tuple[int, int, int]]() for _ in range(network.device_count)]
+    sources: list[int] = network.source.tolist()
     targets: list[int] = network.target.tolist()
-    length: list[int] = conditions.clock.total[network.kind, column].tolist()
-    time = [UNREACHABLE] * network.device_count
-    via = [-1] * network.device_count
-    heap = [(0, holder) for holder in holders]
-    for holder in holders:
-        time[holder] = 0
-    while heap:
-        now, device = heapq.heappop(heap)
-        if now > time[device]:
-            continue
-        for link in links[offsets[device] : offsets[device + 1]]:
-            head, arrival = targets[link], now + max(1, length[link])
-            if arrival < time[head]:
-                time[head], via[head] = arrival, link
-                heapq.heappush(heap, (arrival, head))
-    return via
+    times: list[int] = lengths.tolist()
+    for link, (source, target, time) in enumerate(zip(sources, targets, times, strict=True)):
+        found[source].append((target, time, link))
+    return found
 
 
 @dataclass(eq=False)
