@@ -125,13 +125,18 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
     """The module on a network with limits, with its transfers started as late as these demand.
 
     network: that of the module, but for limits and the bandwidths of links. Raises NoSchedule S0206 where the schedule
-    is too large, switches have limited buffers, or the order of its transfers does not go with the limits.
+    is too large or has messages that queue, switches have limited buffers, or the order of its transfers does not go
+    with the limits.
     """
     schedule = module.schedule
     assert schedule is not None
     if len(schedule) > MOST_TRANSFERS:
         message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} for which limits of NPUs are kept"
         raise NoSchedule(Diagnostic("S0206", message, hint="take fewer chunks, or fewer NPUs"))
+    if schedule.transfers.messages is not None:
+        message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
+        hint = "give all runs algorithms with 'using', or leave out the limits"
+        raise NoSchedule(Diagnostic("S0206", message, hint=hint))
     if bool((module.network.buffers >= 0).any()):
         message = "limits of NPUs are not kept where switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
