@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.base.rendering import render
 from collc.source import load_program
 
@@ -28,7 +28,7 @@ def messages_about(path: Path) -> tuple[Diagnostic, ...]:
     """The messages about a file."""
     try:
         load_program(path)
-    except SourceError as error:
+    except (SourceError, NoSchedule) as error:
         return error.diagnostics or (Diagnostic("", ""),)
     return ()
 
@@ -75,3 +75,14 @@ def test_good_programs_with_bytes_changed(tmp_path: Path, index: int, length: in
     data = PROGRAMS[index % len(PROGRAMS)].encode()
     at = index % len(data)
     survive(tmp_path, data[:at] + new + data[at + length :])
+
+
+def test_a_program_without_any_schedule_is_rejected_with_messages(tmp_path: Path) -> None:
+    one_way = """import std.collectives
+topology t { npu a  npu b  npu c  link a -> b (bandwidth: 1GB/s, latency: 0s)
+  link b -> c (bandwidth: 1GB/s, latency: 0s) }
+schedule s on t { run all_gather([t.a, t.b, t.c], size: 3MB) }
+"""
+    (path := tmp_path / "fuzz.coll").write_text(one_way)
+    assert [d.code for d in messages_about(path)] == ["E0412"]
+    survive(tmp_path, one_way.encode())
