@@ -125,8 +125,7 @@ def test_python_m_runs_the_package() -> None:
 
 
 def test_runs_that_queue_and_runs_that_are_planned_do_not_go_with_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    text = HEAD + "import std.algorithms\n"
-    text += "topology t = limited(mesh2d(2, 2, bandwidth: 50GB/s, latency: 0.5us), inject: 60GB/s)\n"
+    text = HEAD + "topology t = limited(mesh2d(2, 2, bandwidth: 50GB/s, latency: 0.5us), inject: 60GB/s)\n"
     runs = "run all_reduce(t.npus, size: 4MiB) using direct run all_gather(t.npus, size: 4MiB) allow congestion"
     code, _, (message,) = compiled(capsys, f"{text}schedule s on t {{ {runs} }}")
     assert (code, message["code"]) == (3, "S0206")
