@@ -185,6 +185,8 @@ class Evaluator:
                 return self.call(e, scope)
             case ex.Without():
                 return self.without(e, scope)
+            case s.With():
+                return self.changed(e, scope)
         raise BadProgramError(type(e).__name__)
 
     def binary(self, e: ex.Binary, scope: Scope) -> Any:
@@ -280,23 +282,52 @@ class Evaluator:
             found[tuple(scope[n] for n in names)] = self.group(self.value(x.value, scope))
         return found
 
-    def without(self, e: ex.Without, scope: Scope) -> Topology:
-        base = self.value(e.base, scope)
+    def named(self, x: ex.Expr, base: Topology, scope: Scope) -> list[Device]:
+        """The devices of a part of `with` or `without`."""
         inner = Scope(scope, None)
         inner.names.update({name: only(Part(base, family)) for name, family in base.families.items()})
+        found = base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
+        return [found] if isinstance(found, Device) else list(self.group(found))
 
-        def devices(x: Any) -> list[Device]:
-            found = base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
-            return [found] if isinstance(found, Device) else list(found)
+    def changed(self, e: s.With, scope: Scope) -> Topology:
+        base = self.value(e.base, scope)
+        for part in e.parts:
+            if isinstance(part, s.DeviceDeclaration):
+                self.declare(part, base, Scope(scope, None), Scope(scope, None))
+        base.numbered()
+        there, done = len(base.links), set()
+        for part in e.parts:
+            if isinstance(part, s.ChangedLink):
+                loop = [scope] if part.loop is None else self.iterations([part.loop], None, scope)
+                for inner in loop:
+                    self.change(part, base, inner, there, done)
+        return base
 
+    def change(self, part: s.ChangedLink, base: Topology, scope: Scope, there: int, done: set[int]) -> None:
+        ends = [self.named(x, base, scope) for x in (part.source, part.target)]
+        given = {a.name.name: self.value(a.value, scope) for a in part.attributes}
+        rates: dict[str, Any] = {"latency": int(given["latency"].value)} if "latency" in given else {}
+        rates |= {"bandwidth": given["bandwidth"].value} if "bandwidth" in given else {}
+        lanes = None if part.lanes is None else self.value(part.lanes, scope)
+        for sources, targets in (ends, ends[::-1]) if part.both else (ends,):
+            for a, b in itertools.product(sources, targets):
+                old = [i for i in range(there) if (base.links[i].source, base.links[i].target) == (a, b)]
+                if not old and len(sources) * len(targets) == 1:
+                    base.links += [Link(a, b, **rates)] * (lanes or 1)
+                for i in old if lanes is None else [i for i in old if i not in done][-lanes:]:
+                    base.links[i] = replace(base.links[i], **rates)
+                    done.add(i)
+
+    def without(self, e: ex.Without, scope: Scope) -> Topology:
+        base = self.value(e.base, scope)
         gone: set[int] = set()
         for part in e.parts:
             if isinstance(part, ex.RemovedDevice):
-                for one in devices(part.device):
+                for one in self.named(part.device, base, scope):
                     one.present = False
                 continue
             lanes = None if part.lanes is None else self.value(part.lanes, scope)
-            for a, b in itertools.product(devices(part.source), devices(part.target)):
+            for a, b in itertools.product(*(self.named(x, base, scope) for x in (part.source, part.target))):
                 for pair in ((a, b), (b, a)) if part.both else ((a, b),):
                     parallel = [i for i, k in enumerate(base.links) if (k.source, k.target) == pair]
                     left = [i for i in parallel if i not in gone]

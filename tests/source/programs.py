@@ -20,6 +20,8 @@ topology a(npu: int, link: list = [], time = 3us,) {  # names of every kind
   for i in 0..4, j in {1, 2} if i ^ j | 3 & 1 << 2 >> 1 != 1e3 // 2.5 % 3 { link s[i] <-> s[j] }
 }
 topology t = a * b without { npu gpu[0,1], npu 3, link 0 -> x, }
+topology u = a with { npu b[2] (inject: 5GB/s), switch s,
+  link 0 <-> a.b[1] (x: 3) lanes 1 + 1 for i in 0..3, link a -> b, }
 group tp[n in 0..4, m in {1, 2}] = t.npu[n, *]
 group reduce = t[0] | t.npu[1, 2..6]
 collective reduce(g: group, op: string = "s\\"u\\\\m",) {

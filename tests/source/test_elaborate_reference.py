@@ -95,6 +95,15 @@ TOPOLOGIES = [
     "dgx_h100(3) without { switch leaf[3], link gpu[0, *] <-> leaf[4], link gpu[1, 4..6] -> nvswitch[1] }",
     "dgx_h100(2) without { switch spine, switch leaf[1..8] }",
     "dgx1() without { link gpu[0] <-> gpu[1] lanes 1, link gpu[0] -> gpu[1] lanes 1 }",
+    "dgx1() with { link gpu[0] <-> gpu[1] (bandwidth: 12.5GB/s) lanes 1, link gpu[0] -> 1 (latency: 9us) lanes 1 }",
+    "dgx1() with { link gpu[0..3] <-> gpu[0..3] (bandwidth: 1GB/s), link gpu[0] -> 1 (latency: 9us) }",
+    "dgx_h100(3) with { link gpu[*, 3] <-> leaf[3] (bandwidth: 25GB/s), "
+    "link gpu[0, i] -> leaf[i] (latency: 1us) for i in 0..3 }",
+    "dgx_h100(2) with { npu spare[2, 2], switch s (buffer: 3), link s <-> spine (bandwidth: 3GB/s, latency: 0us), "
+    "link spare[1, i] <-> s (bandwidth: 1GB/s, latency: 1us) lanes 2 for i in 0..2, "
+    "link spare[0, i] <-> spare[1, i] (bandwidth: 1GB/s, latency: 5us) for i in 0..2 }",
+    f"ring(3, {LINK}) * switched(3, {LINK}) with {{ npu b, link b <-> 0 ({LINK}), link 0 -> 1 (latency: 2us) }}",
+    f"(ring(4, {LINK}) without {{ npu 2 }}) with {{ link 1 <-> 3 ({LINK}), link 0 <-> 1 (latency: 2us) }}",
 ]
 
 

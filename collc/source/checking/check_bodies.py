@@ -11,7 +11,7 @@ from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, OptionTables
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
+from collc.source.elaboration.topologies import LINK_ATTRIBUTES
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.parsing.syntax import (
     ChunkDeclaration,
@@ -34,7 +34,7 @@ from collc.source.parsing.syntax import (
 )
 from collc.source.problems import fail
 from collc.source.scopes import FileScope
-from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, fits, list_of
+from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, fits, list_of
 
 ChunkFamilies = Mapping[str, ChunkReference]
 StatementChecker = Callable[[Statement, TypeScope], None]
@@ -75,16 +75,14 @@ class BodyChecker:
         def handle(node: Statement, inner: TypeScope) -> None:
             match node:
                 case DeviceDeclaration():
-                    self.ints(node.shape, inner, "a size")
-                    known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
-                    self.attributes(node.attributes, known, inner)
+                    self.expressions.device(node, inner)
                 case LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
-                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case LinkMatrix():
                     self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
-                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case Use():
                     self.ints(node.shape, inner, "a size")
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
@@ -97,24 +95,6 @@ class BodyChecker:
         """Check that expressions are of type int."""
         for node in nodes:
             self.expressions.expect(node, env, INT, what)
-
-    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
-        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
-        seen: dict[str, Argument] = {}
-        for argument in arguments:
-            name = "" if argument.name is None else argument.name.name
-            if name not in known:
-                hint = did_you_mean(name, known, f"there are {listed(known)}")
-                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
-                    hint = f"'{name}' is an attribute of NPUs"
-                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
-                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
-                continue
-            if name in seen:
-                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
-                self.problems.add(*error.diagnostics)
-            seen[name] = argument
-            self.expressions.expect(argument.value, env, known[name], f"'{name}'")
 
     def end(self, node: Expr, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
         """Check one end of a link: a device that the body declares."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean
+from collc.base.wording import did_you_mean, listed
 from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
 from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
+from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.parsing.expressions import (
     Argument,
     Binary,
@@ -37,7 +38,7 @@ from collc.source.parsing.expressions import (
     Unary,
     Without,
 )
-from collc.source.parsing.syntax import Parameter, TopologyTemplate
+from collc.source.parsing.syntax import DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.parsing.visit import ExpressionVisitor
 from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
@@ -156,6 +157,44 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             if isinstance(part, RemovedLink) and part.lanes is not None:
                 self.expect(part.lanes, env, INT, "the number of lanes")
         return TOPOLOGY
+
+    def _with(self, node: With, env: TypeScope) -> Type:
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
+        for part in node.parts:
+            if isinstance(part, DeviceDeclaration):
+                self.device(part, env)
+                continue
+            inner = env if part.loop is None else self.loop((part.loop,), None, env)
+            for end in (part.source, part.target):
+                self.device_indices(end, inner)
+            self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
+            if part.lanes is not None:
+                self.expect(part.lanes, inner, INT, "the number of lanes")
+        return TOPOLOGY
+
+    def device(self, node: DeviceDeclaration, env: TypeScope) -> None:
+        """Check the declaration of devices, as in `npu gpu[2, 8]`."""
+        for size in node.shape:
+            self.expect(size, env, INT, "a size")
+        self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
+
+    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
+        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
+        seen: dict[str, Argument] = {}
+        for argument in arguments:
+            name = "" if argument.name is None else argument.name.name
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {listed(known)}")
+                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
+                    hint = f"'{name}' is an attribute of NPUs"
+                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
+                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
+                continue
+            if name in seen:
+                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
+                self.problems.add(*error.diagnostics)
+            seen[name] = argument
+            self.expect(argument.value, env, known[name], f"'{name}'")
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
         item: Type = ANY

@@ -72,6 +72,7 @@ from collc.source.parsing.expressions import (
     Unary,
     Without,
 )
+from collc.source.parsing.syntax import With
 from collc.source.parsing.visit import ExpressionVisitor
 from collc.source.problems import fail
 from collc.source.types import (
@@ -112,6 +113,10 @@ class TopologyProvider(Protocol):
 
     def without(self, node: Without, frame: Frame) -> Topology:
         """`t without { ... }`."""
+        ...
+
+    def changed(self, node: With, frame: Frame) -> Topology:
+        """`t with { ... }`."""
         ...
 
 
@@ -206,6 +211,11 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
         return topology_value(self.topologies.without(node, frame))
+
+    def _with(self, node: With, frame: Frame) -> Value:
+        if frame.rows is not None:
+            raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
+        return topology_value(self.topologies.changed(node, frame))
 
     def _name(self, node: Name, frame: Frame) -> Value:
         value = frame.find(node.name)

@@ -17,6 +17,7 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
+from collc.source.elaboration.changed_parts import with_parts
 from collc.source.elaboration.containers import coerced
 from collc.source.elaboration.derived_topologies import limited_npus, product, renamed, reversed_links, unwound
 from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
@@ -27,7 +28,7 @@ from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import Value
 from collc.source.parsing.expressions import Argument, Call, Index, Without
-from collc.source.parsing.syntax import Group, Let, Param, Parameter, TopologyInstance, TopologyTemplate
+from collc.source.parsing.syntax import Group, Let, Param, Parameter, TopologyInstance, TopologyTemplate, With
 from collc.source.problems import AlreadyReported, at_use, fail
 from collc.source.scopes import TRANSFORMS, Declaration, FileScope, FoundDeclaration
 from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY, Type
@@ -242,6 +243,11 @@ class FileContext:
         """`t without { npu 5, link 0 <-> 1 }`."""
         base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "the topology before 'without'").data
         return without_parts(node, base, frame, self.evaluator)
+
+    def changed(self, node: With, frame: Frame) -> Topology:
+        """`t with { npu spare, link a <-> b (bandwidth: 12.5GB/s) }`."""
+        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "the topology before 'with'").data
+        return with_parts(node, base, frame, self.evaluator)
 
 
 TRANSFORM_PARAMETERS: Final[dict[str, dict[str, Type]]] = {

@@ -6,21 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from collc.base.diagnostics import Note
-from collc.base.wording import did_you_mean, listed, nearest, plural
+from collc.base.wording import listed, plural
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.topology_parts import (
-    MAX_NAMES,
-    device_label,
-    devices_of,
-    index_part,
-    is_present,
-    member_of,
-)
-from collc.source.elaboration.topology_values import Topology, TopologyPart
-from collc.source.elaboration.values import ListArray, Value
-from collc.source.parsing.expressions import Expr, Index, Member, Name, RemovedDevice, RemovedLink, Without
+from collc.source.elaboration.named_devices import named_devices
+from collc.source.elaboration.topology_parts import MAX_NAMES
+from collc.source.elaboration.topology_values import Topology
+from collc.source.parsing.expressions import RemovedDevice, RemovedLink, Without
 from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten import transform
@@ -45,7 +37,7 @@ def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evalua
 
 def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluator: Evaluator) -> list[int]:
     network = base.network
-    found = _devices(part.device, base, frame, evaluator)
+    found = named_devices(part.device, base, frame, evaluator, "a removed part")
     for device in found:
         if network.is_switch(device) != part.switch:
             name = network.device_name(device)
@@ -63,8 +55,8 @@ def _removed_links(
     gone: bool[links], those that earlier parts remove; `lanes` counts those that are left.
     """
     network = base.network
-    sources = _devices(part.source, base, frame, evaluator)
-    targets = _devices(part.target, base, frame, evaluator)
+    sources = named_devices(part.source, base, frame, evaluator, "a removed part")
+    targets = named_devices(part.target, base, frame, evaluator, "a removed part")
     lanes = None if part.lanes is None else int(evaluator.wanted(part.lanes, frame, INT, "the number of lanes").data)
     if lanes is not None and lanes < 1:
         raise fail("E0325", f"{lanes} lanes cannot be removed", part.span, hint="without 'lanes', all of them are")
@@ -107,63 +99,3 @@ def _links_from(network: Network, device: int) -> str:
     targets = [network.device_name(int(d)) for d in np.unique(network.target[network.source == device])]
     name = network.device_name(device)
     return f"links from {name} lead to {listed(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
-
-
-def _devices(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> list[int]:
-    """The numbers of devices, given by a name of the topology, a slice, or the number of an NPU. Raises SourceError."""
-    found = _part(node, base, frame, evaluator)
-    if found is None:
-        _check_known(node, base, frame, evaluator)
-        value = evaluator.value(node, frame)
-        if value.home is not None and value.home is not base:
-            raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
-        if isinstance(value.data, ListArray) or not isinstance(value.data, int) or isinstance(value.data, bool):
-            raise fail("E0211", f"a removed part is an NPU or its number, not {value.type}", node.span)
-        numbers = [value.data]
-    else:
-        value = devices_of(found, node.span) if isinstance(found, TopologyPart) else found
-        data = value.data.only() if isinstance(value.data, ListArray) else value.data
-        numbers = [int(number) for number in np.atleast_1d(np.asarray(data, np.int64))]
-    return [_checked(number, node, base, named=found is not None) for number in numbers]
-
-
-def _checked(number: int, node: Expr, base: Topology, *, named: bool) -> int:
-    """The number of a device in the network, of its number among NPUs, or -1 - s of switch s."""
-    count = base.network.npu_count
-    if not named and not 0 <= number < count:
-        raise fail("E0318", f"'{base.name}' has no NPU {number}: the NPUs are 0 .. {count - 1}", node.span)
-    if not is_present(base, number):
-        note = Note("each part can be removed once")
-        raise fail("E0319", f"{device_label(base, number)} was removed before", node.span, note)
-    return number if number >= 0 else count - 1 - number
-
-
-def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
-    """Raise SourceError where a part begins with a name that neither the topology nor the program has."""
-    while isinstance(node, Member | Index):
-        node = node.base
-    if not isinstance(node, Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
-        return
-    shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
-    close = did_you_mean(node.name, shapes)
-    known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
-    hint = f"{close} '{base.name}' has {known}".strip()
-    raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)
-
-
-def _part(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> TopologyPart | Value | None:
-    """The part or device with a name of the topology, None where the topology does not have the name."""
-    match node:
-        case Name():
-            entry = base.members.get(node.name)
-            return None if entry is None else TopologyPart(base, entry)
-        case Member():
-            inner = _part(node.base, base, frame, evaluator)
-            return member_of(inner, node.member.name, node.member.span) if isinstance(inner, TopologyPart) else None
-        case Index():
-            inner = _part(node.base, base, frame, evaluator)
-            if isinstance(inner, TopologyPart):
-                return index_part(inner, evaluator.part_indices(node, frame), node.span)
-            return None
-        case _:
-            return None

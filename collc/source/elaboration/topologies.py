@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,17 +32,18 @@ from collc.ten.network import DeviceFamily, LinkKind, Network
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
+UNKNOWN_RATES: Final = LinkKind(None, None)
 SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
 
 
 def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
     """The topology of a template whose parameters are in a frame. Raises SourceError."""
-    builder = _TopologyBuilder(evaluator)
+    builder = TopologyBuilder(evaluator)
     made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
     return builder.finished(template, name, made)
 
 
-class _TopologyBuilder:
+class TopologyBuilder:
     """Collects the devices and links of one topology. Switch s has the number -1 - s until all NPUs are known."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -59,6 +61,25 @@ class _TopologyBuilder:
         self.endpoints: dict[Endpoint, int] = {Endpoint(): 0}
         self.endpoint_of: list[Int32Array] = []
         self.kinds: dict[LinkKind, int] = {}
+
+    def go_on_from(self, base: Topology) -> Int64Array:
+        """Take over the devices of a topology; returns its links, int64[links, 3], as `link` returns them."""
+        network = base.network
+        self.entries = dict(base.members)
+        self.places = dict.fromkeys((*base.members, *(f.name for f in network.families)), base.span)
+        n = self.npus = network.npu_count
+        self.switches = network.switch_count
+        self.links = network.link_count
+        self.families = [f for f in network.families if f.first < n]
+        self.switch_families = [replace(f, first=f.first - n) for f in network.families if f.first >= n]
+        self.buffers, self.multicast, self.reduces = [network.buffers], [network.multicast], [network.reduces]
+        rows = [self.endpoints.setdefault(k, len(self.endpoints)) for k in network.endpoint_kinds]
+        of = np.array(rows, np.int32)[network.endpoint] if rows else np.zeros(n, np.int32)
+        self.endpoint_of = [of]
+        kinds = np.array([self.kinds.setdefault(k, len(self.kinds)) for k in network.kinds], np.int64)
+        ends = np.stack([network.source, network.target]).astype(np.int64)
+        ends = np.where(ends < n, ends, n - 1 - ends)
+        return np.stack([*ends, kinds[network.kind] if len(kinds) else np.empty(0, np.int64)], axis=1)
 
     def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the links that it declares."""
@@ -82,7 +103,7 @@ class _TopologyBuilder:
         if frame.rows is not None:
             hint = f"declare an array: {what} {name.name}[n]"
             raise fail("E0303", f"{what} '{name.name}' is declared inside a loop", name.span, hint=hint)
-        if name.name in self.entries:
+        if name.name in self.places:
             raise fail(
                 "E0205", f"'{name.name}' is declared twice", name.span, Note("first here", self.places[name.name])
             )
@@ -272,11 +293,12 @@ class _TopologyBuilder:
                     raise fail("E0318", message, node.span, frame.note(row))
         return index_part(part, found, node.span)
 
-    def link_kind(self, arguments: Sequence[Argument], frame: Frame) -> Data:
-        """The number of the kind of a link, or one an iteration."""
+    def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
+        """The number of the kind of a link, or one an iteration. old: what it has where the arguments say nothing."""
         given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
-        columns = [given[n].data if n in given else None for n in ("latency", "bandwidth")]
+        kept = {"latency": old.latency, "bandwidth": old.bandwidth}
+        columns = [given[name].data if name in given else value for name, value in kept.items()]
         if not any(is_column(c) for c in columns):
             return self.kind_of(columns[0], columns[1], places, frame, 0)
         rows = frame.rows or 0
@@ -342,10 +364,14 @@ class _TopologyBuilder:
         if self.npus == 0:
             raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)
         table = made.table if made is not None else np.empty((0, 3), np.int64)
+        return Topology(name, template.name.name, self.network(name, table), self.entries, template.name.span)
+
+    def network(self, name: str, table: Int64Array) -> Network:
+        """The network of the devices with some links (int64[links, 3]), as `link` returns them."""
         ends = np.where(table[:, :2] < 0, self.npus - 1 - table[:, :2], table[:, :2]).astype(np.int32)
         switch_families = [DeviceFamily(f.name, f.shape, f.first + self.npus, f.strides) for f in self.switch_families]
         plain = len(self.endpoints) == 1
-        network = Network(
+        return Network(
             name=name,
             npu_count=self.npus,
             families=tuple(f for f in (*self.families, *switch_families) if f.count),
@@ -360,7 +386,6 @@ class _TopologyBuilder:
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
-        return Topology(name, template.name.name, network, self.entries, template.name.span)
 
 
 def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:

@@ -14,6 +14,7 @@ from collc.source.parsing.parse import parse
 from collc.source.parsing.table import Table, load_table
 from collc.source.parsing.tokens import Token
 
+_PARTS: Final = frozenset({"with", "without"})
 _SIGNS: Final = frozenset({"-", "+", "~"})
 _AFTER_VALUE: Final = frozenset({t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, ")", "]", "}"})
 
@@ -42,9 +43,7 @@ def _words(source: SourceFile, table: Table) -> list[LayoutWord]:
         if token.kind == t.NAME and token.text in below:
             word.role = "statement" if token.text in STATEMENTS and _is_body(below) else "word"
         elif token.kind == "{":
-            word.role = (
-                "block" if _is_body(state) else "parts" if before.token.text == "without" and before.role else ""
-            )
+            word.role = "block" if _is_body(state) else "parts" if before.token.text in _PARTS and before.role else ""
         elif token.kind in _SIGNS and (before.role in {"word", "statement"} or before.token.kind not in _AFTER_VALUE):
             word.role = "unary"
         before = word

@@ -24,8 +24,8 @@ class LayoutWord:
     """A token with its role and its comments.
 
     role: "statement" for a keyword that begins a statement, "word" for another keyword, "unary" for a sign, "block" or
-    "parts" for a brace that opens a body or the parts of `without`, else "". comments: those on lines of their own
-    before the token. after: those after it on its line.
+    "parts" for a brace that opens a body or the parts of `with` or `without`, else "". comments: those on lines of
+    their own before the token. after: those after it on its line.
     """
 
     token: Token
@@ -151,9 +151,11 @@ class Layout:
 
     def _joined(self, row: list[Piece], indent: str, broken: set[int], top: bool) -> str:
         text = ""
+        first = _first(row[0])
+        detached = self._detached if top else first.role == "word" and first.token.text in _DETACHED
         for i, piece in enumerate(row):
             if i:
-                text += _space(_last(row[i - 1]), _first(piece), detached=top and self._detached)
+                text += _space(_last(row[i - 1]), _first(piece), detached=detached)
             if isinstance(piece, LayoutWord):
                 text += piece.token.text
             elif id(piece) in broken:

@@ -373,6 +373,22 @@ class Builder:
         removed = tuple(part for part in rest if isinstance(part, ex.RemovedDevice | ex.RemovedLink))
         return self._nested(ex.Without(self._span(base, *rest), base, removed), base)
 
+    def changed_link(self, keyword: Token, *rest: _Child) -> s.ChangedLink:
+        source, arrow, target, attributes, _lanes, lanes, _for, clause = rest
+        assert isinstance(source, ex.Expr)
+        assert isinstance(arrow, Token)
+        assert isinstance(target, ex.Expr)
+        assert attributes is None or isinstance(attributes, BracketedItems)
+        assert lanes is None or isinstance(lanes, ex.Expr)
+        assert clause is None or isinstance(clause, ex.ForClause)
+        known = _items(attributes, ex.Argument)
+        span = self._span(keyword, target, attributes, lanes, clause)
+        return s.ChangedLink(span, source, target, arrow.kind == "<->", known, lanes, clause)
+
+    def with_parts(self, base: ex.Expr, *rest: _Child) -> s.With:
+        parts = tuple(part for part in rest if isinstance(part, s.DeviceDeclaration | s.ChangedLink))
+        return self._nested(s.With(self._span(base, *rest), base, parts), base)
+
     def removed_device(self, keyword: Token, device: ex.Expr) -> ex.RemovedDevice:
         return ex.RemovedDevice(self._span(keyword, device), keyword.text == "switch", device)
 

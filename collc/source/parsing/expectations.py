@@ -72,7 +72,7 @@ _OPERATORS: Final = frozenset(
         "[",
         "(",
     }
-    | {"and", "or", "in", "not", "without"}
+    | {"and", "or", "in", "not", "with", "without"}
 )
 _CLASSES: Final = {t.NAME: "a name", t.INT: "a number", t.STRING: "a string", t.END: "the end of the file"}
 _KINDS: Final = {t.INT: "number", t.FLOAT: "number", t.QUANTITY: "quantity", t.STRING: "string"}

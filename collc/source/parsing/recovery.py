@@ -166,8 +166,8 @@ class Recovery:
             return position + 1
         if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
             return self._separate_unit(position)
-        if self._in_without(position):
-            return self._removed_part(position)
+        if self._in_parts(position):
+            return self._wrong_part(position)
         if (
             token.kind == t.NAME
             and token.text in STATEMENTS
@@ -191,8 +191,8 @@ class Recovery:
         )
         return position
 
-    def _in_without(self, position: int) -> bool:
-        """Whether the parser expects the next part of `without { ... }`."""
+    def _in_parts(self, position: int) -> bool:
+        """Whether the parser expects the next part of `with { ... }` or `without { ... }`."""
         possible = self._parser.acceptable()
         return {"npu", "switch", "link"} <= possible <= {"npu", "switch", "link", "}"} and not self._begins_declaration(
             position
@@ -203,14 +203,20 @@ class Recovery:
         token = self._tokens[position]
         return token.kind == t.END or (token.text in BODIES["file"] and self._column(token) == 1)
 
-    def _removed_part(self, position: int) -> int:
-        """Report a part of `without` that is neither a device nor a link; parsing resumes after it."""
+    def _wrong_part(self, position: int) -> int:
+        """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
         token = self._tokens[position]
-        message = f"found {found(token, self._keywords)}, but 'without' removes NPUs, switches and links"
-        hint = "each part begins with 'npu', 'switch' or 'link', as in 'npu 5', 'switch spine' or 'link 0 <-> 1'"
+        self._parser.feed(Token(t.NAME, "npu", token.start, token.start))
+        removes = t.INT in self._parser.acceptable()
+        does = "'without' removes" if removes else "'with' adds or changes"
+        message = f"found {found(token, self._keywords)}, but {does} NPUs, switches and links"
+        example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
+        hint = f"each part begins with 'npu', 'switch' or 'link', as in {example}"
         self._report("E0101", message, self._span(token), hint=hint)
-        for word in (Token(t.NAME, "npu", token.start, token.start), Token(t.INT, "0", token.start, token.start)):
-            self._parser.feed(word)
+        device = (
+            Token(t.INT, "0", token.start, token.start) if removes else Token(t.NAME, "n", token.start, token.start)
+        )
+        self._parser.feed(device)
         depth = 0
         while not self._begins_declaration(position):
             kind = self._tokens[position].kind

@@ -63,6 +63,29 @@ class LinkDeclaration(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ChangedLink(Node):
+    """`link a <-> b (bandwidth: r) lanes 1 for i in 0..4` in `with`; both: `<->`.
+
+    lanes: how many of parallel links; None for all.
+    """
+
+    source: Expr
+    target: Expr
+    both: bool
+    attributes: tuple[Argument, ...]
+    lanes: Expr | None
+    loop: ForClause | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class With(Expr):
+    """`t with { npu spare, link spare <-> leaf[3] (bandwidth: 50GB/s, latency: 2us) }`."""
+
+    base: Expr
+    parts: tuple[DeviceDeclaration | ChangedLink, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LinkMatrix(Statement):
     """`links [[0, 2], [1, 0]] (...)`."""
 

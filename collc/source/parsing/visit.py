@@ -19,6 +19,7 @@ from collc.source.parsing.expressions import (
     Unary,
     Without,
 )
+from collc.source.parsing.syntax import With
 
 Scope = TypeVar("Scope")
 Result = TypeVar("Result")
@@ -56,6 +57,8 @@ class ExpressionVisitor(ABC, Generic[Scope, Result]):
                 return self._comprehension(node, where)
             case Without():
                 return self._without(node, where)
+            case With():
+                return self._with(node, where)
             case _:
                 return self._literal(node)
 
@@ -95,3 +98,6 @@ class ExpressionVisitor(ABC, Generic[Scope, Result]):
 
     @abstractmethod
     def _without(self, node: Without, where: Scope, /) -> Result: ...
+
+    @abstractmethod
+    def _with(self, node: With, where: Scope, /) -> Result: ...
