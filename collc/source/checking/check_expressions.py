@@ -149,7 +149,9 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         inner = self.loop(node.clauses, node.condition, env)
         return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
 
-    def _without(self, node: Without, env: TypeScope) -> Type:
+    def _changed(self, node: With | Without, env: TypeScope) -> Type:
+        if isinstance(node, With):
+            return self._with(node, env)
         self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
         for part in node.parts:
             for end in (part.device,) if isinstance(part, RemovedDevice) else (part.source, part.target):

@@ -154,7 +154,7 @@ class _LinkChanges:
         network = self.topology.network
         new = np.array(self.added, np.int64).reshape(-1, 3)
         kind = np.concatenate([np.array(self.kind, np.int64), new[:, 2]])
-        used = np.unique(kind)
+        used: Int64Array = np.unique(kind)
         kinds = self.kinds()
         axis = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
         changed: Network = replace(

@@ -111,12 +111,8 @@ class TopologyProvider(Protocol):
         """`a * b`."""
         ...
 
-    def without(self, node: Without, frame: Frame) -> Topology:
-        """`t without { ... }`."""
-        ...
-
-    def changed(self, node: With, frame: Frame) -> Topology:
-        """`t with { ... }`."""
+    def changed(self, node: With | Without, frame: Frame) -> Topology:
+        """`t with { ... }`, `t without { ... }`."""
         ...
 
 
@@ -207,12 +203,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             case _:
                 raise fail("E0211", "'*' is only allowed as an index", node.span)
 
-    def _without(self, node: Without, frame: Frame) -> Value:
-        if frame.rows is not None:
-            raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-        return topology_value(self.topologies.without(node, frame))
-
-    def _with(self, node: With, frame: Frame) -> Value:
+    def _changed(self, node: With | Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
         return topology_value(self.topologies.changed(node, frame))

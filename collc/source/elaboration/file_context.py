@@ -239,15 +239,13 @@ class FileContext:
         """`a * b`."""
         return product(left, right, span)
 
-    def without(self, node: Without, frame: Frame) -> Topology:
-        """`t without { npu 5, link 0 <-> 1 }`."""
-        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "the topology before 'without'").data
+    def changed(self, node: With | Without, frame: Frame) -> Topology:
+        """`t without { npu 5 }`, `t with { npu spare, link a <-> b (bandwidth: 12.5GB/s) }`."""
+        word = "with" if isinstance(node, With) else "without"
+        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, f"the topology before '{word}'").data
+        if isinstance(node, With):
+            return with_parts(node, base, frame, self.evaluator)
         return without_parts(node, base, frame, self.evaluator)
-
-    def changed(self, node: With, frame: Frame) -> Topology:
-        """`t with { npu spare, link a <-> b (bandwidth: 12.5GB/s) }`."""
-        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, "the topology before 'with'").data
-        return with_parts(node, base, frame, self.evaluator)
 
 
 TRANSFORM_PARAMETERS: Final[dict[str, dict[str, Type]]] = {

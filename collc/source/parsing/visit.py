@@ -55,10 +55,8 @@ class ExpressionVisitor(ABC, Generic[Scope, Result]):
                 return self._collection(node, where)
             case Comprehension():
                 return self._comprehension(node, where)
-            case Without():
-                return self._without(node, where)
-            case With():
-                return self._with(node, where)
+            case With() | Without():
+                return self._changed(node, where)
             case _:
                 return self._literal(node)
 
@@ -97,7 +95,4 @@ class ExpressionVisitor(ABC, Generic[Scope, Result]):
     def _comprehension(self, node: Comprehension, where: Scope, /) -> Result: ...
 
     @abstractmethod
-    def _without(self, node: Without, where: Scope, /) -> Result: ...
-
-    @abstractmethod
-    def _with(self, node: With, where: Scope, /) -> Result: ...
+    def _changed(self, node: With | Without, where: Scope, /) -> Result: ...
