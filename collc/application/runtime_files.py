@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from collc.application.settings import Progress
 from collc.application.written_files import Destination, RunRanks, WrittenFile, combined
 from collc.base.diagnostics import Diagnostic, Note, SourceError
 from collc.base.wording import plural
 from collc.msccl.options import MscclOptions
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -68,7 +70,7 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
     )
     progress(None, "simulating the MSCCL file")
     measured = quality(program, module)
-    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured))
+    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module))
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 
@@ -90,9 +92,27 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
             verdict = check_plan(path, collective="custom", expected=expected)
         else:
             verdict = check_plan(path, collective=collective, root=root)
+        notes = [*notes, *filter(None, [average_note(part), _added_note(part)])]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
     return _for_runs(module, options, destination, write)
+
+
+def average_note(module: Module) -> str:
+    """What is left to do where a schedule asks for averages, "" where it does not."""
+    chunks = module.demand.chunks
+    counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
+    if not counts:
+        return ""
+    by = " or ".join(f"{count}" for count in counts[:_SHOWN])
+    return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
+
+
+def _added_note(module: Module) -> str:
+    """The remark on a plan for a reduction that MSCCL++ does not have: it adds, whatever a call says."""
+    ops = {Op(op) for op in np.unique(module.demand.chunks.op).tolist()} - {Op.COPY, Op.SUM, Op.AVG}
+    names = " and ".join(sorted(op.name.lower() for op in ops))
+    return f"{names}: MSCCL++ adds, whatever the operation of a call is, so the plan gives a sum" if names else ""
 
 
 def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:

@@ -76,7 +76,8 @@ def _algo(program: Program) -> str:
         "maxBytes": largest,
     }
     if program.collective.op is not Reduction.COPY:
-        values["redop"] = program.collective.op.name.lower()
+        op = Reduction.SUM if program.collective.op is Reduction.AVG else program.collective.op
+        values["redop"] = op.name.lower()
     return f"<algo {_attributes(values)}>\n"
 
 

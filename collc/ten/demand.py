@@ -22,13 +22,17 @@ T = TypeVar("T", bound=np.generic)
 
 
 class Op(IntEnum):
-    """What a postcondition requires: a copy of the chunk, or the reduction of all contributions to it."""
+    """What a postcondition requires: a copy of the chunk, or the reduction of all contributions to it.
+
+    AVG is a sum that the runtime divides by the number of contributions.
+    """
 
     COPY = 0
     SUM = 1
     MAX = 2
     MIN = 3
     PROD = 4
+    AVG = 5
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
 
-OPS: dict[str, Op] = {"sum": Op.SUM, "max": Op.MAX, "min": Op.MIN, "prod": Op.PROD}
+OPS: dict[str, Op] = {op.name.lower(): op for op in Op if op is not Op.COPY}
 
 
 @dataclass(frozen=True, eq=False)

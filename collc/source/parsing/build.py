@@ -24,7 +24,7 @@ from collc.source.parsing.tokens import Token
 MAX_NESTING = 64
 """Maximum nesting of blocks, brackets and operators."""
 
-REDUCTIONS = ("sum", "max", "min", "prod")
+REDUCTIONS = ("sum", "max", "min", "prod", "avg")
 """The reductions that `post` can apply to the contributions."""
 
 RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})

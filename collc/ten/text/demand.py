@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.units import UNITS, Dimension
+from collc.base.wording import listed
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import Network
 from collc.ten.text.cursor import LARGEST, Cursor
@@ -19,10 +20,10 @@ MOST_INDICES: Final = 64
 """Indices of a chunk family."""
 
 _INT32: Final = 2**31 - 1
-_OPS: Final = ("sum", "max", "min", "prod")
+_OPS: Final = ("sum", "max", "min", "prod", "avg")
 _LINE: Final = re.compile(
     r"\n *chunk ([^\n\[]+?|%[0-9]+)(?:\[([0-9]{1,9}(?:, [0-9]{1,9})*)\])? ([0-9]{1,18})([A-Za-z]+)"
-    r" pre @([0-9]{1,9}) post (?:(sum|max|min|prod) )?@([0-9]{1,9})(?=\n)"
+    r" pre @([0-9]{1,9}) post (?:(sum|max|min|prod|avg) )?@([0-9]{1,9})(?=\n)"
 )
 """The line of a chunk as `format_module` writes it."""
 
@@ -59,8 +60,16 @@ def _standard(cursor: Cursor) -> Standard:
     cursor.expect("chunks")
     chunks = cursor.integer(0, _INT32, "number of chunks")
     root = cursor.integer(0, _INT32, "root") if cursor.accept("root") else -1
-    op = Op[cursor.expect(*_OPS).upper()] if cursor.accept("op") else Op.COPY
+    op = Op.COPY
+    if cursor.accept("op"):
+        op = _reduction(cursor) or cursor.expected(listed(_OPS, "or"))
     return Standard(kind, size, chunks, root, op)
+
+
+def _reduction(cursor: Cursor) -> Op | None:
+    """Read the operation of a reduction if the next token is one; `avg` is a name elsewhere."""
+    name = next((name for name in _OPS if cursor.accept(name) or cursor.accept_word(name)), None)
+    return Op[name.upper()] if name else None
 
 
 def _sets(cursor: Cursor, npus: int) -> HolderSets:
@@ -144,11 +153,11 @@ class _ChunkReader:
         cursor.expect("pre")
         pre = cursor.reference(0, self.sets - 1, "set")
         cursor.expect("post")
-        op = next((name for name in _OPS if cursor.accept(name)), "copy")
+        op = _reduction(cursor)
         if cursor.kind != "set":
-            cursor.expected("a set like @0" if op != "copy" else "a set like @0, or sum, max, min or prod and a set")
+            cursor.expected("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
         post = cursor.reference(0, self.sets - 1, "set")
-        self._add(family, index, size, (pre, post), Op[op.upper()])
+        self._add(family, index, size, (pre, post), op or Op.COPY)
 
     def _add(self, family: int, index: list[int], size: int, sets: tuple[int, int], op: Op) -> None:
         self.family.append(family)
