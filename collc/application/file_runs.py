@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
 from collc.application.named_collectives import collective_named
+from collc.base.diagnostics import Diagnostic
 from collc.base.html import html_table
+from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
+from collc.msccl.check_plan import check_plan
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.running.run_file import RunReport, run_file
 from collc.msccl.running.run_plan import run_plan_file
@@ -20,15 +23,16 @@ COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outc
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FileRuns:
-    """All runs of one file, in order. file: None where the program is in no file."""
+    """All runs of one file, in order. file: None where the program is in no file. diagnostics: of failed checks."""
 
     file: Path | None
     runs: tuple[RunReport, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether every run ended and gave what NumPy computes."""
-        return all(run.ok for run in self.runs)
+        """Whether the file passes all checks, and every run ended and gave what NumPy computes."""
+        return not self.diagnostics and all(run.ok for run in self.runs)
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row for each run, under `COLUMNS`."""
@@ -87,14 +91,21 @@ class RunOptions(PlanRunOptions, total=False):
 def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[PlanRunOptions]) -> FileRuns:
     """Run an MSCCL file or an MSCCL++ plan on random data, and compare its results with NumPy.
 
-    Raises UsageError for unknown names, and what the reader of the file raises.
+    A file that runs and that `verify` refuses all the same, as for a race that no run meets, is not ok: its messages
+    are those of `verify`. Raises UsageError for unknown names, and what the reader of the file raises.
     """
     collective = options.get("collective")
     if collective is not None:
         collective_named(collective, ("custom",))
+    root = options.get("root")
     if kind_of_program(path) == "mscclpp":
-        return FileRuns(path, tuple(run_plan_file(path, **options)))
-    return FileRuns(path, tuple(run_file(path, profile=profile, **options)))
+        runs = tuple(run_plan_file(path, **options))
+        verdict = check_plan(path, collective=collective, root=root)
+    else:
+        runs = tuple(run_file(path, profile=profile, **options))
+        verdict = check_file(path, collective=collective, root=root, profile=profile)
+    errors = () if verdict.ok else tuple(message for message in verdict.diagnostics if not message.warning)
+    return FileRuns(path, runs, errors)
 
 
 def _row(run: RunReport) -> tuple[str, ...]:

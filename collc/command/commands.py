@@ -222,9 +222,10 @@ def run_command(chosen: argparse.Namespace) -> Exit:
         threads=chosen.threads,
     )
     if chosen.json:
-        _print_json(found.as_json())
+        _print_json(found.as_json(), found.diagnostics)
     else:
         print_table(COLUMNS, found.rows())
+    print_messages(found.diagnostics)
     return Exit.DONE if found.ok else Exit.CHECK_FAILED
 
 

@@ -296,6 +296,8 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
     if fields.integer("version", 0) != VERSION:
         _damaged(path, f"schedule.json is of version {fields.fields['version']}; this collc reads version {VERSION}")
     model = LinkModel(fields.one_of("model", "store", "pipelined"))
+    if model is not module.model:
+        _damaged(path, f"schedule.json is for the link model {model.value}, module.ten for {module.model.value}")
     if fields.one_of("layout", "rows", "steps") == "steps":
         table = archive.array("chunk.npy")
         if table.ndim != 2 or table.shape[1] != links or table.dtype.name not in {"uint16", "uint32"}:

@@ -70,7 +70,10 @@ def test_port_channels_are_paired_after_memory_channels(tmp_path):
     assert not errors(check(tmp_path, found))
 
 
-@pytest.mark.parametrize(("threads", "code"), [(1, None), (1024, None), (1025, "X0406"), (0, "X0402"), ("8", "X0402")])
+@pytest.mark.parametrize(
+    ("threads", "code"),
+    [(32, None), (31, "X0406"), (1, "X0406"), (1024, None), (1025, "X0406"), (0, "X0402"), ("8", "X0402")],
+)
 def test_threads_of_a_threadblock(tmp_path, threads, code):
     verdict = check(tmp_path, {**all_gather(), "num_threads_per_block": threads})
     assert errors(verdict) == ([("contract", code)] if code else [])

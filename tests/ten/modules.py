@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
+from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run
 from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
+from tests.ten.standard_runs import KINDS, standard_run
 
 NAMES = st.one_of(
     st.sampled_from(["npu", "gpu", "x", "node.gpu", "send", "at", "über", "", "a b", '"', "#", "s over t", "a -> b"]),
@@ -70,7 +71,17 @@ def networks(draw) -> Network:
 
 
 @st.composite
+def standard_runs(draw, npus: int) -> Run:
+    group = draw(st.permutations(range(npus)))[: draw(st.integers(1, npus))]
+    kind, op = draw(st.sampled_from(KINDS)), draw(st.sampled_from([Op.SUM, Op.MAX, Op.MIN, Op.PROD]))
+    root, chunks = draw(st.integers(0, len(group) - 1)), draw(st.integers(1, 2))
+    return standard_run(kind, list(group), chunks, root, op, draw(st.integers(0, 2**50)))
+
+
+@st.composite
 def runs(draw, npus: int) -> Run:
+    if npus and draw(st.integers(0, 3)) == 0:
+        return draw(standard_runs(npus))
     holders = st.lists(st.integers(0, npus - 1), max_size=npus) if npus else st.just([])
     sets = HolderSets.of(draw(st.lists(holders, min_size=1, max_size=4)))
     families = draw(st.lists(st.builds(ChunkFamily, NAMES, st.integers(0, 3)), max_size=3))
@@ -78,14 +89,6 @@ def runs(draw, npus: int) -> Run:
     width = max((f.rank for f in families), default=0)
     family = ints(draw, count, 0, len(families) - 1)
     index = [[draw(st.integers(0, 3)) if k < families[f].rank else 0 for k in range(width)] for f in family]
-    standard = st.builds(
-        Standard,
-        NAMES,
-        st.integers(0, 2**50),
-        st.integers(0, 99),
-        st.integers(-1, 9),
-        st.sampled_from(list(Op)),
-    )
     table = ChunkTable(
         size=np.array(ints(draw, count, 0, 2**62), np.int64),
         pre=np.array(ints(draw, count, 0, len(sets) - 1), np.int32),
@@ -97,11 +100,11 @@ def runs(draw, npus: int) -> Run:
         sets=sets,
     )
     group = draw(st.permutations(range(npus)))[: draw(st.integers(0, npus))]
-    return Run(draw(NAMES), np.array(group, np.int32), table, draw(st.one_of(st.none(), standard)))
+    return Run(draw(NAMES), np.array(group, np.int32), table)
 
 
 @st.composite
-def schedules(draw, chunks: int, links: int) -> RowSchedule | StepSchedule:
+def schedules(draw, chunks: int, links: int, model: LinkModel) -> RowSchedule | StepSchedule:
     if draw(st.booleans()):
         count = draw(st.integers(0, 8))
         rows = Transfers.of(
@@ -110,12 +113,12 @@ def schedules(draw, chunks: int, links: int) -> RowSchedule | StepSchedule:
             np.array(ints(draw, count, -(10**7), 10**18), np.int64),
             np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_),
         )
-        return RowSchedule(draw(MODELS), rows)
+        return RowSchedule(model, rows)
     steps = draw(st.integers(0, 4))
     dtype = draw(st.sampled_from([np.uint16, np.uint32]))
     cells = ints(draw, steps * links, -1, chunks + 2)
     grid = np.array(cells, np.int64).reshape(steps, links).astype(dtype)
-    return StepSchedule(draw(MODELS), grid, draw(st.integers(1, 10**12)), draw(st.integers(0, steps)))
+    return StepSchedule(model, grid, draw(st.integers(1, 10**12)), draw(st.integers(0, steps)))
 
 
 @st.composite
@@ -126,12 +129,13 @@ def modules(draw, depth: int = 1) -> Module:
     phases = ()
     if depth and draw(st.integers(0, 3)) == 0:
         phases = (Phase(draw(modules(depth - 1)), draw(st.booleans()), draw(st.integers(0, 10**9))),)
+    model = draw(MODELS)
     return Module(
         name=draw(TEXTS),
         network=net,
         demand=demand,
-        model=draw(MODELS),
-        schedule=draw(st.one_of(st.none(), schedules(chunks, net.link_count))),
+        model=model,
+        schedule=draw(st.one_of(st.none(), schedules(chunks, net.link_count, model))),
         algorithm=draw(TEXTS),
         seed=draw(st.one_of(st.none(), st.integers(-5, 2**63))),
         bound=draw(st.one_of(st.none(), st.builds(Bound, st.integers(0, 10**18), TEXTS))),

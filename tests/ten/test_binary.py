@@ -35,7 +35,8 @@ def rows_module() -> Module:
 def table_module() -> Module:
     table = np.full((3, 8), 65535, np.uint16)
     table[1, 2] = 3
-    return replace(rows_module(), schedule=StepSchedule(LinkModel.PIPELINED, table, 7, 1))
+    model = LinkModel.PIPELINED
+    return replace(rows_module(), model=model, schedule=StepSchedule(model, table, 7, 1))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -155,6 +156,12 @@ def refused(path: Path) -> str:
         load_module(path)
     (diagnostic,) = caught.value.diagnostics
     return diagnostic.message
+
+
+def test_a_schedule_for_another_link_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.ten"
+    save_module(replace(table_module(), model=LinkModel.STORE), path)
+    assert "schedule.json is for the link model pipelined, module.ten for store" in refused(path)
 
 
 def write_members(path: Path, members: Members) -> None:

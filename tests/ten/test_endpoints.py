@@ -62,6 +62,8 @@ def test_a_link_is_read_no_faster_than_its_ends() -> None:
         ("limits {0} memory 5GB/s endpoint half", "T0102", "expected baseline or offload"),
         ("limits {7} inject 5GB/s", "T0104", "NPU 7 is out of range"),
         ("limits {0} inject 5GB", "T0105", "expected a quantity of rate"),
+        ("limits {0..2}", "T0107", "limits with no rate"),
+        ("limits {} inject 5GB/s", "T0107", "limits with no NPU"),
     ],
 )
 def test_bad_limits(line: str, code: str, message: str) -> None:

@@ -131,7 +131,8 @@ def test_reader_and_grammar_accept_the_same(grammar: lark.Lark, module: Module, 
 
 def test_parallel_links_are_lanes() -> None:
     rows = Transfers.of(np.array([0, 0]), np.array([4, 5]), np.array([0, 0]), True)
-    module = Module("m", dgx1(), all_reduce(list(range(8))), schedule=RowSchedule(LinkModel.PIPELINED, rows))
+    model = LinkModel.PIPELINED
+    module = Module("m", dgx1(), all_reduce(list(range(8))), model, RowSchedule(model, rows))
     text = format_module(module)
     assert "reduce 0:x[0, 0] over npu[0] -> npu[4]\n" in text
     assert "reduce 0:x[0, 0] over npu[0] -> npu[4] lane 1\n" in text
@@ -199,6 +200,10 @@ WRONG = [
     ("group [0..4]", "group [0..5]", "T0104"),
     ("group [0..4]", "group [0, 0, 1, 2, 3]", "T0108"),
     ("standard all_gather 4MiB", "standard all_gather 4us", "T0105"),
+    ("standard all_gather 4MiB", "standard all_gather 4194305B", "T0107"),
+    ("standard all_gather 4MiB", "standard all_to_all 4MiB", "T0107"),
+    ("model store", "model pipelined", "T0107"),
+    ("schedule store", "schedule pipelined", "T0107"),
     ("set @1 =", "set @2 =", "T0107"),
     ("set @4 = {0..4}", "set @4 = {3, 2}", "T0107"),
     ("set @4 = {0..4}", "set @4 = {2..1}", "T0104"),

@@ -34,6 +34,8 @@ MAX_OPS: Final = 64
 MAX_CHANNELS: Final = 16
 MAX_BUFFERS: Final = 16
 MAX_THREADS: Final = 1024
+MIN_THREADS: Final = 32
+"""Threads of a warp: operations of the runtime are those of whole warps."""
 MAX_CHUNKS: Final = 2**24
 """Chunks in all buffers; a limit of the check, not of the runtime."""
 
@@ -127,6 +129,9 @@ class _PlanReader:
         threads = root.get("num_threads_per_block", MAX_THREADS)
         at = FileLocation(attribute="num_threads_per_block")
         self.operations.limit(threads, MAX_THREADS, "threads of a threadblock", at)
+        if threads < MIN_THREADS:
+            text = f"{threads} threads of a threadblock are less than a warp"
+            self.findings.add(Finding("contract", "X0406", text, at, f"{MIN_THREADS} to {MAX_THREADS}"))
 
     def _gpu(self, gpu: JsonObject, rank: int, ranks: int) -> None:
         """A gpu without its threadblocks: buffers, semaphores, channels numbered by type, remote buffers."""

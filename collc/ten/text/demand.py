@@ -8,8 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Span
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import listed
+from collc.ten.declared import Part, contradiction
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import Network
 from collc.ten.text.cursor import LARGEST, Cursor
@@ -47,21 +49,32 @@ def _run(cursor: Cursor, network: Network, room: int) -> Run:
     cursor.expect("group")
     cursor.expect("[")
     group = np.array(cursor.items("]", 0, network.npu_count - 1, "NPU", network.npu_count), np.int32)
-    standard = _standard(cursor) if cursor.accept("standard") else None
+    places: dict[Part, Span] = {}
+    standard = _standard(cursor, places) if cursor.accept("standard") else None
     cursor.expect("{")
     table = _table(cursor, network, room)
     cursor.expect("}")
-    return Run(name, group, table, standard)
+    run = Run(name, group, table, standard)
+    if wrong := contradiction(run):
+        cursor.fail("T0107", wrong.message, places[wrong.part])
+    return run
 
 
-def _standard(cursor: Cursor) -> Standard:
+def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
+    """Read what follows `standard`. places: gets the position of each part, of the name for those that are missing."""
+    places |= dict.fromkeys(("kind", "root", "op"), cursor.span)
     kind = cursor.word()
+    places["size"] = cursor.span
     size = cursor.whole(Dimension.BYTES, 0, "a size")
     cursor.expect("chunks")
+    places["chunks"] = cursor.span
     chunks = cursor.integer(0, _INT32, "number of chunks")
-    root = cursor.integer(0, _INT32, "root") if cursor.accept("root") else -1
-    op = Op.COPY
+    root, op = -1, Op.COPY
+    if cursor.accept("root"):
+        places["root"] = cursor.span
+        root = cursor.integer(0, _INT32, "root")
     if cursor.accept("op"):
+        places["op"] = cursor.span
         op = _reduction(cursor) or cursor.expected(listed(_OPS, "or"))
     return Standard(kind, size, chunks, root, op)
 

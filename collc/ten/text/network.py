@@ -185,11 +185,15 @@ def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
     """The limits of all NPUs; None where there are none."""
     found: list[Endpoint] | None = None
     while cursor.accept_word("limits"):
+        first = cursor.span
         cursor.expect("{")
         rows = cursor.items("}", 0, npus - 1, "NPU", npus)
         rates = [
             _rate(cursor, "a rate") if cursor.accept_word(name) else None for name in ("inject", "eject", "memory")
         ]
+        if rates == [None, None, None] or not rows:
+            what = "no rate" if rows else "no NPU"
+            cursor.fail("T0107", f"limits with {what}", first, hint="as in: limits {0..4} inject 100GB/s")
         mode, span = DEFAULT_MODE, cursor.span
         if cursor.accept_word("endpoint"):
             span = cursor.span

@@ -75,7 +75,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
         planned = frozenset(cursor.items("}", 0, _INT32, "run", MOST_CHUNKS))
     network = read_network(cursor)
     demand = read_demand(cursor, network)
-    schedule = _schedule(cursor, network, demand) if cursor.accept("schedule") else None
+    schedule = _schedule(cursor, network, demand, model) if cursor.accept("schedule") else None
     phases: list[Phase] = []
     while cursor.at("phase"):
         if depth == MOST_PHASES:
@@ -208,8 +208,11 @@ class _TransferReader:
         return Span(span.file, span.start, self.cursor.before)
 
 
-def _schedule(cursor: Cursor, network: Network, demand: Demand) -> Schedule:
-    model = _model(cursor)
+def _schedule(cursor: Cursor, network: Network, demand: Demand, declared: LinkModel) -> Schedule:
+    span, model = cursor.span, _model(cursor)
+    if model is not declared:
+        text = f"a schedule for the link model {model.value} in a module for {declared.value}"
+        cursor.fail("T0107", text, span)
     if cursor.expect("rows", "steps") == "rows":
         return _rows(cursor, network, demand, model)
     return _steps(cursor, network, demand, model)

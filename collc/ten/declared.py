@@ -1,0 +1,171 @@
+"""Whether a run has the chunks and holders that the collective of the standard library has which it says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from collc.base.units import format_bytes
+from collc.base.wording import listed
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.demand import ChunkTable, Op, Run, Standard
+
+_Holders = Literal["all", "block", "root", "sender", "receiver", "one", "some"]
+"""Members that hold a chunk: all of the group, the member of its block, the root, of All-to-All's blocks (i, j) member
+i or j, any one, or any."""
+
+Part = Literal["kind", "size", "chunks", "root", "op"]
+"""The part of a `Standard` that the run contradicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A collective over n members. blocks: how many blocks it moves. parts: blocks of which `size` consists."""
+
+    blocks: Callable[[int], int]
+    parts: Callable[[int], int]
+    pre: _Holders
+    post: _Holders
+    reduces: bool = False
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a member is its root, or its source."""
+        return "root" in (self.pre, self.post)
+
+
+def _members(n: int) -> int:
+    return n
+
+
+def _one(_n: int) -> int:
+    return 1
+
+
+_SHAPES: Final[dict[str, _Shape]] = {
+    "all_gather": _Shape(_members, _members, "block", "all"),
+    "reduce_scatter": _Shape(_members, _members, "all", "block", reduces=True),
+    "all_reduce": _Shape(_members, _members, "all", "all", reduces=True),
+    "all_to_all": _Shape(lambda n: n * n, _members, "sender", "receiver"),
+    "broadcast": _Shape(_one, _one, "root", "all"),
+    "reduce": _Shape(_one, _one, "all", "root", reduces=True),
+    "scatter": _Shape(_members, _members, "root", "block"),
+    "gather": _Shape(_members, _members, "block", "root"),
+    "send_recv": _Shape(_one, _one, "root", "one"),
+    "multicast": _Shape(_one, _one, "root", "some"),
+}
+_UNEQUAL: Final = "all_to_allv"
+"""The collective whose chunks have sizes of their own; its size is that of the largest row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """The part of a `Standard` that is not what the run is, and why, in words."""
+
+    part: Part
+    message: str
+
+
+def contradiction(run: Run) -> Contradiction | None:
+    """What a run says of itself in `standard` and is not; None where there is nothing of the kind."""
+    standard, table = run.standard, run.pattern.expand()
+    if standard is None:
+        return None
+    kind = standard.kind
+    shape = _SHAPES.get(kind)
+    if shape is None and kind != _UNEQUAL:
+        names = listed([*_SHAPES, _UNEQUAL])
+        return Contradiction("kind", f"there is no standard collective '{kind}': there are {names}")
+    wrong = _wrong_op(standard, table, reduces=shape is not None and shape.reduces)
+    if wrong or len(run.group) == 0:
+        return wrong
+    return _wrong_rows(run, standard, table) if shape is None else _wrong_blocks(run, standard, table, shape)
+
+
+def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contradiction | None:
+    if (standard.op != Op.COPY) != reduces:
+        return Contradiction("op", f"{standard.kind} {'needs an' if reduces else 'has no'} op")
+    others = np.flatnonzero(table.op != standard.op)
+    if not len(others):
+        return None
+    name, first = standard.op.name.lower(), Op(int(table.op[others[0]]))
+    found = "copied" if first is Op.COPY else f"reduced with {first.name.lower()}"
+    wanted = f"op {name}" if reduces else f"{standard.kind} reduces nothing"
+    return Contradiction("op" if reduces else "kind", f"{wanted}, but chunk {others[0]} of the run is {found}")
+
+
+def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: _Shape) -> Contradiction | None:
+    """The first contradiction of a collective of equal chunks."""
+    n, chunks, kind = len(run.group), standard.chunks, standard.kind
+    if shape.rooted != (standard.root >= 0) or standard.root >= n:
+        rule = f"has a root of 0 to {n - 1}" if shape.rooted else "has no root"
+        return Contradiction("root", f"{kind} over {n} NPUs {rule}")
+    if chunks < 1 or len(table) != shape.blocks(n) * chunks:
+        rule = f"{chunks} chunks per block of {kind} over {n} NPUs are {shape.blocks(n) * chunks} chunks"
+        return Contradiction("chunks", f"{rule}, and the run has {len(table)}")
+    whole = int(table.size[0]) * shape.parts(n) * chunks
+    if (table.size != table.size[0]).any():
+        return Contradiction("size", f"the chunks of {kind} are of equal size, and these are not")
+    if whole != standard.size:
+        return Contradiction("size", f"the chunks of the run make up {format_bytes(whole)}")
+    ends: tuple[tuple[str, _Holders, Int32Array], ...]
+    ends = ("pre", shape.pre, table.pre), ("post", shape.post, table.post)
+    for name, holders, column in ends:
+        wrong = np.flatnonzero(~_as_declared(run, table, column, holders))
+        if len(wrong):
+            part: Part = "root" if holders == "root" else "kind"
+            whose = f"{kind} with root {standard.root}" if shape.rooted else kind
+            return Contradiction(part, f"the {name}condition of chunk {wrong[0]} of the run is not that of {whose}")
+    return None
+
+
+def _as_declared(run: Run, table: ChunkTable, column: Int32Array, holders: _Holders) -> BoolArray:
+    """bool[chunks]: whether the holders of each chunk are those of the collective."""
+    assert run.standard is not None
+    sets, n = table.sets, len(run.group)
+    if holders == "some":
+        inside = np.isin(sets.members, run.group)
+        outside = np.concatenate([[0], np.cumsum(~inside)])
+        return (outside[sets.offsets[1:]] == outside[sets.offsets[:-1]])[column]
+    if holders == "one":
+        return np.isin(_only_member(table, column), run.group)
+    if holders == "all":
+        everyone = np.unique(run.group)
+        right = np.zeros(len(sets), np.bool_)
+        for number in np.unique(column).tolist():
+            right[number] = np.array_equal(sets[number], everyone)
+        return right[column]
+    block = np.arange(len(table), dtype=np.int64) // run.standard.chunks
+    rank: dict[_Holders, Int64Array] = {"block": block, "sender": block // n, "receiver": block % n}
+    wanted = run.group[rank[holders]] if holders in rank else run.group[run.standard.root]
+    return _only_member(table, column) == wanted
+
+
+def _only_member(table: ChunkTable, column: Int32Array) -> Int32Array:
+    """int32[chunks]: the member of the set of each chunk, -1 for sets of any other size."""
+    sets = table.sets
+    single = sets.sizes == 1
+    only = np.full(len(sets), -1, np.int32)
+    only[single] = sets.members[sets.offsets[:-1][single]]
+    return only[column]
+
+
+def _wrong_rows(run: Run, standard: Standard, table: ChunkTable) -> Contradiction | None:
+    """The first contradiction of `all_to_allv`: chunks of any size from a member to a member."""
+    if standard.root >= 0:
+        return Contradiction("root", f"{standard.kind} has no root")
+    sender, receiver = _only_member(table, table.pre), _only_member(table, table.post)
+    between = np.isin(sender, run.group) & np.isin(receiver, run.group)
+    if not between.all():
+        chunk = int(np.flatnonzero(~between)[0])
+        return Contradiction("kind", f"chunk {chunk} of the run does not go from a member to a member")
+    members, row = np.unique(sender, return_inverse=True)
+    rows = np.zeros(len(members), np.int64)
+    np.add.at(rows, row, table.size)
+    if rows.max(initial=0) != standard.size:
+        most = format_bytes(int(rows.max(initial=0)))
+        return Contradiction("size", f"the NPU that sends most sends {most}")
+    return None
