@@ -87,6 +87,14 @@ def replaced(pattern: str, old: str, new: str, which: int = 0) -> Callable[[Line
     return change
 
 
+def all_of(*changes: Callable[[Lines], None]) -> Callable[[Lines], None]:
+    def change(lines: Lines) -> None:
+        for one in changes:
+            one(lines)
+
+    return change
+
+
 def judge(source: Path, folder: Path, change: Callable[[Lines], None], capsys) -> tuple[int, dict[str, str], str]:
     lines = source.read_text().splitlines()
     before = list(lines)
@@ -163,7 +171,7 @@ SCHEDULES: dict[str, tuple[str, Callable[[Lines], None], set[str], str]] = {
     ),
     "a larger chunk": (
         "gather.ten",
-        replaced(r"chunk x\[5, 0\]", "1MiB", "2MiB"),
+        all_of(replaced(r"chunk x\[5, 0\]", "1MiB", "2MiB"), replaced("standard", r" standard.*\{", " {")),
         {"causality", "congestion_free", "delivered"},
         "0:x[5, 0]",
     ),
@@ -186,6 +194,16 @@ def test_a_broken_schedule(good: Path, tmp_path: Path, capsys, name: str) -> Non
 
 
 UNREADABLE: dict[str, tuple[str, Callable[[Lines], None], str]] = {
+    "another link model": ("gather.ten", replaced("^model", "store", "pipelined"), "the link model store in a module"),
+    "a byte more": ("gather.ten", replaced("standard", "6MiB", "6291457B"), "make up 6MiB"),
+    "a chunk of another size": ("gather.ten", replaced(r"chunk x\[5, 0\]", "1MiB", "2MiB"), "of equal size"),
+    "another collective": (
+        "gather.ten",
+        replaced("standard", "all_gather 6", "gather 6"),
+        "gather over 6 NPUs has a root",
+    ),
+    "another operation": ("sum.ten", replaced("standard", "op sum", "op max"), "op max, but chunk 0"),
+    "one result of another operation": ("sum.ten", replaced("post sum", "sum", "max"), "reduced with max"),
     "two chunks on a link in a step": (
         "gather.ten",
         moved(LAST, "step 0"),
