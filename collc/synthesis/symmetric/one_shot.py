@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -78,9 +79,9 @@ class _OneShotPlanner:
         for one_shot in every:
             if not any(one_shot):
                 continue
-            messages = list(self._stages(one_shot))
-            if sum(len(stage.sender) for stage in messages) * self._parts > MOST_MESSAGES:
+            if self._message_count(one_shot) * self._parts > MOST_MESSAGES:
                 continue
+            messages = list(self._stages(one_shot))
             if self._least(messages) >= longest:
                 continue
             planned = self._planned(messages)
@@ -97,6 +98,18 @@ class _OneShotPlanner:
         sums = np.unique(_sums(translations, [whole, whole]))
         hops = self._route_of(moves)
         return len(sums) == len(whole) and bool((translations.link_share[hops[hops >= 0]] == 1).all())
+
+    def _message_count(self, one_shot: tuple[bool, ...]) -> int:
+        """Messages of all stages; they are listed only if they are not too many."""
+        found = 0
+        for number, level in enumerate(self._levels):
+            senders = [
+                1 + len(other)
+                for position, other in enumerate(self._levels)
+                if one_shot[position] or (not one_shot[number] and position < number)
+            ]
+            found += len(level) * prod(senders) * (1 if one_shot[number] else 2)
+        return found
 
     def _stages(self, one_shot: tuple[bool, ...]) -> Iterator[_Messages]:
         """Scattered levels from the narrowest on, then those that are one-shot, then the scattered ones back."""
