@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.ten.demand import ChunkTable, Demand, Run, Standard
+from collc.ten.demand import ChunkTable, Demand, Op, Run, Standard
 from collc.ten.network import DeviceFamily, LinkKind, Network
 from tests.support import network
 
@@ -103,7 +103,9 @@ class Unlisted:
 def unlisted(kind: str, npus: int, chunks: int, size: int) -> Demand:
     """A collective over all NPUs whose chunks must not be read one by one."""
     count = npus * chunks * (npus if kind == "all_to_all" else 1)
-    return Demand((Run(kind, np.arange(npus, dtype=np.int32), Unlisted(count), Standard(kind, size, chunks)),))
+    op = Op.SUM if "reduce" in kind else Op.COPY
+    standard = Standard(kind, size, chunks, op=op)
+    return Demand((Run(kind, np.arange(npus, dtype=np.int32), Unlisted(count), standard),))
 
 
 def shuffled(net: Network, seed: int) -> Network:
