@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
 from collc.synthesis.auto import auto
+from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import is_cluster, symmetric_module, synthesizer
-from collc.synthesis.symmetric.patched import patched
+from collc.synthesis.symmetric.patched import patched, patched_sums
 from collc.synthesis.task import Effort, Task
 from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
@@ -91,6 +92,74 @@ def test_512_gpus_stay_near_the_bound_of_the_damaged_node(npus: list[int], cable
     bound = 63 * 8 / 7 * chunk
     assert found.schedule.collective_time(net, found.demand) <= 1.05 * bound + latency
     assert verify_schedule(found, large=0).ok
+
+
+@given(st.integers(5, 9), st.integers(3, 6), st.integers(3, 6), st.sampled_from(LinkModel), st.data())
+@settings(max_examples=20, deadline=None)
+def test_sums_that_spare_damaged_nodes(
+    nodes: int, size: int, chunks: int, model: LinkModel, data: st.DataObject
+) -> None:
+    """They are right, and no longer than a Reduce-Scatter and an All-Gather."""
+    net, count = rails(nodes, size), nodes * size
+    dead = data.draw(st.lists(st.integers(0, count - 1), max_size=1))
+    least = 0 if dead else 1
+    alive = st.integers(0, count - 1).filter(lambda n: n not in dead)
+    nics = data.draw(st.lists(alive, min_size=least, max_size=2 - len(dead), unique=True))
+    hurt = damaged(net, dead, [(npu, count + nodes + npu % size) for npu in nics])
+    demand = all_reduce(hurt.npus.tolist(), chunk=2**20, chunks=chunks)
+    module = Module("m", hurt, demand, model)
+    schedule = patched_sums(module)
+    if schedule is None:
+        return
+    verdict = verify_schedule(module.with_schedule(schedule, ""))
+    assert verdict.ok, verdict.diagnostics
+    copied = all_gather(hurt.npus.tolist(), chunk=2**20, chunks=chunks)
+    gather = patched(Task(hurt, copied, model, np.arange(len(copied.chunks), dtype=np.int32)))
+    assert gather is not None
+    assert schedule.collective_time(hurt, demand) <= 2 * gather.collective_time(hurt, demand)
+
+
+@pytest.mark.parametrize(("npus", "cables"), [([], [(0, 128 + 16)]), ([5], [])])
+def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tuple[int, int]]) -> None:
+    """A Reduce-Scatter and an All-Gather cannot: all but 8 of 128 blocks enter and leave a node over seven NICs."""
+    net = damaged(rails(16, 8), npus, cables)
+    demand = all_reduce(net.npus.tolist(), chunk=2**30 // (8 * 128), chunks=8)
+    module = Module("m", net, demand, LinkModel.PIPELINED)
+    schedule = patched_sums(module)
+    ideal = ideal_bound(net, demand).time
+    assert schedule is not None
+    assert ideal <= schedule.collective_time(net, demand) <= 1.05 * ideal
+    assert verify_schedule(module.with_schedule(schedule, "")).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("npus", "cables"), [([], [(11, 512 + 64 + 3)]), ([11], [])])
+def test_sums_of_512_gpus_come_near_the_bound(npus: list[int], cables: list[tuple[int, int]]) -> None:
+    net = damaged(rails(64, 8), npus, cables)
+    demand = all_reduce(net.npus.tolist(), chunk=2**30 // (4 * 512), chunks=4)
+    found = join(symmetric_module(Module("m", net, demand, LinkModel.PIPELINED), Effort()))
+    assert found.schedule is not None
+    assert found.schedule.collective_time(net, demand) <= 1.02 * ideal_bound(net, demand).time
+    assert verify_schedule(found).ok
+
+
+def test_which_sums_are_not_moved() -> None:
+    """Without chunks to exchange, with half of the NICs of a node lost, damage of another kind, or other demands."""
+    whole = rails(8, 4)
+    one = [(5, 32 + 8 + 1)]
+    cases = [
+        (damaged(whole, [], one), 1),
+        (damaged(whole, [], [*one, (4, 40), (6, 42)]), 4),
+        (without(whole, [], links_between(whole, *one[0])[:1]), 4),  # one direction
+        (damaged(switched(6), [2], []), 4),
+        (whole, 4),
+    ]
+    for net, chunks in cases:
+        demand = all_reduce(net.npus.tolist(), chunk=2**20, chunks=chunks)
+        assert patched_sums(Module("m", net, demand, LinkModel.PIPELINED)) is None
+    hurt = damaged(whole, [], one)
+    gather = all_gather(hurt.npus.tolist(), chunk=2**20, chunks=4)
+    assert patched_sums(Module("m", hurt, gather, LinkModel.PIPELINED)) is None
 
 
 def test_what_is_lacking_is_completed() -> None:

@@ -16,10 +16,12 @@ from collc.synthesis.symmetric.exchange_plan import plan_exchange
 from collc.synthesis.symmetric.level_plan import plan_levels
 from collc.synthesis.symmetric.patched_exchange import ExchangePatch
 from collc.synthesis.symmetric.patched_gather import GatherPatch
+from collc.synthesis.symmetric.patched_sum import SumPatch
 from collc.synthesis.symmetric.routes import ClassTimes
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
+from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
 from collc.ten.translations import Translations
@@ -33,6 +35,46 @@ def patched(task: Task) -> RowSchedule | None:
 
     Raises ValueError where links have no bandwidth or latency.
     """
+    found = _damage(task)
+    if found is None:
+        return None
+    damage, times, numbers, network, translations = found
+    if numbers.pairs:
+        patch = _exchange_patch(damage, network, translations, times, numbers)
+    else:
+        patch = GatherPatch(damage, translations, times, numbers)
+    rows = None if patch is None else patch.rows()
+    return None if rows is None else RowSchedule(task.model, rows)
+
+
+def patched_sums(module: Module) -> RowSchedule | None:
+    """A schedule of one All-Reduce over all NPUs that are there, whose sums are formed where this saves a damaged node
+    traffic; None where this does not apply, or may take longer than a Reduce-Scatter and an All-Gather.
+
+    Raises ValueError where links have no bandwidth or latency.
+    """
+    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    if standard is None or standard.kind != "all_reduce" or module.schedule is not None:
+        return None
+    opposite = _opposite_links(module.network)
+    found = _damage(Task(module.network, module.demand, module.model, np.empty(0, np.int32)))
+    if opposite is None or found is None:
+        return None
+    damage, times, numbers, _, translations = found
+    patch = SumPatch(damage, translations, times, numbers)
+    rows = patch.rows()
+    end = 0 if rows is None else int((rows.start + times.window[rows.link]).max())
+    if rows is None or end >= patch.least_gather():
+        return None
+    sums = Transfers.of(rows.chunk, opposite[rows.link], end - rows.start - times.window[rows.link], True)
+    copies = Transfers.of(rows.chunk, rows.link, rows.start + end, False)
+    return RowSchedule(module.model, Transfers.joined([sums, copies]))
+
+
+def _damage(task: Task) -> tuple[Damage, ClassTimes, ChunkNumbers, Network, Translations] | None:
+    """What a cluster has lost, times on the whole cluster, numbers of chunks, the whole cluster and its translations;
+    None where the plan of the whole cluster cannot be patched.
+    """
     found = damaged_task(task)
     if found is None:
         return None
@@ -43,14 +85,7 @@ def patched(task: Task) -> RowSchedule | None:
     if levels is None or len(levels) > LEVELS:
         return None
     damage = Damage(task.network, translations, levels)
-    if not damage.is_outside_of_nodes(times):
-        return None
-    if numbers.pairs:
-        patch = _exchange_patch(damage, network, translations, times, numbers)
-    else:
-        patch = GatherPatch(damage, translations, times, numbers)
-    rows = None if patch is None else patch.rows()
-    return None if rows is None else RowSchedule(task.model, rows)
+    return (damage, times, numbers, network, translations) if damage.is_outside_of_nodes(times) else None
 
 
 def on_opposite_links(task: Task, inverse: Task, schedule: RowSchedule) -> RowSchedule | None:

@@ -7,6 +7,8 @@ planned anew, in the gaps of what is left.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from collc.synthesis.symmetric.damage import Damage
@@ -38,19 +40,12 @@ class GatherPatch:
 
     def rows(self) -> Transfers | None:
         """All transfers: those of the plan that are left, and the new ones; None where a node cannot be entered."""
-        parts = self._kept()
-        outer = self._damage.outer
-        if outer is not None:
-            starts = outer.starts[:, :, 0, 0]
-            lost = [(int(starts[p, t]), p, t, g) for p in range(len(starts)) for t, g in self._lost()]
-            if not all(self._enter(p, t, g) for _, p, t, g in sorted(lost)):
-                return None
-            new = np.array(self._new, np.int64).reshape(-1, 4)
-            owner, part, link = (new[:, column].astype(np.int32) for column in range(3))
-            parts.append((owner, part, link, new[:, 3]))
-        owner, part, link, start = (np.concatenate(column) for column in zip(*parts, strict=True))
-        chunk = self._numbers.number(self._translations.orbits[0][owner], None, part)
-        return Transfers.of(chunk, link, start)
+        outer, every = self._damage.outer, range(self._numbers.parts)
+        everywhere = np.ones((len(every), 1), np.bool_)
+        parts = self._kept(everywhere, np.ones((len(every), 0 if outer is None else len(outer.moves), 1), np.bool_))
+        if outer is not None and not self._enter_all((part, *lost) for part in every for lost in self._lost()):
+            return None
+        return self._joined(parts)
 
     def _lost(self) -> list[tuple[int, int]]:
         """The moves and owners of chunks that cannot enter a node with GPUs in it by themselves."""
@@ -59,33 +54,48 @@ class GatherPatch:
         move, owner = np.nonzero(~damage.enters & damage.alive & inside)
         return list(zip(move.tolist(), owner.tolist(), strict=True))
 
-    def _kept(self) -> list[Columns]:
-        """The transfers of the plan that are left. The times of the others are free."""
+    def _kept(self, begins: BoolArray, enters: BoolArray) -> list[Columns]:
+        """The transfers of the plan that are left. The times of the others are free.
+
+        begins: bool[parts, owners], which chunks spread from their owners. enters: bool[parts, moves, owners], which of
+        them go to other nodes.
+        """
         damage = self._damage
         alive, found = damage.alive, list[Columns]()
         if damage.outer is not None:
-            found += self._columns(damage.outer, 0, damage.outer_links, damage.enters & alive)
+            found += self._columns(damage.outer, 0, damage.outer_links, damage.enters & alive & enters)
         for number, holder in enumerate(damage.inner.holders.tolist()):
             # Owner g has its chunk at element g + holder, which sends it on if it has got it there.
             sender = self._translations.sums(holder)
             kept = alive[damage.inner_to[:, sender]] & alive & alive[sender]
-            if number:
-                kept &= damage.enters[number - 1]
-            found += self._columns(damage.inner, number, damage.inner_links[:, sender], kept)
+            sent = enters[:, number - 1] & damage.enters[number - 1] if number else begins
+            found += self._columns(damage.inner, number, damage.inner_links[:, sender], kept & sent[:, None])
         return found
 
     def _columns(self, level: LevelPlan, holder: int, links: Int32Array, kept: BoolArray) -> list[Columns]:
-        """links: int32[moves, owners, hops]. kept: bool[moves, owners]."""
+        """links: int32[moves, owners, hops]. kept: bool[parts, moves, owners]."""
         found: list[Columns] = []
-        move, owner = np.nonzero(kept)
-        lost_move, lost_owner = np.nonzero(~kept)
-        for hop in range(links.shape[2]):
-            link, lost = links[move, owner, hop], links[lost_move, lost_owner, hop]
-            for part in range(self._numbers.parts):
+        for part in range(self._numbers.parts):
+            move, owner = np.nonzero(kept[part])
+            lost_move, lost_owner = np.nonzero(~kept[part])
+            for hop in range(links.shape[2]):
+                link, lost = links[move, owner, hop], links[lost_move, lost_owner, hop]
                 start = level.starts[part, :, holder, hop]
                 found.append((owner.astype(np.int32), np.full(len(link), part, np.int32), link, start[move]))
                 self._residual.drop(lost, start[lost_move])
         return found
+
+    def _enter_all(self, lost: Iterable[tuple[int, int, int]]) -> bool:
+        """Bring chunks into nodes that they cannot enter by themselves: parts, moves and owners. The earliest first."""
+        assert self._damage.outer is not None
+        starts = self._damage.outer.starts[:, :, 0, 0]
+        return all(self._enter(*one) for _, *one in sorted((int(starts[one[:2]]), *one) for one in lost))
+
+    def _holders(self, part: int, owner: int) -> list[tuple[int, int]]:
+        """The elements of the owner's node that hold a chunk, and since when; the owner first."""
+        damage = self._damage
+        arrivals: list[int] = damage.inner.arrivals[part, :, 0].tolist()
+        return [(owner, 0), *zip(damage.inner_to[:, owner].tolist(), arrivals, strict=True)]
 
     def _enter(self, part: int, move: int, owner: int) -> bool:
         """Bring a chunk into a node on any rail that is there, as early as possible, and spread it in the node.
@@ -94,9 +104,7 @@ class GatherPatch:
         """
         damage = self._damage
         best: tuple[int, int, int, list[int]] | None = None
-        arrivals: list[int] = damage.inner.arrivals[part, :, 0].tolist()
-        there = zip(damage.inner_to[:, owner].tolist(), arrivals, strict=True)
-        for number, (sender, ready) in enumerate([(owner, 0), *there]):
+        for number, (sender, ready) in enumerate(self._holders(part, owner)):
             if damage.enters[move, sender]:
                 starts, arrival = self._residual.earliest(damage.outer_links[move, sender].tolist(), ready)
                 if best is None or arrival < best[0]:
@@ -105,13 +113,29 @@ class GatherPatch:
             return False
         arrival, _, sender, starts = best
         self._send(part, owner, damage.outer_links[move, sender].tolist(), starts)
-        entry = int(damage.outer_to[move, sender])
-        for number, target in enumerate(damage.inner_to[:, entry].tolist()):
-            if damage.alive[target]:
-                links = damage.inner_links[number, entry].tolist()
-                self._send(part, owner, links, self._residual.earliest(links, arrival)[0])
+        self._spread_in_node(part, owner, int(damage.outer_to[move, sender]), arrival)
         return True
+
+    def _spread_in_node(self, part: int, owner: int, entry: int, since: int, known: int = -1) -> list[tuple[int, int]]:
+        """Send a chunk from one element to all others of its node but `known`; those that have it, and since when."""
+        damage, found = self._damage, [(entry, since)]
+        for number, target in enumerate(damage.inner_to[:, entry].tolist()):
+            if damage.alive[target] and target != known:
+                links = damage.inner_links[number, entry].tolist()
+                starts, arrival = self._residual.earliest(links, since)
+                self._send(part, owner, links, starts)
+                found.append((target, arrival))
+        return found
 
     def _send(self, part: int, owner: int, links: list[int], starts: list[int]) -> None:
         self._residual.take(links, starts)
         self._new += [(owner, part, link, start) for link, start in zip(links, starts, strict=True)]
+
+    def _joined(self, parts: list[Columns]) -> Transfers:
+        """Transfers that are left, and the new ones."""
+        new = np.array(self._new, np.int64).reshape(-1, 4)
+        owner, part, link = (new[:, column].astype(np.int32) for column in range(3))
+        parts.append((owner, part, link, new[:, 3]))
+        owner, part, link, start = (np.concatenate(column) for column in zip(*parts, strict=True))
+        chunk = self._numbers.number(self._translations.orbits[0][owner], None, part)
+        return Transfers.of(chunk, link, start)

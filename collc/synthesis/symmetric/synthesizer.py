@@ -17,7 +17,7 @@ from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule
 from collc.synthesis.symmetric.expand import expanded
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.patched import on_opposite_links, patched
+from collc.synthesis.symmetric.patched import on_opposite_links, patched, patched_sums
 from collc.synthesis.symmetric.representative_plan import RepresentativePlan
 from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
 from collc.synthesis.task import Effort, Task
@@ -34,7 +34,7 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     Raises SourceError where neither network nor demand is symmetric.
     """
     try:
-        schedule = cluster_schedule(module)
+        schedule = cluster_schedule(module) or patched_sums(module)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     if schedule is not None:
