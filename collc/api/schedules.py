@@ -54,7 +54,7 @@ class LowerOptions(TypedDict, total=False):
     """The keywords of `lower`, which are the options of `emit msccl` and `emit mscclpp` (docs/msccl.md).
 
     format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
-        instances, sizes, placement and coll.
+        instances, sizes, placement, coll and gpus_per_node.
     instances: how often the program is repeated, each with its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: at most so many.
@@ -62,6 +62,7 @@ class LowerOptions(TypedDict, total=False):
     profile: the runtime: "executor" (msccl-executor-nccl, the default), "old" (microsoft/msccl) or "rccl".
     placement: "in", "out" or "both"; whether the output is the input's memory.
     coll: "custom" for one file of all runs together; else each run has a file.
+    gpus_per_node: so many consecutive ranks map each other's memory; None: the parts that slow links part.
     """
 
     format: Literal["msccl", "mscclpp"]
@@ -72,6 +73,7 @@ class LowerOptions(TypedDict, total=False):
     profile: Literal["executor", "old", "rccl"]
     placement: Literal["in", "out", "both"] | None
     coll: Literal["custom"] | None
+    gpus_per_node: int | None
 
 
 _TYPES: Final = {"str": "string", "tuple": "range"}
@@ -171,7 +173,7 @@ def _msccl_options(options: LowerOptions) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
     sizes = arguments.sizes("sizes", options.get("sizes"))
     values: dict[str, OptionValue] = {}
-    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll"):
+    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll", "gpus_per_node"):
         value: Any = sizes if name == "sizes" else options.get(name)
         if value is not None and value != (0, None):
             text = f"{name}={value!r}"

@@ -23,7 +23,7 @@ from collc.application.written_files import Destination
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.interrupts import cleanup_on_termination
-from collc.tuning.nccl_shapes import nodes_of
+from collc.ten.node_parts import nodes_of
 
 if TYPE_CHECKING:
     from collc.application.settings import Progress

@@ -20,7 +20,7 @@ def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bo
     """
     plan = plan_of(module, options)
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
-    return plan["collective"] == "custom", remarks_of(plan, options)
+    return plan["collective"] == "custom", remarks_of(plan, options, module.network)
 
 
 def plan_lines(plan: Json) -> Iterator[str]:

@@ -58,7 +58,8 @@ class MscclOptions:
     instances: number of copies of the program, each with 1/instances of every chunk. channels: most channels; None:
     as many as the runtime allows. sizes: smallest and largest buffer in bytes, both included; None: no limit.
     placement: None: every one in which the program is right. custom: whether all runs are in one file, as the
-    collective `custom` (`coll: "custom"`); else each run has a file.
+    collective `custom` (`coll: "custom"`); else each run has a file. gpus_per_node: of plans, how many consecutive
+    ranks map each other's memory; None: those that fast links join (`node_parts.parts_of`).
     """
 
     instances: int = 1
@@ -68,6 +69,7 @@ class MscclOptions:
     profile: Profile = Profile.EXECUTOR
     placement: Placement | None = None
     custom: bool = False
+    gpus_per_node: int | None = None
 
 
 def options_of(values: Mapping[str, OptionValue], *, plan: bool = False) -> MscclOptions:
@@ -79,7 +81,7 @@ def options_of(values: Mapping[str, OptionValue], *, plan: bool = False) -> Mscc
     options = MscclOptions()
     problems: list[Diagnostic] = []
     for name, value in values.items():
-        reader = _READERS.get(name)
+        reader = _READERS.get(name) or (_OF_PLANS.get(name) if plan else None)
         if reader is None:
             hint = "an MSCCL file has the options " + ", ".join(_READERS)
             problems.append(Diagnostic("M0101", f"'emit msccl' has no option '{name}'", value.span, hint=hint))
@@ -105,7 +107,7 @@ _NOT_IN_PLANS: Final = {
 
 
 def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options of an `emit mscclpp` statement: instances, sizes, placement and coll.
+    """The options of an `emit mscclpp` statement: instances, sizes, placement, coll and gpus_per_node.
 
     Raises SourceError as `options_of` does, also M0101 for options that only MSCCL files have and M0103 for both
     placements.
@@ -136,6 +138,15 @@ def _positive(name: str, value: OptionValue) -> int:
         raise _wrong(name, value, "a number")
     if not 1 <= value.value <= 32:
         message = f"'{name}: {value.value}' is out of range: a runtime has 1 to 32 channels"
+        raise SourceError(Diagnostic("M0103", message, value.span))
+    return value.value
+
+
+def _per_node(value: OptionValue) -> int:
+    if isinstance(value.value, bool) or not isinstance(value.value, int) or value.type == "bytes":
+        raise _wrong("gpus_per_node", value, "a number")
+    if value.value < 1:
+        message = f"'gpus_per_node: {value.value}' is out of range: a node has at least one GPU"
         raise SourceError(Diagnostic("M0103", message, value.span))
     return value.value
 
@@ -171,4 +182,8 @@ _READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] 
     "profile": lambda o, v: replace(o, profile=Profile(_choice("profile", v, Profile))),
     "placement": lambda o, v: replace(o, placement=Placement(_choice("placement", v, Placement))),
     "coll": lambda o, v: replace(o, custom=bool(_choice("coll", v, _Coll))),
+}
+
+_OF_PLANS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] = {
+    "gpus_per_node": lambda o, v: replace(o, gpus_per_node=_per_node(v)),
 }

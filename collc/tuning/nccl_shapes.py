@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -20,6 +19,7 @@ from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
+from collc.ten.node_parts import nodes_of
 from collc.tuning.protocols import ProtocolCost, with_protocol
 
 PIECES: Final = (1, 4, 16, 32)
@@ -41,32 +41,6 @@ def shapes_of(kind: str) -> tuple[str, ...]:
     if kind == "all_reduce":
         return ("ring", "tree")
     return ("ring",) if kind in (*_STEPS, "broadcast", "reduce") else ("direct",)
-
-
-def nodes_of(network: Network) -> list[list[int]]:
-    """The NPUs that stay together when the slowest class of links is taken away; all where that parts them all."""
-    rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
-    kinds: list[int] = network.kind.tolist()
-    used = sorted({rates[row] for row in kinds})
-    parent = list(range(network.device_count))
-
-    def root(device: int) -> int:
-        while parent[device] != device:
-            parent[device] = parent[parent[device]]
-            device = parent[device]
-        return device
-
-    for source, target, row in zip(
-        network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
-    ):
-        if len(used) > 1 and rates[row] > used[0]:
-            parent[root(source)] = root(target)
-    parts: dict[int, list[int]] = {}
-    npus: list[int] = network.npus.tolist()
-    for npu in npus:
-        parts.setdefault(root(npu), []).append(npu)
-    sizes = {len(part) for part in parts.values()}
-    return list(parts.values()) if len(sizes) == 1 and sizes != {1} else [npus]
 
 
 def nccl_times(

@@ -3,8 +3,8 @@
 Only `nop` (synchronisation of the block) and `barrier` order the operations of a threadblock: all threads execute every
 operation, each its own part of the data, so that a signal may leave before the put of another thread. A signal orders
 what came before it (and a nop) before what comes after the matching wait (and a nop); a relaxed signal only says that
-the program of its sender has begun. A put over a port channel takes place after its operation, and before the next
-signal of its threadblock on that channel arrives.
+the program of its sender has begun. A put over a port channel takes place after its operation, before the next
+signal of its threadblock on that channel arrives, and before a flush of that channel ends.
 
 One order of events decides for all, since an operation that can run can also run later; except where several
 threadblocks wait on one channel or acquire one semaphore. `History.shared_uses` has those, and they must be ordered.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from collc.msccl.check_plan.model import WAITS, Channel, Operation, Plan
+from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Plan
 
 Semaphore = tuple[int, int]
 """(gpu, number)."""
@@ -144,10 +144,12 @@ class _PlanExecution:
             self.sync[tb], self.since[tb] = [event], []
         else:
             self.since[tb].append(event)
-        if op.via == "port" and op.name in ("put", "pws"):
+        if op.via == "port" and op.name in PUTS:
             touches = self._event([event])
             for key in op.over:
                 self.flying[tb, key].append(touches)
+        if op.name == "pwsf":
+            self.since[tb].append(self._event([event, *(e for key in op.over for e in self.flying[tb, key])]))
         for key in op.signals:
             started = [self.history.begins[op.location.gpu]]
             self.sent[key].append(started if op.name == "rlxsignal" else [event, *self.flying[tb, key]])

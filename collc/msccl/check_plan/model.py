@@ -8,10 +8,12 @@ from typing import Final
 from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
-    *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
+    *("copy", "put", "pws", "pwsf", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
     *("barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
-SIGNALS: Final = ("signal", "rlxsignal", "pws")
+SIGNALS: Final = ("signal", "rlxsignal", "pws", "pwsf")
+PUTS: Final = ("put", "pws", "pwsf")
+"""Operations that a port channel queues with its proxy."""
 WAITS: Final = ("wait", "rlxwait")
 MAX_OP_BUFFERS: Final = 10
 """Buffers on one side of an operation."""

@@ -22,6 +22,7 @@ from collc.msccl.check_plan.json_text import PlanError
 from collc.msccl.check_plan.model import (
     MAX_OP_BUFFERS,
     NAMES,
+    PUTS,
     SIGNALS,
     WAITS,
     Channel,
@@ -37,8 +38,8 @@ MAX_SEMAPHORES: Final = 16
 MAX_MOVED: Final = 2**26
 """Chunks that all operations move together; a limit of the check, not of the runtime."""
 
-_MOVING: Final = ("copy", "put", "pws", "get", "re", "res", "rre", "rres")
-_OVER_PORTS: Final = ("put", "pws", "copy", "re")
+_MOVING: Final = ("copy", *PUTS, "get", "re", "res", "rre", "rres")
+_OVER_PORTS: Final = (*PUTS, "copy", "re")
 """Operations on data that a port channel may have."""
 
 RemoteBuffer = tuple[int, int]
@@ -122,7 +123,7 @@ class OperationReader:
             return
         _check_shape(op, sources, targets)
         _refuse_other_effects(op, sources, targets)
-        if op.name in ("put", "pws", "get", "copy"):
+        if op.name in (*PUTS, "get", "copy"):
             op.moves = [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
         else:
             op.moves = [DataMove(tuple(sources), tuple(targets))]
@@ -156,8 +157,8 @@ def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
     if "tbg_info" in item:
         text = "tbg_info: collc cannot judge operations that several threadblocks share"
         raise PlanError("X0404", text, op.location)
-    if op.name == "pws" and op.via != "port":
-        text = "pws on memory channels: the runtime puts and never signals"
+    if op.name in ("pws", "pwsf") and op.via != "port":
+        text = f"{op.name} on memory channels: the runtime puts and never signals"
         raise PlanError("X0404", text, op.location, "put, nop, signal")
     if op.name == "flush":
         count = len(optional_list_of(item, "dst_buff", op.location))
@@ -181,11 +182,11 @@ def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRang
         "rre": len(targets) == 1 and not reads[0] and all(reads[1:]) and not writes[0],
         "rres": not reads[0] and all(reads[1:]) and not writes[0] and all(writes[1:]),
     }
-    if not shape["put" if op.name == "pws" else op.name]:
+    if not shape["put" if op.name in PUTS else op.name]:
         raise PlanError("X0404", f"{op.name} with local and remote buffers in the wrong places", op.location)
     if op.via == "port" and op.name not in _OVER_PORTS:
         raise PlanError("X0404", f"{op.name} over port channels", op.location, "memory channels")
-    if op.via == "port" and len(op.over) != len(targets) and op.name in ("put", "pws"):
+    if op.via == "port" and len(op.over) != len(targets) and op.name in PUTS:
         text = f"{op.name} over {len(op.over)} channels to {len(targets)} buffers"
         raise PlanError("X0404", text, op.location, "one each")
 

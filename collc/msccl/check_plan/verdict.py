@@ -24,8 +24,8 @@ from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import Plan, SlotRange
-from collc.msccl.check_plan.races import find_races
+from collc.msccl.check_plan.model import PUTS, Plan, SlotRange
+from collc.msccl.check_plan.races import SCRATCH, find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 
 OFFSETS: Final = 2**32 - 1
@@ -89,6 +89,7 @@ def check_plan(
         _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
         _overwritten(plan, findings)
+        _from_buffers(plan, findings)
         call = _PlanCall(plan, coll, root, expected)
         found = _interpret(call, findings, ran) if plan.protocol == "Simple" and _checkable(call, findings) else -1
         operations = sum(map(len, plan.threadblocks))
@@ -237,6 +238,16 @@ def _overwritten(plan: Plan, findings: Findings) -> None:
         text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
         hint = '"inplace": true, or scratch'
         findings.add(Finding("contract", "X0120", text, wrote[0].location, "o or s", hint, warning=True))
+
+
+def _from_buffers(plan: Plan, findings: Findings) -> None:
+    """Warn of puts over ports from input or output, for which a tensor must begin its allocation (X0122)."""
+    ops = [op for ops in plan.threadblocks for op in ops if op.via == "port" and op.name in PUTS]
+    bare = [op for op in ops if any(move.sources[0].buffer < SCRATCH for move in op.moves)]
+    if bare:
+        text = f"{len(bare)} operations send input or output over ports: the runtime leaves out where a tensor begins "
+        text += "in its allocation"
+        findings.add(Finding("contract", "X0122", text, bare[0].location, "scratch", warning=True))
 
 
 def _leftovers(history: History, findings: Findings) -> None:

@@ -15,7 +15,7 @@ from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
 
 COLORS: Final = {
-    **dict.fromkeys(("put", "pws", "get"), "#8fb4dc"),
+    **dict.fromkeys(("put", "pws", "pwsf", "get"), "#8fb4dc"),
     **dict.fromkeys(("re", "rre"), "#f5e08a"),
     **dict.fromkeys(("res", "rres"), "#f0989a"),
     "copy": "#cfcfcf",

@@ -8,10 +8,11 @@ a round that begins earlier at the same time: there are no cycles of waits, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot, routes_of
 from collc.msccl.program import Gpu, Op, Program, Slot, Step
 
 _MOST_IN_OPERATION: Final = 8
@@ -20,113 +21,26 @@ _MOST_IN_OPERATION: Final = 8
 _MOST_SEMAPHORES: Final = 16
 """Most semaphores of one operation."""
 
-_RECEIVED_UNCHANGED: Final = frozenset({Op.RECEIVE, Op.RECEIVE_COPY_SEND})
-"""Operations of steps that store what they receive without a sum."""
+KINDS: Final = ("memory", "port")
+"""Kinds of channels between two GPUs, in the order in which the runtime pairs them."""
 
 Json = dict[str, Any]
-
-
-class Connection(NamedTuple):
-    """Channel `number` between two GPUs, for both directions. low, high: ranks."""
-
-    low: int
-    high: int
-    number: int
-
-    def other(self, rank: int) -> int:
-        """The GPU at the other end."""
-        return self.high if rank == self.low else self.low
-
-
-@dataclass(frozen=True, slots=True)
-class Routes:
-    """The channel and the target slot of each message.
-
-    over: channel by message. landing: slot in which it lands. target: rank of its receiver. scratch: by rank, the
-    scratch slots that are used, and their offsets in the file.
-    """
-
-    over: dict[int, Connection]
-    landing: dict[int, Slot]
-    target: dict[int, int]
-    scratch: tuple[dict[int, int], ...]
-
-    def index(self, rank: int, slot: Slot) -> int:
-        """The offset of a slot in its buffer in the file."""
-        return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
-
-
-def routes_of(program: Program) -> Routes:
-    """Channels and target slots for all messages of a program with threadblocks.
-
-    A message lands in the slot where its receiver wants it. An operand of a sum lands in the slot of the sum if that is
-    empty, else in a scratch slot of its own.
-    """
-    landing: dict[int, Slot] = {}
-    target: dict[int, int] = {}
-    scratch: list[dict[int, int]] = []
-    for gpu in program.gpus:
-        steps = [step for tb in gpu.threadblocks for step in tb.steps]
-        used = {slot.offset for step in steps for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
-        last = gpu.scratch_chunks
-        for step in (step for step in steps if step.receive >= 0):
-            target[step.receive] = gpu.rank
-            if step.dst is not None and (step.op in _RECEIVED_UNCHANGED or _is_fresh(program, step)):
-                landing[step.receive] = step.dst
-                continue
-            landing[step.receive] = Slot("s", last)
-            used.update(range(last, last + step.count))
-            last += step.count
-        scratch.append({offset: k for k, offset in enumerate(sorted(used))})
-    return Routes(_connections(program), landing, target, tuple(scratch))
-
-
-def _is_fresh(program: Program, step: Step) -> bool:
-    """Whether the slot for a sum is empty before."""
-    if step.src is None or step.dst is None or step.src == step.dst:
-        return False
-    return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.in_place)
-
-
-def _connections(program: Program) -> dict[int, Connection]:
-    """The channel of each message: one for each two threadblocks, more if messages overtake one another."""
-    received: dict[int, tuple[int, int, int]] = {}
-    for gpu in program.gpus:
-        for number, tb in enumerate(gpu.threadblocks):
-            received.update({s.receive: (gpu.rank, number, k) for k, s in enumerate(tb.steps) if s.receive >= 0})
-    last: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
-    ends: dict[int, tuple[int, ...]] = {}
-    for gpu in program.gpus:
-        for number, tb in enumerate(gpu.threadblocks):
-            for step in (step for step in tb.steps if step.send >= 0):
-                rank, block, position = received[step.send]
-                known = last[gpu.rank, number, rank, block]
-                order = next((k for k, before in enumerate(known) if before < position), len(known))
-                known[order : order + 1] = [position]
-                local, remote = (gpu.rank, number), (rank, block)
-                ends[step.send] = (*min(local, remote), *max(local, remote), order)
-    numbers: dict[tuple[int, ...], Connection] = {}
-    counts: dict[tuple[int, int], int] = defaultdict(int)
-    for key in sorted(set(ends.values())):
-        pair = key[0], key[2]
-        numbers[key] = Connection(*pair, counts[pair])
-        counts[pair] += 1
-    return {message: numbers[key] for message, key in ends.items()}
 
 
 @dataclass(slots=True)
 class GpuPlan:
     """The plan of one GPU while it is made.
 
-    channels, remotes: in the order of the file; remotes are (rank, buffer). shifts: offsets of input and output in the
-    memory that they share in place, None out of place. semaphores: by (threadblock awaited, threadblock waiting).
+    channels, remotes: in the order of the file; remotes are (rank, buffer, kind of channel). shifts: offsets of input
+    and output in the memory that they share in place, None out of place. semaphores: by (threadblock awaited,
+    threadblock waiting).
     """
 
     gpu: Gpu
     routes: Routes
     channels: list[Connection]
     shifts: dict[str, int] | None
-    remotes: dict[tuple[int, str], int] = field(default_factory=dict["tuple[int, str]", int])
+    remotes: dict[tuple[int, str, str], int] = field(default_factory=dict["tuple[int, str, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
     def as_json(self, input_chunks: int, output_chunks: int) -> Json:
@@ -138,18 +52,26 @@ class GpuPlan:
             "input_chunks": input_chunks,
             "output_chunks": output_chunks,
             "scratch_chunks": len(self.routes.scratch[rank]),
-            "channels": [{"channel_type": "memory", "connected_to": [over.other(rank) for over in self.channels]}],
+            "channels": [
+                {"channel_type": kind, "connected_to": [over.other(rank) for over in self.of_kind(kind)]}
+                for kind in KINDS
+                if kind == "memory" or self.of_kind(kind)
+            ],
             "remote_buffers": [
-                {"rank": peer, "type": buffer, "access_channel_types": ["memory"]} for peer, buffer in self.remotes
+                {"rank": peer, "type": buffer, "access_channel_types": [kind]} for peer, buffer, kind in self.remotes
             ],
             "semaphores": [{"init_value": 0} for _ in self.semaphores],
             "threadblocks": threadblocks,
         }
 
+    def of_kind(self, kind: str) -> list[Connection]:
+        """The channels of a kind, in the order of the file."""
+        return [over for over in self.channels if over.kind == kind]
 
-def gpu_plans(program: Program) -> list[GpuPlan]:
-    """The plans of all GPUs of a final program, without operations yet."""
-    routes = routes_of(program)
+
+def gpu_plans(program: Program, node: Sequence[int]) -> list[GpuPlan]:
+    """The plans of all GPUs of a final program, without operations yet. node: the node of each rank."""
+    routes = routes_of(program, node)
     used: dict[int, set[Connection]] = defaultdict(set)
     for connection in routes.over.values():
         used[connection.low].add(connection)
@@ -173,17 +95,19 @@ def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
 class _BlockWriter:
     """The operations of one threadblock while they are made.
 
-    position: of each channel in the list of the GPU. channels, remotes: from positions in the lists of the GPU to those
-    in the lists of the threadblock. quiet: channels over which the other end has not signalled yet that it has begun.
-    read, written: slots accessed since the last `nop`.
+    position: of each channel among those of its kind in the list of the GPU. channels, remotes: by kind, from positions
+    in the lists of the GPU to those in the lists of the threadblock. quiet: channels over which the other end has not
+    signalled yet that it has begun. leaving: puts over ports that a round still has to make, as (source, target,
+    channel). read, written: slots accessed since the last `nop`.
     """
 
     plan: GpuPlan
     position: dict[Connection, int]
     ops: list[Json] = field(default_factory=list["Json"])
-    channels: dict[int, int] = field(default_factory=dict[int, int])
-    remotes: dict[int, int] = field(default_factory=dict[int, int])
+    channels: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    remotes: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     quiet: set[Connection] = field(default_factory=set[Connection])
+    leaving: list[tuple[Json, Json, Connection]] = field(default_factory=list["tuple[Json, Json, Connection]"])
     read: set[Slot] = field(default_factory=set[Slot])
     written: set[Slot] = field(default_factory=set[Slot])
 
@@ -204,20 +128,23 @@ class _BlockWriter:
 
     def channel(self, over: Connection) -> int:
         """The number of a channel in the list of the threadblock."""
-        return self.channels.setdefault(self.position[over], len(self.channels))
+        mine = self.channels[over.kind]
+        return mine.setdefault(self.position[over], len(mine))
 
     def signal_or_wait(self, name: str, over: list[Connection]) -> None:
         """Append signals or waits on channels, as often as they are in `over`; a `nop` separates two on one channel."""
-        used: set[Connection] = set()
-        while over:
-            now = list(dict.fromkeys(over))[:_MOST_IN_OPERATION]
-            if used & set(now):
-                self.add("nop")
-                used = set()
-            used |= set(now)
-            self.add(name, channel_type="memory", channel_ids=[self.channel(one) for one in now])
-            for one in now:
-                over.remove(one)
+        for kind in KINDS:
+            rest = [one for one in over if one.kind == kind]
+            used: set[Connection] = set()
+            while rest:
+                now = list(dict.fromkeys(rest))[:_MOST_IN_OPERATION]
+                if used & set(now):
+                    self.add("nop")
+                    used = set()
+                used |= set(now)
+                self.add(name, channel_type=kind, channel_ids=[self.channel(one) for one in now])
+                for one in now:
+                    rest.remove(one)
 
     def local(self, slot: Slot, count: int) -> Json:
         """Slots of this GPU in the form of the file."""
@@ -227,9 +154,10 @@ class _BlockWriter:
     def remote(self, message: int, count: int) -> Json:
         """The target slots of a message in the form of the file."""
         routes, remotes = self.plan.routes, self.plan.remotes
-        slot, rank = routes.landing[message], routes.target[message]
-        number = remotes.setdefault((rank, slot.buffer), len(remotes))
-        buffer = self.remotes.setdefault(number, len(self.remotes))
+        slot, rank, kind = routes.landing[message], routes.target[message], routes.over[message].kind
+        number = remotes.setdefault((rank, slot.buffer, kind), len(remotes))
+        mine = self.remotes[kind]
+        buffer = mine.setdefault(number, len(mine))
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
@@ -252,7 +180,7 @@ class _BlockWriter:
 
 def _threadblock(plan: GpuPlan, number: int) -> Json:
     tb, routes = plan.gpu.threadblocks[number], plan.routes
-    block = _BlockWriter(plan, {over: k for k, over in enumerate(plan.channels)})
+    block = _BlockWriter(plan, {over: k for kind in KINDS for k, over in enumerate(plan.of_kind(kind))})
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
     block.signal_or_wait("signal", list(heard))
@@ -261,14 +189,29 @@ def _threadblock(plan: GpuPlan, number: int) -> Json:
         for step in one:
             _move(block, step)
         _end(block, number, tb.steps, one)
+    _flush(block.ops)
     return {
         "id": number,
-        "channels": [{"channel_type": "memory", "channel_ids": list(block.channels)}] if block.channels else [],
-        "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": list(block.remotes)}]
-        if block.remotes
-        else [],
+        "channels": [
+            {"channel_type": kind, "channel_ids": list(mine)} for kind, mine in block.channels.items() if mine
+        ],
+        "remote_buffer_refs": [
+            {"access_channel_type": kind, "remote_buffer_ids": list(mine)}
+            for kind, mine in block.remotes.items()
+            if mine
+        ],
         "ops": block.ops,
     }
+
+
+def _flush(ops: list[Json]) -> None:
+    """Let the last put on each port wait until all has left: the next run overwrites what the proxy still reads."""
+    flushed: set[int] = set()
+    for op in reversed(ops):
+        if op["name"] == "pws":
+            if not flushed.issuperset(op["channel_ids"]):
+                op["name"] = "pwsf"
+            flushed.update(op["channel_ids"])
 
 
 def _rounds(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
@@ -309,13 +252,37 @@ def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
 
 def _end(block: _BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
     """Append the signals to the receivers of a round and to the threadblocks that wait for its last step."""
-    receivers = [block.plan.routes.over[step.send] for step in steps if step.send >= 0]
+    over = block.plan.routes.over
+    receivers = [over[step.send] for step in steps if step.send >= 0 and over[step.send].kind == "memory"]
     waiting = _waiting(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
-    if receivers or waiting:
+    if receivers or waiting or block.leaving:
         block.sync()
     block.signal_or_wait("signal", receivers)
+    _leave(block)
     for k in range(0, len(waiting), _MOST_SEMAPHORES):
         block.add("sem_release", semaphore_ids=waiting[k : k + _MOST_SEMAPHORES])
+
+
+def _leave(block: _BlockWriter) -> None:
+    """Append the puts of a round over ports. Each signals its receiver; a `nop` separates two on one channel."""
+    while block.leaving:
+        now: dict[Connection, tuple[Json, Json]] = {}
+        rest: list[tuple[Json, Json, Connection]] = []
+        for here, remote, over in block.leaving:
+            if over in now or len(now) == _MOST_IN_OPERATION:
+                rest.append((here, remote, over))
+            else:
+                now[over] = here, remote
+        block.add(
+            "pws",
+            src_buff=[here for here, _ in now.values()],
+            dst_buff=[remote for _, remote in now.values()],
+            channel_type="port",
+            channel_ids=[block.channel(over) for over in now],
+        )
+        block.leaving = rest
+        if rest:
+            block.add("nop")
 
 
 def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) -> list[int]:
@@ -335,16 +302,40 @@ def _move(block: _BlockWriter, step: Step) -> None:
         _copy(block, step.src, step.dst, step.count)
     if step.op is Op.REDUCE and step.src is not None and step.dst is not None:
         _add(block, step.src, step.dst, step.count)
-    held = step.src if step.op is Op.SEND else step.dst if step.op is Op.RECEIVE_COPY_SEND else None
-    if held is not None:
+    routes, held = block.plan.routes, held_slot(step)
+    adds = step.receive >= 0 and step.op not in RECEIVED_UNCHANGED
+    port = step.send >= 0 and routes.over[step.send].kind == "port"
+    if adds and step.src is not None:
+        _reduce(block, step, step.src, fused=step.send >= 0 and not port)
+    if port:
+        _hand_to_port(block, step, held or routes.landing[step.receive])
+    elif step.send >= 0 and not adds and held is not None:
         _put(block, step, held)
-    if step.receive >= 0 and step.op not in _RECEIVED_UNCHANGED and step.src is not None:
-        _reduce(block, step, step.src)
+
+
+def _hand_to_port(block: _BlockWriter, step: Step, held: Slot) -> None:
+    """Let chunks leave over a port at the end of the round, from scratch."""
+    routes = block.plan.routes
+    staged = routes.staged.get(step.send, held)
+    if step.send in routes.copied:
+        _copy(block, held, staged, step.count)
+    block.read |= set(block.span([staged], step.count))
+    over = routes.over[step.send]
+    block.leaving.append((block.local(staged, step.count), block.remote(step.send, step.count), over))
 
 
 def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
     block.touch([source], [target], count)
-    block.add("copy", src_buff=[block.local(source, count)], dst_buff=[block.local(target, count)])
+    here, there = block.local(source, count), block.local(target, count)
+    last = block.last("copy")
+    if last is not None and all(
+        one["type"] == other["type"] and one["index"] + one["size"] == other["index"]
+        for one, other in ((last["src_buff"][0], here), (last["dst_buff"][0], there))
+    ):
+        last["src_buff"][0]["size"] += count
+        last["dst_buff"][0]["size"] += count
+        return
+    block.add("copy", src_buff=[here], dst_buff=[there])
 
 
 def _add(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
@@ -368,13 +359,13 @@ def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
     block.add("put", src_buff=[here], dst_buff=[remote], channel_type="memory", channel_ids=[channel])
 
 
-def _reduce(block: _BlockWriter, step: Step, operand: Slot) -> None:
-    """Append a sum, or another operand to the sum before if both have the same target."""
+def _reduce(block: _BlockWriter, step: Step, operand: Slot, *, fused: bool) -> None:
+    """Append a sum, or another operand to the sum before if both have the same target. fused: and put it."""
     landed = block.plan.routes.landing[step.receive]
     here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()
     local = block.local(step.dst if step.dst is not None else landed, step.count)
     remote: list[Json] = []
-    if step.send >= 0:
+    if fused:
         remote = [block.remote(step.send, step.count)]
         channel = block.channel(block.plan.routes.over[step.send])
         more = {"channel_type": "memory", "channel_ids": [channel]}

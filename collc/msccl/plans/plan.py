@@ -9,7 +9,7 @@ are, a threadblock does all that its GPU does with some of the chunks (`Threadbl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -25,16 +25,21 @@ from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
+from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.precheck import smallest_message
 from collc.msccl.program import Program
 from collc.ten.module import Module
+from collc.ten.network import Network
 
 _NAME: Final = "MSCCL++ plan"
 _OPERATIONS: Final = 64
 _SEMAPHORES: Final = 16
 _CHANNELS: Final = 16
 _BUFFERS: Final = 16
+_PORTS: Final = 1024
+"""The proxy numbers the semaphores of port channels with 10 bits."""
+
 _OFFSETS: Final = 2**32 - 1
 """Largest offset in a buffer in bytes."""
 
@@ -81,20 +86,21 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
     start = _selected(module, options)
+    node = nodes_of_ranks(module.network, options)
     closest: LimitUse | None = None
     last: LimitUse | None = None
     for form in _block_forms(start):
         if form.fewer and last is not None and last.what == _LONGEST:
             continue
-        plan, last = _fitted(form, options)
+        plan, last = _fitted(form, options, node)
         if plan is not None:
             return plan
         closest = _closer(closest, last)
     raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
 
-def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
-    """Remarks on a plan for the report. options: those with which it was made."""
+def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None) -> list[str]:
+    """Remarks on a plan for the report. options, network: those with which it was made."""
     most = max((len(gpu["threadblocks"]) for gpu in plan["gpus"]), default=0)
     scratch = max((gpu["scratch_chunks"] for gpu in plan["gpus"]), default=0)
     notes = [
@@ -102,6 +108,8 @@ def remarks_of(plan: Json, options: MscclOptions) -> list[str]:
         f"{plural(scratch, 'scratch chunk')} on a GPU, {plural(_longest(plan), 'operation')} in a threadblock"
     ]
     notes += residency_notes(most)
+    if network is not None:
+        notes += node_notes(nodes_of_ranks(network, options), options)
     if plan["collective"] not in _SELECTED:
         notes.append(
             f"only the Executor of MSCCL++ runs a plan for {plan['collective']}: "
@@ -159,12 +167,12 @@ def _usual_operations(program: Program) -> Fraction:
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
-def _fitted(form: _BlockForm, options: MscclOptions) -> tuple[Json | None, LimitUse | None]:
+def _fitted(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> tuple[Json | None, LimitUse | None]:
     """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least."""
     closest: LimitUse | None = None
     shares, shortest, idle = form.least, 1 << 62, 0
     while True:
-        plan = _plan(depend(repeat(form.divide(shares))), options)
+        plan = _plan(depend(repeat(form.divide(shares))), options, node)
         broken = _exceeded_limits(plan)
         if not broken:
             return plan, None
@@ -196,20 +204,25 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
     channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
     refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
+    ports = [
+        sum(len(one["connected_to"]) for one in gpu["channels"] if one["channel_type"] == "port")
+        for gpu in plan["gpus"]
+    ]
     hint = "emit msccl, or use fewer chunks where a block has several"
     found = [
         LimitUse(_LONGEST, _longest(plan), _OPERATIONS, hint),
         LimitUse("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
         LimitUse("channels of one threadblock", channels, _CHANNELS, hint),
         LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
+        LimitUse("port channels of one GPU", max(ports, default=0), _PORTS, hint),
     ]
     return [excess for excess in found if excess.needed > excess.limit]
 
 
-def _plan(program: Program, options: MscclOptions) -> Json:
+def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
     inputs = max((gpu.input_chunks for gpu in program.gpus), default=0)
     outputs = max((gpu.output_chunks for gpu in program.gpus), default=0)
-    gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program)]
+    gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, node)]
     low, high = _sizes(program, options, [inputs, outputs, *(gpu["scratch_chunks"] for gpu in gpus)])
     return {
         "name": program.name.replace(" ", "_"),

@@ -7,6 +7,7 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.msccl.options import MscclOptions
+from collc.msccl.plans.nodes import nodes_of_ranks
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
@@ -15,7 +16,8 @@ _SMALLEST_MESSAGE_BITS: Final = 31
 
 
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:
-    """Raise SourceError M0113 if the sizes of a plan begin above what its loader can read."""
+    """Raise SourceError M0113 if the sizes of a plan begin above what its loader can read; M0117 for wrong nodes."""
+    nodes_of_ranks(network, options)
     run = demand.runs[0] if len(demand.runs) == 1 else None
     kind = run.standard.kind if run is not None and run.standard is not None else ""
     smallest_message(kind, len(network.npus), options)

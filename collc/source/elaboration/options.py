@@ -44,7 +44,10 @@ KINDS: Final[dict[str, Options]] = {
     "ten": {"binary": Option("bool")},
     "msccl": MSCCL,
     "msccl_stages": MSCCL,
-    "mscclpp": {name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement", "coll")},
+    "mscclpp": {
+        **{name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement", "coll")},
+        "gpus_per_node": Option("int", least=1),
+    },
     "chakra": {},
     "trace": {},
     "report": {},

@@ -1,0 +1,147 @@
+"""Where the messages of a plan go: over which channel, from which slot and into which one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from collc.msccl.program import Gpu, Op, Program, Slot, Step
+
+RECEIVED_UNCHANGED: Final = frozenset({Op.RECEIVE, Op.RECEIVE_COPY_SEND})
+"""Operations of steps that store what they receive without a sum."""
+
+
+class Connection(NamedTuple):
+    """Channel `number` between two GPUs, for both directions. low, high: ranks. kind: "memory" or "port"."""
+
+    low: int
+    high: int
+    number: int
+    kind: str = "memory"
+
+    def other(self, rank: int) -> int:
+        """The GPU at the other end."""
+        return self.high if rank == self.low else self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The channel and the target slot of each message.
+
+    over: channel by message. landing: slot in which it lands. target: rank of its receiver. staged: scratch slot from
+    which it leaves over a port, if it lies elsewhere before; copied: the messages before which it is copied there.
+    scratch: by rank, the scratch slots that are used, and their offsets in the file.
+    """
+
+    over: dict[int, Connection]
+    landing: dict[int, Slot]
+    target: dict[int, int]
+    staged: dict[int, Slot]
+    copied: frozenset[int]
+    scratch: tuple[dict[int, int], ...]
+
+    def index(self, rank: int, slot: Slot) -> int:
+        """The offset of a slot in its buffer in the file."""
+        return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
+
+
+def routes_of(program: Program, node: Sequence[int]) -> Routes:
+    """Channels and target slots for all messages of a program with threadblocks.
+
+    A message lands in the slot where its receiver wants it. An operand of a sum lands in the slot of the sum if that is
+    empty, else in a scratch slot of its own. Ports join GPUs of two nodes. They are safe from scratch only, since the
+    runtime leaves out where an input or output begins in its allocation (docs/msccl-contract.md, section 6.2). node: by
+    rank.
+    """
+    over = _connections(program, node)
+    landing: dict[int, Slot] = {}
+    target: dict[int, int] = {}
+    staging = _Staging(program, over)
+    scratch: list[dict[int, int]] = []
+    for gpu in program.gpus:
+        steps = [step for tb in gpu.threadblocks for step in tb.steps]
+        used = {slot.offset for step in steps for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
+        last = gpu.scratch_chunks
+        for step in (step for step in steps if step.receive >= 0):
+            target[step.receive] = gpu.rank
+            if step.dst is not None and (step.op in RECEIVED_UNCHANGED or _is_fresh(program, step)):
+                landing[step.receive] = step.dst
+                continue
+            landing[step.receive] = Slot("s", last)
+            used.update(range(last, last + step.count))
+            last += step.count
+        used.update(range(last, staging.of_gpu(gpu, last)))
+        scratch.append({offset: k for k, offset in enumerate(sorted(used))})
+    return Routes(over, landing, target, staging.slots, frozenset(staging.copied), tuple(scratch))
+
+
+@dataclass(slots=True)
+class _Staging:
+    """Scratch slots for what leaves over ports from input or output.
+
+    One copy serves the sends that follow in its threadblock until the slot changes.
+    """
+
+    program: Program
+    over: dict[int, Connection]
+    slots: dict[int, Slot] = field(default_factory=dict[int, Slot])
+    copied: set[int] = field(default_factory=set[int])
+
+    def of_gpu(self, gpu: Gpu, last: int) -> int:
+        """Add the slots of one GPU, from scratch slot `last` on. Returns the slot after them."""
+        fixed = not self.program.placement.in_place
+        for tb in gpu.threadblocks:
+            known: dict[tuple[Slot, int], Slot] = {}
+            for step in tb.steps:
+                if step.waits or any(slot.buffer != "s" for slot in step.writes()):
+                    known = {key: slot for key, slot in known.items() if fixed and key[0].buffer == "i"}
+                held = held_slot(step)
+                if step.send < 0 or held is None or held.buffer == "s" or self.over[step.send].kind != "port":
+                    continue
+                key = held, step.count
+                if key not in known:
+                    known[key] = Slot("s", last)
+                    self.copied.add(step.send)
+                    last += step.count
+                self.slots[step.send] = known[key]
+        return last
+
+
+def held_slot(step: Step) -> Slot | None:
+    """Where that lies which a step sends; None where it is only added up in the slot in which it landed."""
+    return step.src if step.op is Op.SEND else step.dst
+
+
+def _is_fresh(program: Program, step: Step) -> bool:
+    """Whether the slot for a sum is empty before."""
+    if step.src is None or step.dst is None or step.src == step.dst:
+        return False
+    return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.in_place)
+
+
+def _connections(program: Program, node: Sequence[int]) -> dict[int, Connection]:
+    """The channel of each message: one for each two threadblocks, more if messages overtake one another."""
+    received: dict[int, tuple[int, int, int]] = {}
+    for gpu in program.gpus:
+        for number, tb in enumerate(gpu.threadblocks):
+            received.update({s.receive: (gpu.rank, number, k) for k, s in enumerate(tb.steps) if s.receive >= 0})
+    last: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+    ends: dict[int, tuple[int, ...]] = {}
+    for gpu in program.gpus:
+        for number, tb in enumerate(gpu.threadblocks):
+            for step in (step for step in tb.steps if step.send >= 0):
+                rank, block, position = received[step.send]
+                known = last[gpu.rank, number, rank, block]
+                order = next((k for k, before in enumerate(known) if before < position), len(known))
+                known[order : order + 1] = [position]
+                local, remote = (gpu.rank, number), (rank, block)
+                ends[step.send] = (*min(local, remote), *max(local, remote), order)
+    numbers: dict[tuple[int, ...], Connection] = {}
+    counts: dict[tuple[int, int], int] = defaultdict(int)
+    for key in sorted(set(ends.values())):
+        pair = key[0], key[2]
+        numbers[key] = Connection(*pair, counts[pair], "memory" if node[pair[0]] == node[pair[1]] else "port")
+        counts[pair] += 1
+    return {message: numbers[key] for message, key in ends.items()}

@@ -1,0 +1,38 @@
+"""The nodes of a network: parts that fast links join, and slower ones part."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from collc.ten.network import Network
+
+
+def nodes_of(network: Network) -> list[list[int]]:
+    """The NPUs of each node, if all nodes have as many; else all NPUs as one."""
+    parts = parts_of(network)
+    return parts if len({len(part) for part in parts}) == 1 else [network.npus.tolist()]
+
+
+def parts_of(network: Network) -> list[list[int]]:
+    """The NPUs that stay together when the slowest class of links is taken away; all where that parts them all."""
+    rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
+    kinds: list[int] = network.kind.tolist()
+    used = sorted({rates[row] for row in kinds})
+    parent = list(range(network.device_count))
+
+    def root(device: int) -> int:
+        while parent[device] != device:
+            parent[device] = parent[parent[device]]
+            device = parent[device]
+        return device
+
+    for source, target, row in zip(
+        network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
+    ):
+        if len(used) > 1 and rates[row] > used[0]:
+            parent[root(source)] = root(target)
+    parts: dict[int, list[int]] = {}
+    npus: list[int] = network.npus.tolist()
+    for npu in npus:
+        parts.setdefault(root(npu), []).append(npu)
+    return list(parts.values()) if len(parts) < len(npus) else [npus]
