@@ -3,6 +3,7 @@
 Written from the rules of the runtime alone, on the JSON values: threads of a threadblock run the moves
 between two nops in any order, signals and waits in theirs; a program begins again when all of its
 threadblocks are done, and in between its caller takes the output away and brings another input.
+A port has a queue, from which its proxy takes puts and signals whenever it likes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-SYNC = ("signal", "wait", "sem_acquire", "sem_release")
+SYNC = ("signal", "wait", "sem_acquire", "sem_release", "queue", "drain")
 RUNS = 2
 
 Value = tuple[tuple[int, int, int], ...] | None
@@ -27,16 +28,20 @@ class Operation(NamedTuple):
     sources: tuple[tuple[int, ...], ...] = ()
     targets: tuple[tuple[int, ...], ...] = ()
     keys: tuple[int, ...] = ()
+    tasks: tuple[tuple[int, Operation], ...] = ()
 
 
 class State(NamedTuple):
-    """runs: by gpu, how many are over. at, left: by threadblock, its segment and what is to come of it."""
+    """runs: by gpu, how many are over. at, left: by threadblock, its segment and what is to come of it. queues: by
+    channel, what its proxy is to do.
+    """
 
     runs: tuple[int, ...]
     at: tuple[int, ...]
     left: tuple[tuple[int, ...], ...]
     memory: tuple[Value, ...]
     counts: tuple[int, ...]
+    queues: tuple[tuple[int, tuple[Operation, ...]], ...] = ()
 
 
 @dataclass
@@ -89,26 +94,47 @@ class Plan:
                 yield found
                 found = Segment([])
             else:
-                found.ops.append(self._operation(gpu, block, op))
+                found.ops += self._port(gpu, block, op) or [self._operation(gpu, block, op)]
         yield found
+
+    def _port(self, gpu: dict, block: dict, op: dict) -> list[Operation]:
+        """What is queued over ports, and the wait for the queue where it is flushed; nothing for other operations."""
+        if op.get("channel_type") != "port" or op["name"] not in ("put", "pws", "pwsf", "signal", "flush"):
+            return []
+        keys = [self._key("channel", *end) for end in self._ends(gpu, block, op)]
+        tasks: list[tuple[int, Operation]] = []
+        for k, key in enumerate(keys):
+            if op["name"].startswith("p"):
+                slots = [(self._slots(gpu, block, op[side][k], "port"),) for side in ("src_buff", "dst_buff")]
+                tasks.append((key, Operation("put", *slots)))
+            if op["name"] in ("pws", "pwsf", "signal"):
+                tasks.append((key, Operation("signal", keys=(key,))))
+        drains = [Operation("drain", keys=tuple(keys))] if op["name"] in ("pwsf", "flush") else []
+        return [Operation("queue", tasks=tuple(tasks)), *drains]
+
+    def _ends(self, gpu: dict, block: dict, op: dict) -> list[tuple[str, int, int, int]]:
+        """The channels of an operation: kind, from, to, which of these."""
+        kind, rank = op.get("channel_type", "memory"), gpu["id"]
+        peers = [peer for one in gpu["channels"] if one["channel_type"] == kind for peer in one["connected_to"]]
+        ids = [k for one in block["channels"] if one["channel_type"] == kind for k in one["channel_ids"]]
+        return [(kind, rank, peers[ids[k]], peers[: ids[k]].count(peers[ids[k]])) for k in op["channel_ids"]]
 
     def _operation(self, gpu: dict, block: dict, op: dict) -> Operation:
         name, rank = op["name"], gpu["id"]
         if name in ("signal", "wait"):
-            peers = gpu["channels"][0]["connected_to"]
-            ids = [block["channels"][0]["channel_ids"][k] for k in op["channel_ids"]]
-            ends = [(rank, peers[k], peers[:k].count(peers[k])) for k in ids]
-            ends = [(b, a, k) if name == "wait" else (a, b, k) for a, b, k in ends]
+            ends = self._ends(gpu, block, op)
+            ends = [(kind, b, a, k) if name == "wait" else (kind, a, b, k) for kind, a, b, k in ends]
             return Operation(name, keys=tuple(self._key("channel", *end) for end in ends))
         if name in ("sem_acquire", "sem_release"):
             return Operation(name, keys=tuple(self._key("semaphore", rank, k) for k in op["semaphore_ids"]))
         sources = tuple(self._slots(gpu, block, one) for one in op["src_buff"])
         return Operation(name, sources, tuple(self._slots(gpu, block, one) for one in op["dst_buff"]))
 
-    def _slots(self, gpu: dict, block: dict, buff: dict) -> tuple[int, ...]:
+    def _slots(self, gpu: dict, block: dict, buff: dict, via: str = "memory") -> tuple[int, ...]:
         owner, kind = gpu["id"], buff.get("type")
         if kind is None:
-            remote = gpu["remote_buffers"][block["remote_buffer_refs"][0]["remote_buffer_ids"][buff["buffer_id"]]]
+            refs = next(one for one in block["remote_buffer_refs"] if one["access_channel_type"] == via)
+            remote = gpu["remote_buffers"][refs["remote_buffer_ids"][buff["buffer_id"]]]
             owner, kind = remote["rank"], remote["type"]
         start = self.base[owner, kind] + buff["index"]
         return tuple(range(start, start + buff["size"]))
@@ -170,6 +196,8 @@ class Plan:
                 yield self._done(state, op, found)._replace(
                     left=(*state.left[:number], rest, *state.left[number + 1 :])
                 )
+        for key, tasks in state.queues:
+            yield self._done(state, tasks[0], found)._replace(queues=_without_first(state.queues, key))
         yield from self._barriers(state)
         yield from self._finished(state, found)
 
@@ -193,9 +221,18 @@ class Plan:
         return state._replace(at=tuple(at), left=tuple(left))
 
     def _ready(self, state: State, op: Operation) -> bool:
+        if op.name == "drain":
+            return not {key for key, _ in state.queues} & set(op.keys)
         return op.name not in ("wait", "sem_acquire") or all(state.counts[k] >= op.keys.count(k) for k in op.keys)
 
     def _done(self, state: State, op: Operation, found: set[str]) -> State:
+        if op.name == "queue":
+            queues = dict(state.queues)
+            for key, task in op.tasks:
+                queues[key] = (*queues.get(key, ()), task)
+            return state._replace(queues=tuple(sorted(queues.items())))
+        if op.name == "drain":
+            return state
         if op.name in SYNC:
             counts = list(state.counts)
             for key in op.keys:
@@ -235,3 +272,9 @@ class Plan:
     def _right(self, memory: list[Value] | tuple[Value, ...], rank: int, run: int) -> bool:
         start = self.base[rank, "o"]
         return all(memory[start + k] == want for k, want in enumerate(self._wanted(rank, run)))
+
+
+def _without_first(queues: tuple[tuple[int, tuple[Operation, ...]], ...], key: int):
+    """The queues after the first task of one of them."""
+    rest = {other: tasks[1:] if other == key else tasks for other, tasks in queues}
+    return tuple((other, tasks) for other, tasks in sorted(rest.items()) if tasks)

@@ -54,6 +54,8 @@ def all_gather(n=3, kind="memory"):
             {"name": "signal", **channels},
             {"name": "wait", **channels},
         ]
+        if kind == "port":  # the entries of dst_buff say how many channels
+            ops.append({"name": "flush", "dst_buff": [{"index": 0, "size": 0}] * (n - 1), **channels})
         gpus.append(gpu(rank, n, (1, n, 0), [ops], ["o"], kind))
     return plan("allgather", gpus)
 
@@ -140,12 +142,12 @@ def by_semaphore():
     return plan("allgather", gpus)
 
 
-def by_port():
-    found = all_gather(3, "port")
+def by_port(n=3):
+    found = all_gather(n, "port")
     for one in found["gpus"]:
         ops = one["threadblocks"][0]["ops"]
-        ops[4]["name"] = "pws"
-        del ops[6]
+        ops[4]["name"] = "pwsf"
+        del ops[6], ops[-1]
     return found
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from collc.msccl.check_plan import check_plan
+from collc.msccl.options import MscclOptions
 from collc.msccl.plans.plan import plan_of
 from tests import support
 
@@ -16,11 +17,16 @@ from . import hand_plans as by_hand
 from .explore import Plan, TooMany
 from .lowering import scheduled
 
+PORTS = MscclOptions(gpus_per_node=1)
 TINY = {
     "all-gather by hand": lambda: by_hand.all_gather(2),
     "all-reduce by hand": lambda: by_hand.all_reduce(2),
     "reads and barriers": lambda: by_hand.read_reduce(2),
     "semaphores": by_hand.by_semaphore,
+    "all-gather over ports by hand": lambda: by_hand.all_gather(2, "port"),
+    "puts with signals": lambda: by_hand.by_port(2),
+    "all-gather over ports": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1])), PORTS),
+    "all-reduce over ports": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1])), PORTS),
     "all-gather": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1]))),
     "all-reduce": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1]))),
 }
@@ -94,6 +100,17 @@ def other_block(draw, plan):
     b.insert(draw.randrange(len(b) + 1), op)
 
 
+def weaker(draw, plan):
+    """A put over a port without its flush or signal, or one more of these."""
+    puts = [op for ops in blocks(plan) for op in ops if op["name"] in ("put", "pws", "pwsf") and is_port(op)]
+    if puts:
+        draw.choice(puts)["name"] = draw.choice(["put", "pws", "pwsf"])
+
+
+def is_port(op):
+    return op.get("channel_type") == "port"
+
+
 KINDS = [drop, drop_pair, drop_credits, repeat, swap, move, other_index, other_buffer, other_block]
 
 
@@ -120,9 +137,10 @@ def test_what_passes_is_right_in_every_interleaving(name, tmp_path):
     good = json.dumps(TINY[name]())
     path = tmp_path / "plan.json"
     found: Counter[str] = Counter()
-    for number in range(TRIES * len(KINDS)):
+    kinds = [*KINDS, *([weaker] if "port" in good else [])]
+    for number in range(TRIES * len(kinds)):
         mutant = json.loads(good)
-        for change in [KINDS[number % len(KINDS)], *draw.sample(KINDS, number % 2)]:
+        for change in [kinds[number % len(kinds)], *draw.sample(kinds, number % 2)]:
             if all(blocks(mutant)):
                 change(draw, mutant)
         path.write_text(json.dumps(mutant))
@@ -138,6 +156,6 @@ def test_what_passes_is_right_in_every_interleaving(name, tmp_path):
         elif "stuck" in happens:
             assert verdict.checks["race"] == "failed"
         found["passes" if verdict.ok else "false alarm" if happens == {"right"} else "broken"] += 1
-    assert found["broken"] >= 3 * len(KINDS), found
+    assert found["broken"] >= 3 * len(kinds), found
     assert found["false alarm"] <= found["broken"] // 4, found
     assert found["not explored"] <= found["broken"], found

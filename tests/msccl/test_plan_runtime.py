@@ -162,6 +162,8 @@ def test_a_put_and_its_signal_are_pushed_by_one_thread(tmp_path):
     ops(found).insert(5, {"name": "signal", **ids, "channel_ids": [1, 0]})
     assert ("contract", "X0404") in errors(check(tmp_path, found))
     ops(found)[5]["channel_ids"] = [0, 1]
+    assert errors(check(tmp_path, found)) == [("race", "X0413")]  # the input may change while the proxy reads it
+    ops(found).append({"name": "flush", **ids, "channel_ids": [0, 1], "dst_buff": [{"index": 0, "size": 0}] * 2})
     assert not errors(check(tmp_path, found))
 
 

@@ -2,13 +2,14 @@
 
 Every gpu launches its program twice, with other data the second time, so that what a launch leaves in flight meets the
 next one. The moves of a threadblock between two nops are executed in any order, each in two parts, as threads would.
-The outputs of a launch are compared when it is over. Outputs and scratch begin as in `run_file`.
+Puts and signals over a port wait in its queue for any time, until the operation that flushes it or beyond the end of
+a launch. The outputs of a launch are compared when it is over. Outputs and scratch begin as in `run_file`.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,7 @@ from collc.msccl.check.findings import Findings, errors_of, unreadable
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import SIGNALS, WAITS, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.model import PUTS, SIGNALS, WAITS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
@@ -38,6 +39,8 @@ from collc.msccl.running.run_file import RunReport, WrongChunk
 
 LAUNCHES: Final = 2
 SHOWN: Final = 8
+PROXY: Final = 0.3
+"""How often a proxy moves on instead of a threadblock."""
 
 
 def run_plan_file(
@@ -124,12 +127,15 @@ class _PartialMove(NamedTuple):
 
 @dataclass(slots=True)
 class _ThreadblockProgress:
-    """A threadblock: its next operation, and the parts of moves since the last nop that are still to be done."""
+    """A threadblock: its next operation, the parts of moves since the last nop that are still to be done, and the
+    channels whose queues must be empty before it goes on.
+    """
 
     ops: list[Operation]
     rank: int
     at: int = 0
     parts: list[_PartialMove] = field(default_factory=list[_PartialMove])
+    drains: list[Channel] = field(default_factory=list[Channel])
 
 
 class _PlanRun:
@@ -167,6 +173,7 @@ class _PlanRun:
         self.launched: list[int] = [0] * len(plan.chunks)
         self.finished: list[int] = [0] * len(plan.chunks)
         self.mine: list[list[_ThreadblockProgress]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
+        self.queues: dict[Channel, deque[_PartialMove | None]] = {}
         self.messages: int = 0
         self.wrong: list[WrongChunk] = []
         self.error: float = 0.0
@@ -186,7 +193,12 @@ class _PlanRun:
             self._settle(rank, expected)
         active = self._unfinished()
         moved = False
-        while active:
+        while active or self.queues:
+            if self.queues and (not active or self.random.random() < PROXY):
+                self._settle(self._proxy(), expected)
+                active = active or self._unfinished()
+                moved = True
+                continue
             pick = self.random.randrange(len(active))
             number = active[pick]
             if self._step(number):
@@ -207,7 +219,7 @@ class _PlanRun:
         return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
 
     def _over(self, tb: _ThreadblockProgress) -> bool:
-        return tb.at == len(tb.ops) and not tb.parts
+        return tb.at == len(tb.ops) and not tb.parts and not any(channel in self.queues for channel in tb.drains)
 
     def _launch(self, rank: int) -> None:
         """Overwrite the output, fill the input, and start the program, as a caller does."""
@@ -242,6 +254,9 @@ class _PlanRun:
     def _step(self, number: int) -> bool:
         """One part of a move, or one operation that synchronises, if it can be."""
         tb = self.blocks[number]
+        if any(channel in self.queues for channel in tb.drains):
+            return False
+        tb.drains = []
         op = tb.ops[tb.at] if tb.at < len(tb.ops) else None
         if tb.parts and (op is None or self.random.random() < 0.5 or op.name == "nop" or op.barrier is not None):
             self._do(tb.parts.pop(self.random.randrange(len(tb.parts))))
@@ -251,12 +266,35 @@ class _PlanRun:
         if op.barrier is None and not self._synchronised(op):
             return False
         if op.barrier is None:
-            parts = [_PartialMove(move, elements) for move in op.moves for elements in self.parts]
             tb.at += 1
-            tb.parts += parts if op.via != "port" else []
-            for part in parts if op.via == "port" else ():
-                self._do(part)
+            tb.drains = op.over if op.name in ("pwsf", "flush") else []
+            if op.via == "port" and (op.name in PUTS or op.name in SIGNALS):
+                self._queue(op)
+            else:
+                tb.parts += [_PartialMove(move, elements) for move in op.moves for elements in self.parts]
         return True
+
+    def _queue(self, op: Operation) -> None:
+        """Leave the puts and signals of an operation to the proxy, one after the other on each channel."""
+        for number, channel in enumerate(op.over):
+            queue = self.queues.setdefault(channel, deque())
+            if op.name in PUTS:
+                queue.extend(_PartialMove(op.moves[number], elements) for elements in self.parts)
+            if op.name in SIGNALS:
+                queue.append(None)
+
+    def _proxy(self) -> int:
+        """Let the proxy do the next part of a put, or the next signal, of any channel; returns its rank."""
+        channel = self.random.choice(list(self.queues))
+        part = self.queues[channel].popleft()
+        if not self.queues[channel]:
+            del self.queues[channel]
+        if part is not None:
+            self._do(part)
+        else:
+            self.counts[channel] += 1
+            self.messages += 1
+        return channel[1]
 
     def _meet(self, op: Operation) -> bool:
         """Whether enough threadblocks are at a barrier; they all continue then."""
@@ -282,7 +320,7 @@ class _PlanRun:
             if any(self.counts[key] < times for key, times in keys.items()):
                 return False
             self.counts.subtract(keys)
-        else:
+        elif op.via != "port":
             self.counts.update(keys)
             self.messages += len(op.signals)
         return True

@@ -1,0 +1,293 @@
+"""Plans for several nodes: ports between them, with what these need, and every way of leaving that out is caught."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from collc.base.diagnostics import SourceError
+from collc.command.cli import main
+from collc.msccl.check_plan import check_plan
+from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.plans.nodes import nodes_of_ranks
+from collc.msccl.plans.plan import plan_of, remarks_of
+from collc.msccl.running.run_plan import run_plan_file
+from collc.ten.network import LinkKind
+from tests import support
+
+from .lowering import COLLECTIVES, scheduled
+from .test_plan_kinds import Broken
+
+FAST, SLOW = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(700_000, Fraction(50 * 10**9))
+
+
+def nodes(count=2, size=3):
+    """Nodes that are fully connected inside; GPU k of a node is linked to GPU k of all others."""
+    pairs = [(a, b) for a in range(count * size) for b in range(count * size) if a != b]
+    links = [(a, b, FAST) for a, b in pairs if a // size == b // size]
+    links += [(a, b, SLOW) for a, b in pairs if a // size != b // size and a % size == b % size]
+    return support.network(count * size, links)
+
+
+def written(tmp_path, plan):
+    path = tmp_path / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return path
+
+
+def kinds_of_pairs(plan):
+    """The types of the channels between each two GPUs, and of the buffers that they reach."""
+    found: dict[tuple[int, int], set[str]] = {}
+    for gpu in plan["gpus"]:
+        for one in gpu["channels"]:
+            for peer in one["connected_to"]:
+                found.setdefault((gpu["id"], peer), set()).add(one["channel_type"])
+        for one in gpu["remote_buffers"]:
+            found.setdefault((gpu["id"], one["rank"]), set()).update(one["access_channel_types"])
+    return found
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+def test_every_collective_uses_ports_between_nodes_only(tmp_path, collective):
+    module = scheduled(nodes(), collective(list(range(6))))
+    for placement in (Placement.OUT, Placement.IN):
+        plan = plan_of(module, MscclOptions(placement=placement))
+        for (a, b), kinds in kinds_of_pairs(plan).items():
+            assert kinds == ({"memory"} if a // 3 == b // 3 else {"port"})
+        ops = [op for gpu in plan["gpus"] for tb in gpu["threadblocks"] for op in tb["ops"]]
+        puts = [op for op in ops if op.get("channel_type") == "port" and "src_buff" in op]
+        assert {op["name"] for op in puts} <= {"pws", "pwsf"}
+        assert {buff["type"] for op in puts for buff in op["src_buff"]} == {"s"}
+        path = written(tmp_path, plan)
+        verdict = check_plan(path)
+        assert set(verdict.checks.values()) == {"ok"}
+        assert not verdict.diagnostics
+        assert all(report.ok for report in run_plan_file(path, runs=3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_network_in_nodes_of_any_size(tmp_path, size):
+    for network in (support.ring(8), support.grid(2, 4), support.hypercube(3), support.fully_connected(8)):
+        for collective in COLLECTIVES:
+            module = scheduled(network, collective(list(range(8))))
+            for placement in (Placement.OUT, Placement.IN):
+                options = MscclOptions(placement=placement, gpus_per_node=size, instances=1 + size % 2)
+                path = written(tmp_path, plan_of(module, options))
+                verdict = check_plan(path)
+                assert set(verdict.checks.values()) == {"ok"}, (network.name, collective, [*verdict.diagnostics])
+                assert all(report.ok for report in run_plan_file(path, runs=2, seed=size))
+
+
+def test_nodes_are_what_slow_links_join():
+    assert nodes_of_ranks(nodes(3, 2), MscclOptions()) == (0, 0, 1, 1, 2, 2)
+    assert set(nodes_of_ranks(support.ring(8), MscclOptions())) == {0}
+    assert nodes_of_ranks(support.ring(8), MscclOptions(gpus_per_node=4)) == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert set(nodes_of_ranks(nodes(), MscclOptions(gpus_per_node=8))) == {0}
+    uneven = support.network(3, [(0, 1, FAST), (1, 0, FAST), (1, 2, SLOW), (2, 1, SLOW)])
+    assert nodes_of_ranks(uneven, MscclOptions()) == (0, 0, 1)
+
+
+def test_the_report_names_the_nodes():
+    module = scheduled(nodes(2, 2), support.all_gather([0, 1, 2, 3]))
+    notes = remarks_of(plan_of(module), MscclOptions(), module.network)
+    assert (
+        "MSCCL++: 2 nodes of 2 GPUs (the parts that the slowest links join), with port channels between them" in notes
+    )
+    alone = MscclOptions(gpus_per_node=4)
+    assert not any("nodes" in note for note in remarks_of(plan_of(module, alone), alone, module.network))
+    large = scheduled(nodes(2, 9), support.broadcast(list(range(18))))
+    assert "knows 8 InfiniBand devices" in remarks_of(plan_of(large), MscclOptions(), large.network)[-1]
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(8, 3), (32, 16)])
+def test_nodes_that_cannot_be(ranks, count):
+    with pytest.raises(SourceError) as caught:
+        nodes_of_ranks(support.ring(ranks), MscclOptions(gpus_per_node=count))
+    assert caught.value.diagnostics[0].code == "M0117"
+
+
+PROGRAM = """
+import std.clusters
+import std.collectives
+topology t = dgx_h100(2)
+schedule s on t {
+    run broadcast(t.npus, size: 16MiB)
+    emit mscclpp("p.json"OPTIONS)
+}
+"""
+
+
+def test_a_program_says_how_many_gpus_a_node_has(tmp_path, capsys):
+    file = tmp_path / "p.coll"
+    file.write_text(PROGRAM.replace("OPTIONS", ", gpus_per_node: 3"))
+    assert main(["compile", str(file), "-o", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "error[M0117]: 16 GPUs are no whole number of nodes with 3 GPUs" in error
+    assert "p.coll:7:" in error
+    assert not (tmp_path / "p.json").exists()
+    file.write_text(PROGRAM.replace("OPTIONS", ""))
+    assert main(["compile", str(file), "-o", str(tmp_path)]) == 0
+    assert "2 nodes of 8 GPUs" in capsys.readouterr().err
+    pairs = kinds_of_pairs(json.loads((tmp_path / "p.json").read_text()))
+    assert {"port"} in pairs.values()
+    assert all(kinds == {"memory" if a // 8 == b // 8 else "port"} for (a, b), kinds in pairs.items())
+
+
+PLANS = {
+    "all-gather": lambda: plan_of(scheduled(nodes(), support.all_gather(list(range(6))))),
+    "all-reduce": lambda: plan_of(scheduled(nodes(2, 2), support.all_reduce([0, 1, 2, 3]))),
+    "all-reduce in place": lambda: plan_of(
+        scheduled(nodes(), support.all_reduce(list(range(6)))), MscclOptions(placement=Placement.IN)
+    ),
+    "all-to-all": lambda: plan_of(scheduled(nodes(2, 2), support.all_to_all([0, 1, 2, 3]))),
+}
+
+
+@cache
+def text_of(name):
+    return json.dumps(PLANS[name]())
+
+
+def over_ports(*names):
+    def pick(broken):
+        return broken.pick(*names, when=lambda gpu, tb, k: tb["ops"][k].get("channel_type") == "port")
+
+    return pick
+
+
+def renamed(names, name):
+    def change(broken):
+        spot = over_ports(*names)(broken)
+        if spot is not None:
+            spot[1]["ops"][spot[2]]["name"] = name
+        return spot is not None
+
+    return change
+
+
+def dropped(*names):
+    def change(broken):
+        spot = over_ports(*names)(broken)
+        return spot is not None and spot[1]["ops"].pop(spot[2]) is not None
+
+    return change
+
+
+def not_staged(broken):
+    """What leaves was not copied to scratch."""
+    spot = broken.pick("copy", when=lambda gpu, tb, k: tb["ops"][k]["dst_buff"][0]["type"] == "s")
+    return spot is not None and spot[1]["ops"].pop(spot[2]) is not None
+
+
+def nop_dropped(broken):
+    """The nop between what other threads wrote and the put that reads it."""
+    spot = broken.pick(
+        "nop",
+        when=lambda gpu, tb, k: (
+            0 < k < len(tb["ops"]) - 1
+            and tb["ops"][k + 1]["name"] in ("pws", "pwsf")
+            and tb["ops"][k - 1]["name"] in ("copy", "re")
+        ),
+    )
+    return spot is not None and spot[1]["ops"].pop(spot[2]) is not None
+
+
+def index(side):
+    def change(broken):
+        spot = over_ports("pws", "pwsf")(broken)
+        if spot is not None:
+            one = broken.draw.choice(spot[1]["ops"][spot[2]][side])
+            one["index"] += 1 if one["index"] == 0 else -1
+        return spot is not None
+
+    return change
+
+
+def by_memory(broken):
+    """An operation over ports claims to be over memory."""
+    spot = over_ports("pws", "pwsf", "signal", "wait")(broken)
+    if spot is not None:
+        spot[1]["ops"][spot[2]]["channel_type"] = "memory"
+    return spot is not None
+
+
+def one_channel(broken):
+    """A put has fewer channels than buffers."""
+    spot = over_ports("pws", "pwsf")(broken)
+    return spot is not None and spot[1]["ops"][spot[2]]["channel_ids"].pop() is not None
+
+
+def source_of_two(broken):
+    """A put reads the input in place of scratch: right only in some cases (a warning), else a wrong result."""
+    spot = over_ports("pws", "pwsf")(broken)
+    if spot is not None:
+        one = broken.draw.choice(spot[1]["ops"][spot[2]]["src_buff"])
+        one.update(type="i", index=0)
+    return spot is not None
+
+
+KINDS = {
+    "no signal": (renamed(("pws", "pwsf"), "put"), {"deadlock"}),
+    "put dropped": (dropped("pws", "pwsf"), {"deadlock"}),
+    "wait dropped": (dropped("wait"), {"contract", "deadlock", "race"}),
+    "credit dropped": (dropped("signal"), {"contract", "deadlock"}),
+    "not staged": (not_staged, {"result", "race"}),
+    "no nop before a put": (nop_dropped, {"race"}),
+    "other source": (index("src_buff"), {"result", "race", "contract"}),
+    "other target": (index("dst_buff"), {"result", "race", "contract"}),
+    "memory in place of a port": (by_memory, {"contract", "deadlock"}),
+    "a channel less": (one_channel, {"contract"}),
+}
+
+
+def caught(tmp_path, name, change, seed):
+    """The failed checks of a plan that was broken; None if it could not be."""
+    mutant = json.loads(text_of(name))
+    if not change(Broken(mutant, random.Random(seed))) or mutant == json.loads(text_of(name)):
+        return None
+    verdict = check_plan(written(tmp_path, mutant))
+    return {check for check, outcome in verdict.checks.items() if outcome == "failed"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    found = [caught(tmp_path, name, change, f"{kind} {name} {seed}") for name in PLANS for seed in range(2)]
+    assert any(failed is not None for failed in found)
+    assert all(failed & checks for failed in found if failed is not None), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    for name in PLANS:
+        for seed in range(60):
+            failed = caught(tmp_path, name, change, f"{kind} {name} {seed}")
+            assert failed is None or failed & checks, (name, seed, failed)
+
+
+def test_relays_must_flush(tmp_path):
+    """What is relayed lies where the run after puts the next: the port must have sent it when this run ends."""
+    good = plan_of(scheduled(support.ring(5), support.gather(list(range(5)))), MscclOptions(gpus_per_node=1))
+    for one in (False, True):
+        mutant = json.loads(json.dumps(good))
+        flushes = [op for g in mutant["gpus"] for tb in g["threadblocks"] for op in tb["ops"] if op["name"] == "pwsf"]
+        for op in flushes[:1] if one else flushes:
+            op["name"] = "pws"
+        verdict = check_plan(written(tmp_path, mutant))
+        assert verdict.checks["race"] == "failed"
+        assert {finding.code for finding in verdict.findings} <= {"X0413", "X0414"}
+
+
+def test_input_that_leaves_over_a_port_is_a_warning(tmp_path):
+    """The runtime leaves out where the tensor begins in its allocation."""
+    mutant = json.loads(text_of("all-gather"))
+    assert source_of_two(Broken(mutant, random.Random(0)))
+    verdict = check_plan(written(tmp_path, mutant))
+    assert [(d.code, d.warning) for d in verdict.diagnostics if d.code == "X0122"] == [("X0122", True)]
