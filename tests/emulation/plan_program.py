@@ -1,0 +1,218 @@
+"""MSCCL++ plans as the executor loads them: references resolved, operations divided by what runs them.
+
+Between two block-wide synchronisations, operations are *moves* of data, which all threads share and nothing orders, and
+*entries* of lists of channels or semaphores: thread k serves entry k, so those of one position are in order.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.emulation.values import Memory, Refused
+
+Json = Any
+LANES = 16
+
+
+@dataclass
+class Move:
+    """Cells that are added (or copied) to all targets, by the cell. name: of the operation, for messages."""
+
+    name: str
+    sources: list[int]
+    targets: list[int]
+    cells: int
+
+
+@dataclass
+class Entry:
+    """What thread k does with entry k: signal, wait, acquire, release, or a put that a proxy executes later.
+
+    kind: with `relaxed`, data is not ordered. key: of the counter. port: (rank, channel) of the proxy's queue, or None.
+    """
+
+    kind: str
+    key: tuple[Any, ...]
+    relaxed: bool = False
+    port: tuple[int, int] | None = None
+    put: Move | None = None
+    flush: bool = False
+
+
+@dataclass
+class Segment:
+    """barrier: (gpu, id, number of blocks) that ends it, or None."""
+
+    moves: list[Move] = field(default_factory=list)
+    lanes: dict[int, list[Entry]] = field(default_factory=dict)
+    barrier: tuple[int, int, int] | None = None
+
+
+@dataclass
+class Plan:
+    coll: str
+    inplace: bool
+    chunks: list[tuple[int, int, int]]
+    gpus: list[Json]
+
+
+def load(text: bytes | str) -> Plan:
+    """Raises Refused if the plan has no such structure."""
+    try:
+        plan = json.loads(text)
+        gpus = plan["gpus"]
+        if [gpu["id"] for gpu in gpus] != [*range(len(gpus))]:
+            raise Refused("gpus are not in order")
+        chunks = [(gpu["input_chunks"], gpu["output_chunks"], gpu["scratch_chunks"]) for gpu in gpus]
+        if any(type(n) is not int or n < 0 for row in chunks for n in row):
+            raise Refused("chunks are no numbers")
+        return Plan(plan["collective"], bool(plan["inplace"]), chunks, gpus)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+def segments_of(plan: Plan, memory: Memory, rank: int, block: Json) -> list[Segment]:
+    """What a threadblock does, between its synchronisations. Raises Refused for what has no meaning."""
+    try:
+        return _Block(plan, memory, rank, block).segments()
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+def channels_of(gpu: Json, kind: str) -> list[tuple[int, int]]:
+    """(peer, number among the channels to that peer), of all channels of a type: memory is counted before port."""
+    rows: dict[str, list[int]] = {"memory": [], "port": []}
+    for entry in gpu["channels"]:
+        if entry["channel_type"] in rows:
+            rows[entry["channel_type"]] += entry["connected_to"]
+    before = rows["memory"] if kind == "port" else []
+    mine = rows[kind]
+    return [(peer, before.count(peer) + mine[:k].count(peer)) for k, peer in enumerate(mine)]
+
+
+class _Block:
+    def __init__(self, plan: Plan, memory: Memory, rank: int, block: Json) -> None:
+        self.plan, self.memory, self.rank, self.block = plan, memory, rank, block
+        self.gpu = plan.gpus[rank]
+        self.channels = {kind: self._channels(kind) for kind in ("memory", "port")}
+
+    def _channels(self, kind: str) -> list[tuple[int, tuple[int, int]]]:
+        """By position in the threadblock's list: (number in the gpu, (peer, number to the peer))."""
+        all_of = channels_of(self.gpu, kind)
+        ids = [k for row in self.block["channels"] if row["channel_type"] == kind for k in row["channel_ids"]]
+        return [(k, all_of[_position(k, all_of)]) for k in ids]
+
+    def segments(self) -> list[Segment]:
+        found = [Segment()]
+        for op in self.block["ops"]:
+            if op["name"] == "nop":
+                found.append(Segment())
+            elif op["name"] == "barrier":
+                found[-1].barrier = (self.rank, op["barrier_id"], op["num_threadblocks"])
+                found.append(Segment())
+            else:
+                self._operation(found[-1], op)
+        return found
+
+    def _operation(self, into: Segment, op: Json) -> None:
+        name = op["name"]
+        if name in ("signal", "wait", "rlxsignal", "rlxwait"):
+            for lane, entry in enumerate(self._channel_entries(op)):
+                into.lanes.setdefault(lane, []).append(entry)
+        elif name in ("sem_acquire", "sem_release"):
+            for lane, number in enumerate(op["semaphore_ids"]):
+                _position(number, self.gpu["semaphores"])
+                entry = Entry(name, ("semaphore", self.rank, number))
+                into.lanes.setdefault(lane, []).append(entry)
+        elif name == "flush":
+            pass
+        elif name in ("put", "pws", "pwsf") and op["channel_type"] == "port":
+            self._port_put(into, op)
+        elif name in _MOVES:
+            if op.get("channel_type", "memory") != "memory":
+                raise Refused(f"{name} over {op['channel_type']}")
+            into.moves += _MOVES[name](self, op)
+        else:
+            raise Refused(f"operation {name}")
+
+    def _channel_entries(self, op: Json) -> list[Entry]:
+        kind, name = op["channel_type"], op["name"].removeprefix("rlx")
+        relaxed = op["name"].startswith("rlx") and kind == "memory"
+        entries: list[Entry] = []
+        for at in op["channel_ids"]:
+            number, (peer, k) = self.channels[kind][_position(at, self.channels[kind])]
+            ends = (self.rank, peer) if name == "signal" else (peer, self.rank)
+            port = (self.rank, number) if kind == "port" and name == "signal" else None
+            entries.append(Entry(name, ("channel", *ends, k), relaxed, port))
+        return entries
+
+    def _port_put(self, into: Segment, op: Json) -> None:
+        sources, targets = op["src_buff"], op["dst_buff"]
+        if not len(sources) == len(targets) == len(op["channel_ids"]):
+            raise Refused("a put over ports has lists of several lengths")
+        for lane, (source, target, at) in enumerate(zip(sources, targets, op["channel_ids"], strict=True)):
+            number, (peer, k) = self.channels["port"][_position(at, self.channels["port"])]
+            move = Move(op["name"], [self._local(source)], [self._remote(target, "port", peer)], self._cells(source))
+            if self._cells(target) != move.cells:
+                raise Refused("a put of two sizes")
+            key = ("channel", self.rank, peer, k)
+            entry = Entry(op["name"], key, False, (self.rank, number), move, op["name"] == "pwsf")
+            into.lanes.setdefault(lane, []).append(entry)
+
+    def _cells(self, buff: Json) -> int:
+        return buff["size"] * self.memory.cells
+
+    def _local(self, buff: Json, kind: str | None = None) -> int:
+        return self.memory.at(self.rank, kind or buff["type"], buff["index"], buff["size"])
+
+    def _remote(self, buff: Json, kind: str = "memory", peer: int | None = None) -> int:
+        rows = self.block["remote_buffer_refs"]
+        ids = [k for row in rows if row["access_channel_type"] == kind for k in row["remote_buffer_ids"]]
+        listed = self.gpu["remote_buffers"]
+        number = ids[_position(buff["buffer_id"], ids)]
+        remote = listed[_position(number, listed)]
+        if kind not in remote["access_channel_types"] or (peer is not None and remote["rank"] != peer):
+            raise Refused("a remote buffer of another peer or type of channel")
+        return self.memory.at(remote["rank"], remote["type"], buff["index"], buff["size"])
+
+    def pairs(self, op: Json) -> list[Move]:
+        """put, copy and get: source k to target k. All sources of a put are in the first one's buffer."""
+        name, sources, targets = op["name"], op["src_buff"], op["dst_buff"]
+        if len(sources) != len(targets) or (name == "copy" and len(sources) != 1):
+            raise Refused(f"{name} of {len(sources)} to {len(targets)}")
+        moves: list[Move] = []
+        for source, target in zip(sources, targets, strict=True):
+            if source["size"] != target["size"]:
+                raise Refused(f"{name} of two sizes")
+            if name == "get":  # the kernel exchanges the offsets
+                start = self._remote({**source, "index": target["index"]})
+                end = self._local({**target, "index": source["index"]})
+            else:
+                start = self._local(source, sources[0]["type"])
+                end = self._remote(target) if name in ("put", "pws") else self._local(target)
+            moves.append(Move(name, [start], [end], self._cells(source)))
+        return moves
+
+    def sums(self, op: Json) -> list[Move]:
+        """re, res, rre, rres: the sum of all sources to all targets; the first of both is local."""
+        name, sources, targets = op["name"], op["src_buff"], op["dst_buff"]
+        if len({buff["size"] for buff in (*sources, *targets)}) != 1 or (name in ("re", "rre") and len(targets) != 1):
+            raise Refused(f"{name} of several sizes")
+        further = self._remote if name in ("rre", "rres") else self._local
+        starts = [self._local(sources[0]), *(further(buff) for buff in sources[1:])]
+        ends = [self._local(targets[0]), *(self._remote(buff) for buff in targets[1:])]
+        return [Move(name, starts, ends, self._cells(sources[0]))]
+
+
+def _position(at: int, rows: list[Any]) -> int:
+    if type(at) is not int or not 0 <= at < len(rows):
+        raise Refused(f"no position {at} of {len(rows)}")
+    return at
+
+
+_MOVES = {
+    **dict.fromkeys(("put", "pws", "copy", "get"), _Block.pairs),
+    **dict.fromkeys(("re", "res", "rre", "rres"), _Block.sums),
+}
