@@ -123,4 +123,6 @@ def _plan_options(draw: random.Random) -> dict[str, str]:
     options = {"instances": draw.choice(("1", "1", "2", "3"))}
     if draw.random() < 0.5:
         options["placement"] = draw.choice(('"in"', '"out"'))
+    if draw.random() < 0.3:
+        options["gpus_per_node"] = draw.choice(("1", "2", "4"))
     return options

@@ -133,8 +133,9 @@ class PlanRun:
             knows[lane] = self.clocks.clock[number].copy()
         known = knows.get(lane)
         if entry.port is not None:
-            self.queues[entry.port].append((entry, None if known is None else known.copy()))
-            self.threads.wake(("queue", entry.port))
+            if entry.kind != "flush":
+                self.queues[entry.port].append((entry, None if known is None else known.copy()))
+                self.threads.wake(("queue", entry.port))
             while entry.flush and (self.queues[entry.port] or self.busy[entry.port]):
                 yield (("drained", entry.port),)
             if entry.flush and self.clocks is not None and known is not None:

@@ -127,7 +127,9 @@ class _Block:
                 entry = Entry(name, ("semaphore", self.rank, number))
                 into.lanes.setdefault(lane, []).append(entry)
         elif name == "flush":
-            pass
+            for lane, (number, (peer, k)) in enumerate(self._flushed(op)):
+                entry = Entry("flush", ("channel", self.rank, peer, k), port=(self.rank, number), flush=True)
+                into.lanes.setdefault(lane, []).append(entry)
         elif name in ("put", "pws", "pwsf") and op["channel_type"] == "port":
             self._port_put(into, op)
         elif name in _MOVES:
@@ -136,6 +138,13 @@ class _Block:
             into.moves += _MOVES[name](self, op)
         else:
             raise Refused(f"operation {name}")
+
+    def _flushed(self, op: Json) -> list[tuple[int, tuple[int, int]]]:
+        """The channels of a flush: as many as dst_buff has entries, whatever the list of channels says."""
+        channels = self.channels[op["channel_type"]]
+        if op["channel_type"] != "port":
+            raise Refused("flush of memory channels")
+        return [channels[_position(at, channels)] for at in op["channel_ids"][: len(op.get("dst_buff", ()))]]
 
     def _channel_entries(self, op: Json) -> list[Entry]:
         kind, name = op["channel_type"], op["name"].removeprefix("rlx")
