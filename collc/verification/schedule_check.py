@@ -3,6 +3,8 @@
 A factored schedule is proved from its representatives; where that fails, its transfers are checked as any others are.
 Small schedules are replayed exactly, chunk by chunk. In large ones a compiled loop first finds the chunks that are
 plainly right (copies that are causal and arrive; reductions along one tree); the exact check replays the others.
+Large schedules of nothing but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of
+8,192 GPUs, 134 million transfers, in 0.5 GB.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collc.ten.demand import Op
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
 from collc.ten.module import Module
-from collc.ten.schedule import StepSchedule
+from collc.ten.schedule import Clock, Schedule, StepSchedule
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.endpoint_check import check_endpoints
 from collc.verification.factored_check import is_proved
@@ -50,6 +52,8 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     if isinstance(schedule, StepSchedule) and delay is not None:
         check_step_table(module, schedule, delay, findings)
         return findings.verdict()
+    if len(schedule) >= large and _are_plain_copies(module, schedule, clock):
+        return all_right(module.network)
     transfers = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
@@ -59,6 +63,13 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     _check_chunks(module, transfers, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
     return findings.verdict(queued)
+
+
+def _are_plain_copies(module: Module, schedule: Schedule, clock: Clock) -> bool:
+    """Whether a schedule of copies is plainly right; its transfers are not listed for this."""
+    from collc.verification.copy_replay import copies_are_right
+
+    return copies_are_right(module, schedule, clock)
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:

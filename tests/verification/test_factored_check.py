@@ -11,7 +11,7 @@ import pytest
 
 from collc.synthesis.symmetric import symmetric_module
 from collc.synthesis.task import Effort
-from collc.ten.demand import Demand, Op
+from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
@@ -274,11 +274,11 @@ def test_what_the_proof_leaves_to_the_check_of_rows() -> None:
     assert not is_proved(replace(module, planned=frozenset({0})), schedule)
     assert not is_proved(replace(module, demand=Demand(module.demand.runs * 2)), schedule)
     assert not is_proved(replace(module, demand=all_gather(list(range(6)), chunk=4096)), schedule)
-    copies = unlisted("all_reduce", 6, 2, 6 * 2 * 4096)
-    run = module.demand.runs[0]
-    same_ranks = Demand((replace(copies.runs[0], group=run.group),))
+    standard = Standard("all_reduce", 6 * 2 * 4096, 2)
+    copies = replace(unlisted("all_reduce", 6, 2, 6 * 2 * 4096).runs[0], standard=standard)
+    same_ranks = Demand((replace(copies, group=module.demand.runs[0].group),))
     assert not is_proved(replace(module, demand=same_ranks), schedule)  # an All-Reduce that says it copies
-    standard = replace(same_ranks.runs[0].standard, op=Op.SUM)  # type: ignore[type-var]
+    standard = replace(standard, op=Op.SUM)
     assert is_proved(replace(module, demand=Demand((replace(same_ranks.runs[0], standard=standard),))), schedule)
     assert not is_proved(module, with_rows(schedule, relayed=np.full(len(schedule.rows), -1, np.int32)))
     late = with_rows(schedule, start=schedule.rows.start + 2**51)
