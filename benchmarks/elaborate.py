@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.case import Case, Result, Watch
+from benchmarks.case import Case, Result, Target, Watch
 
 HEAD = "import std.topologies\nimport std.collectives\n"
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
@@ -28,6 +29,39 @@ def measure_elaboration(topology: str, run: str, expand: bool) -> Result:
     return Result(wall, cpu, mib, note=f"{request.network.link_count:,} links, {chunks:,} chunks")
 
 
+RATE = "(bandwidth: 25GB/s, latency: 1us)"
+
+
+def _links() -> list[str]:
+    lines = ["npu gpu[1000]"]
+    return lines + [f"  link gpu[{i % 1000}] -> gpu[{(i + 1 + i // 1000) % 1000}] {RATE}" for i in range(100_000)]
+
+
+def _matrix() -> list[str]:
+    rows = [", ".join(str(int(i != j and (i + j) % 7 == 0)) for j in range(1000)) for i in range(1000)]
+    return ["npu gpu[1000]", "links [", *(f"  [{row}]," for row in rows), f"] {RATE}"]
+
+
+def _devices() -> list[str]:
+    return [f"  npu host_{i}" for i in range(100_000)]
+
+
+def measure_source(lines: Callable[[], list[str]]) -> Result:
+    """A topology of plain declarations, read from its file."""
+    from collc.source.elaboration.elaborate import load_topology
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.coll"
+        path.write_text("topology t { npu one }\n")
+        load_topology(path, "t")
+        path.write_text("\n".join(["topology t {", *lines(), "}\n"]))
+        watch = Watch()
+        network = load_topology(path, "t")
+        wall, cpu, mib = watch.read()
+        size = path.stat().st_size / 1e6
+    return Result(wall, cpu, mib, note=f"{size:.1f} MB, {size / cpu:.1f} MB/s, {network.link_count:,} links")
+
+
 def cases() -> list[Case]:
     programs = {
         "All-Gather, mesh2d(200, 200)": (f"mesh2d(200, 200, {LINK})", "all_gather(t.npus, size: 40000MiB)", True),
@@ -36,4 +70,12 @@ def cases() -> list[Case]:
             f"ring(10000, {LINK})", "all_to_all(t.npus, size: 10000MiB)", False,
         ),
     }  # fmt: skip
-    return [Case(name, lambda p=program: measure_elaboration(*p)) for name, program in programs.items()]
+    sources = {
+        "100,000 lines of links": (_links, Target(seconds=1.2)),
+        "matrix of links, 1,000 x 1,000": (_matrix, Target(seconds=0.6)),
+        "100,000 lines of NPUs": (_devices, Target(seconds=0.35)),
+    }
+    return [
+        *(Case(name, lambda p=program: measure_elaboration(*p)) for name, program in programs.items()),
+        *(Case(name, lambda s=lines: measure_source(s), target) for name, (lines, target) in sources.items()),
+    ]

@@ -12,7 +12,7 @@ from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_DEPTH, too_deep
-from collc.source.parsing.parse import MAX_BYTES, parse
+from collc.source.parsing.parse import MAX_BYTES, parse, parse_with_tables
 from collc.source.parsing.syntax import Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
@@ -25,11 +25,14 @@ SUFFIX: Final = ".coll"
 class Loader:
     """Reads files, each once.
 
-    files: the files read so far, by resolved path. open: the files whose imports are being read, outermost first, as
-    (resolved path, name in messages), to detect import cycles.
+    tables: whether to read long tables as such (see parsing/tables.py). tabular: whether there were any. files: the
+    files read so far, by resolved path. open: the files whose imports are being read, outermost first, as (resolved
+    path, name in messages), to detect import cycles.
     """
 
     problems: Problems
+    tables: bool = False
+    tabular: bool = False
     files: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
     open: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
@@ -50,7 +53,9 @@ class Loader:
 
     def _declared(self, source: SourceFile, path: Path, module: str | None) -> FileScope:
         """The declarations of a file that was read from `path`, its imports loaded too."""
-        file = FileScope(source, parse(source).statements, module, str(path.parent))
+        tree = parse_with_tables(source) if self.tables else None
+        self.tabular |= tree is not None
+        file = FileScope(source, (tree or parse(source)).statements, module, str(path.parent))
         real = real_path(path)
         self.files[real] = file
         self.open.append((real, source.name))

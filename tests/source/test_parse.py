@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lark import Token
 from lark.exceptions import UnexpectedInput
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
@@ -76,11 +78,19 @@ def messages(text: str) -> tuple[Diagnostic, ...]:
 
 
 def lark_accepts(text: str) -> bool:
+    """Whether Lark accepts a text, without reading a part of a word as a keyword (`int` as `in t`), as Lark does."""
     try:
-        LARK.parse(text)
+        words = LARK.parse(text).scan_values(lambda value: isinstance(value, Token) and value.isidentifier())
     except UnexpectedInput:
         return False
-    return True
+    return not any(re.match(r"\w", text[word.end_pos :]) for word in words)
+
+
+def test_lark_reads_parts_of_words_as_keywords() -> None:
+    glued = "param a = b int"
+    assert LARK.parse(glued)
+    assert not lark_accepts(glued)
+    assert not accepts(glued)
 
 
 def test_the_stored_table_is_that_of_the_grammar() -> None:

@@ -18,12 +18,14 @@ from collc.source.parsing.syntax import (
     ChunkReference,
     Collective,
     DeviceDeclaration,
+    DeviceTable,
     Emit,
     For,
     If,
     Let,
     LinkDeclaration,
     LinkMatrix,
+    LinkTable,
     Postcondition,
     Precondition,
     RunStatement,
@@ -71,15 +73,22 @@ class BodyChecker:
     def topology(self, nodes: Sequence[Statement], env: TypeScope) -> None:
         """The body of a template."""
         devices = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
+        for table in statements(tuple(nodes)):
+            if isinstance(table, DeviceTable):
+                devices |= dict.fromkeys(table.names, table.device)
 
         def handle(node: Statement, inner: TypeScope) -> None:
             match node:
                 case DeviceDeclaration():
                     self.expressions.device(node, inner)
+                case DeviceTable():
+                    self.expressions.device(node.device, inner)
                 case LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
                     self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                case LinkTable():
+                    self.table(node, inner, devices)
                 case LinkMatrix():
                     self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
                     self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
@@ -95,6 +104,20 @@ class BodyChecker:
         """Check that expressions are of type int."""
         for node in nodes:
             self.expressions.expect(node, env, INT, what)
+
+    def table(self, node: LinkTable, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
+        """Check each form of the links in a table."""
+        for form in node.forms:
+            inner = TypeScope(env, dict.fromkeys(form.numbers, INT))
+            known = dict(devices)
+            for column, names in form.names.items():
+                unlike = [name for name in set(names) if name not in devices or devices[name].shape]
+                if unlike:
+                    raise fail("E0309", f"unknown device '{min(unlike)}'", node.span)
+                known[column] = devices[names[0]]
+            self.end(form.link.source, inner, known)
+            self.end(form.link.target, inner, known)
+            self.expressions.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
 
     def end(self, node: Expr, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
         """Check one end of a link: a device that the body declares."""

@@ -29,6 +29,7 @@ from collc.source.parsing.expressions import (
     IntLiteral,
     Member,
     Name,
+    NumberList,
     QuantityLiteral,
     Range,
     RemovedDevice,
@@ -66,6 +67,7 @@ from collc.source.types import (
     holds,
     item_type,
     join,
+    list_of,
     unary_type,
 )
 
@@ -135,6 +137,8 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 if node.dimension == "bytes" and node.value.denominator != 1:
                     raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
                 return NAMED[str(node.dimension)]
+            case NumberList():
+                return list_of(INT)
             case StringLiteral():
                 return STRING
             case BoolLiteral():

@@ -29,7 +29,7 @@ def with_parts(node: With, base: Topology, frame: Frame, evaluator: Evaluator) -
     links = builder.go_on_from(base)
     for part in node.parts:
         if isinstance(part, DeviceDeclaration):
-            builder.declare(part, frame)
+            builder.declare(part, [part.name.name], frame)
     grown = _grown(base, builder, links)
     changes = _LinkChanges(grown, base.network.link_count, builder, evaluator)
     for part in node.parts:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
 from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
@@ -41,6 +41,8 @@ from collc.ten import training
 from collc.ten.limited import fed_links
 from collc.ten.network import Network
 
+Result = TypeVar("Result")
+
 
 def load_program(
     source: Path | SourceFile,
@@ -58,9 +60,35 @@ def load_program(
     Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
     for a chunk (E0412).
     """
-    problems = Problems()
-    catalogue = catalogue or OptionTables()
-    context = _load_files(source, definitions or {}, problems, catalogue)
+
+    def load(loader: Loader) -> Program:
+        return _program(loader, source, definitions or {}, only, catalogue or OptionTables(), chunks, size)
+
+    return _with_tables(load)
+
+
+def _with_tables(load: Callable[[Loader], Result]) -> Result:
+    """What `load` returns; where it fails and the files have tables, without these, so that messages are right."""
+    loader = Loader(Problems(), tables=True)
+    try:
+        return load(loader)
+    except (SourceError, NoSchedule):
+        if not loader.tabular:
+            raise
+    return load(Loader(Problems()))
+
+
+def _program(
+    loader: Loader,
+    source: Path | SourceFile,
+    definitions: Mapping[str, str],
+    only: str | None,
+    catalogue: OptionTables,
+    chunks: int | Literal["auto"] | None,
+    size: int | None,
+) -> Program:
+    problems = loader.problems
+    context = _load_files(loader, source, definitions, catalogue)
     builder = ScheduleBuilder(context, catalogue, problems, chunks, size)
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
@@ -76,15 +104,23 @@ def load_program(
 
 def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None = None) -> Network:
     """The network of a topology of a program. Raises SourceError, U0133 where the program has no such topology."""
-    problems = Problems()
-    context = _load_files(source, definitions or {}, problems, OptionTables())
+
+    def load(loader: Loader) -> Network:
+        return _named_topology(_load_files(loader, source, definitions or {}, OptionTables()), loader.problems, name)
+
+    return fed_links(_with_tables(load))
+
+
+def _named_topology(context: FileContext, problems: Problems, name: str) -> Network:
     topology = context.topology_named(name)
     problems.stop()
     if topology is None:
         known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
-        raise SourceError(Diagnostic("U0133", f"{source} has no topology '{name}' without parameters", hint=hint))
-    return fed_links(topology.network)
+        raise SourceError(
+            Diagnostic("U0133", f"{context.file.source.name} has no topology '{name}' without parameters", hint=hint)
+        )
+    return topology.network
 
 
 def _training(
@@ -110,10 +146,10 @@ def _training(
 
 
 def _load_files(
-    source: Path | SourceFile, definitions: Mapping[str, str], problems: Problems, catalogue: OptionTables
+    loader: Loader, source: Path | SourceFile, definitions: Mapping[str, str], catalogue: OptionTables
 ) -> FileContext:
     """Read a file and its imports, set its params, and check names and types. Raises SourceError."""
-    loader = Loader(problems)
+    problems = loader.problems
     file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
     problems.stop()
     given: dict[str, Value] = {}

@@ -46,6 +46,7 @@ from collc.source.elaboration.values import (
     is_column,
     npus,
     number,
+    single_list,
     stacked_rows,
     string,
     topology_value,
@@ -65,6 +66,7 @@ from collc.source.parsing.expressions import (
     IntLiteral,
     Member,
     Name,
+    NumberList,
     QuantityLiteral,
     Range,
     Star,
@@ -196,6 +198,8 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
                 return number(node.value)
             case QuantityLiteral():
                 return quantity(node)
+            case NumberList():
+                return Value(list_of(INT), single_list(node.numbers))
             case StringLiteral():
                 return string(node.value)
             case BoolLiteral():

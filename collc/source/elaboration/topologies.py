@@ -21,10 +21,20 @@ from collc.source.elaboration.operators import shown
 from collc.source.elaboration.topology_parts import index_part, member_of
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
-from collc.source.parsing.expressions import Argument, Expr, Identifier, Index, Member, Name
-from collc.source.parsing.syntax import DeviceDeclaration, LinkDeclaration, LinkMatrix, Statement, TopologyTemplate, Use
+from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name
+from collc.source.parsing.syntax import (
+    COLUMN,
+    DeviceDeclaration,
+    DeviceTable,
+    LinkDeclaration,
+    LinkMatrix,
+    LinkTable,
+    Statement,
+    TopologyTemplate,
+    Use,
+)
 from collc.source.problems import fail
-from collc.source.types import BOOL, INT, RATE, TIME, TOPOLOGY, Type
+from collc.source.types import BOOL, DEVICES, INT, RATE, TIME, TOPOLOGY, Type
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
@@ -85,12 +95,17 @@ class TopologyBuilder:
         """Execute a statement in all iterations of a frame; returns the links that it declares."""
         match statement:
             case DeviceDeclaration():
-                self.declare(statement, frame)
+                self.declare(statement, [statement.name.name], frame)
+                return None
+            case DeviceTable():
+                self.declare(statement.device, statement.names, frame)
                 return None
             case LinkDeclaration():
                 return self.link(statement, frame)
             case LinkMatrix():
                 return self.matrix(statement, frame)
+            case LinkTable():
+                return self.table(statement, frame)
             case Use():
                 return self.use(statement, frame)
             case _:
@@ -98,16 +113,15 @@ class TopologyBuilder:
 
     # Devices
 
-    def once(self, name: Identifier, what: str, frame: Frame) -> None:
+    def once(self, names: Sequence[str], span: Span, what: str, frame: Frame) -> None:
         """Raise SourceError where a name is declared in a loop or again."""
+        name = next((name for name in names if name in self.places), names[0])
         if frame.rows is not None:
-            hint = f"declare an array: {what} {name.name}[n]"
-            raise fail("E0303", f"{what} '{name.name}' is declared inside a loop", name.span, hint=hint)
-        if name.name in self.places:
-            raise fail(
-                "E0205", f"'{name.name}' is declared twice", name.span, Note("first here", self.places[name.name])
-            )
-        self.places[name.name] = name.span
+            hint = f"declare an array: {what} {name}[n]"
+            raise fail("E0303", f"{what} '{name}' is declared inside a loop", span, hint=hint)
+        if name in self.places:
+            raise fail("E0205", f"'{name}' is declared twice", span, Note("first here", self.places[name]))
+        self.places |= dict.fromkeys(names, span)
 
     def shape(self, sizes: Sequence[Expr], frame: Frame) -> tuple[int, ...]:
         """The sizes of an array."""
@@ -119,23 +133,26 @@ class TopologyBuilder:
             found.append(count)
         return tuple(found)
 
-    def declare(self, node: DeviceDeclaration, frame: Frame) -> None:
-        """`npu gpu[2, 8]`, `switch s (multicast: true)`."""
-        self.once(node.name, node.kind, frame)
+    def declare(self, node: DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
+        """`npu gpu[2, 8]`, `switch s (multicast: true)`; names: of all that are declared so."""
+        self.once(names, node.name.span, node.kind, frame)
         shape = self.shape(node.shape, frame)
-        count = _product(shape)
+        size = _product(shape)
+        count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
         known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
         given = {k: v.data for k, v in self.attributes(node.attributes, known, frame).items()}
         switch = node.kind == "switch"
         first = self.switches if switch else self.npus
         strides = row_major(shape)
-        self.entries[node.name.name] = DeviceArray(node.name.name, switch, shape, strides, first)
-        family = DeviceFamily(node.name.name, shape, first, strides)
+        families = self.switch_families if switch else self.families
+        for name in names:
+            self.entries[name] = DeviceArray(name, switch, shape, strides, first)
+            families.append(DeviceFamily(name, shape, first, strides))
+            first += size
         if not switch:
             kind = self.endpoints.setdefault(endpoint_of(given, node.attributes, node.span), len(self.endpoints))
             self.endpoint_of.append(np.full(count, kind, np.int32))
-            self.families.append(family)
             self.npus += count
             return
         buffer = given.get("buffer", -1)
@@ -146,7 +163,6 @@ class TopologyBuilder:
                 node.span,
                 hint="leave 'buffer' out for no limit",
             )
-        self.switch_families.append(family)
         self.buffers.append(np.full(count, buffer, np.int64))
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
@@ -173,7 +189,7 @@ class TopologyBuilder:
 
     def use(self, node: Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
-        self.once(node.name, "use", frame)
+        self.once([node.name.name], node.name.span, "use", frame)
         shape = self.shape(node.shape, frame)
         copies = _product(shape)
         topology: Topology = self.evaluator.wanted(node.topology, frame, TOPOLOGY, "the topology of 'use'").data
@@ -251,8 +267,40 @@ class TopologyBuilder:
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
         return BodyRows(np.repeat(np.arange(count, dtype=np.int64), directions), table.reshape(-1, 3))
 
+    def table(self, node: LinkTable, frame: Frame) -> BodyRows:
+        """The links of a table, line by line in each iteration."""
+        around = 1 if frame.rows is None else frame.rows
+        limits.check_count("links", self.links + node.lines * around, node.span)
+        rows: list[Int64Array] = []
+        tables: list[Int64Array] = []
+        for form in node.forms:
+            count = len(form.line)
+            take = None if frame.rows is None else np.repeat(np.arange(around, dtype=np.int64), count)
+            names = {name: Value(INT, np.tile(numbers, around)) for name, numbers in form.numbers.items()}
+            for name, devices in form.names.items():
+                names[name] = Value(DEVICES, np.tile(self.numbers_of(devices, node.span), around))
+            made = self.link(form.link, Frame(count * around, frame, take, names, depth=frame.depth + 1))
+            rows.append((made.row // count) * node.lines + form.line[made.row % count])
+            tables.append(made.table)
+        line = np.concatenate(rows)
+        order = np.argsort(line, kind="stable")
+        return BodyRows(line[order] // node.lines, np.concatenate(tables)[order])
+
+    def numbers_of(self, devices: Sequence[str], span: Span) -> Int64Array:
+        """int64: the numbers of single devices. Raises SourceError where one is none."""
+        known: dict[str, int] = {}
+        for name in set(devices):
+            entry = self.entries.get(name)
+            if not isinstance(entry, DeviceArray) or entry.shape:
+                raise fail("E0309", f"unknown device '{name}'", span)
+            part = index_part(TopologyPart(None, entry), [], span)
+            known[name] = -1 if isinstance(part, TopologyPart) else part.data
+        return np.array([known[name] for name in devices], np.int64)
+
     def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""
+        if isinstance(node, Name) and node.name.startswith(COLUMN):
+            return frame.names[node.name].data
         part = self.part(node, frame)
         if isinstance(part, TopologyPart):
             part = self.at(part, [], node, frame)

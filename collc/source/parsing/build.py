@@ -30,6 +30,9 @@ REDUCTIONS = ("sum", "max", "min", "prod", "avg")
 RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
 """Words that cannot be names, since they have a meaning in expressions."""
 
+TableNode = s.LinkTable | s.DeviceTable | ex.NumberList
+"""What is read from a table and not parsed."""
+
 _Part = Token | ex.Node
 
 
@@ -64,10 +67,17 @@ def _items(sequence: BracketedItems | None, kind: type[_T]) -> tuple[_T, ...]:
 
 
 class Builder:
-    """Builds the nodes of one file. errors: mistakes that the grammar does not reject, such as unknown units."""
+    """Builds the nodes of one file. errors: mistakes that the grammar does not reject, such as unknown units.
 
-    def __init__(self, file: SourceFile) -> None:
+    tables: statements and lists that were read already, by the positions at which they begin; each that is used is
+    removed.
+    """
+
+    def __init__(
+        self, file: SourceFile, tables: dict[int, s.LinkTable | s.DeviceTable | ex.NumberList] | None = None
+    ) -> None:
         self._file = file
+        self.tables = {} if tables is None else tables
         self._heights: dict[ex.Node, int] = {}
         self.errors: list[Diagnostic] = []
 
@@ -93,11 +103,11 @@ class Builder:
         height = 0
         for part in parts:
             if isinstance(part, ex.Node):
-                height = max(height, heights.get(part, 0))
+                height = max(height, heights.pop(part, 0))
             elif isinstance(part, BracketedItems):
-                height = max([height, *(heights.get(item, 0) for item in part.items)])
+                height = max([height, *(heights.pop(item, 0) for item in part.items)])
             elif part is not None and not isinstance(part, Token):
-                height = max([height, *(heights.get(item, 0) for item in part)])
+                height = max([height, *(heights.pop(item, 0) for item in part)])
         if height >= MAX_NESTING:
             message = f"this goes more than {MAX_NESTING} levels deep"
             raise SourceError(Diagnostic("E0806", message, node.span, hint="give parts of it names with 'let'"))
@@ -196,14 +206,20 @@ class Builder:
 
     def device(
         self, kind: Token, name: Token, shape: BracketedItems | None, attributes: BracketedItems | None
-    ) -> s.DeviceDeclaration:
+    ) -> s.DeviceDeclaration | s.DeviceTable:
+        table = self.tables.pop(kind.start, None) if self.tables else None
+        if isinstance(table, s.DeviceTable):
+            return table
         span = self._span(kind, name, shape, attributes)
         sizes = _items(shape, ex.Expr)
         return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, _items(attributes, ex.Argument))
 
     def link(
         self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: BracketedItems | None
-    ) -> s.LinkDeclaration:
+    ) -> s.LinkDeclaration | s.LinkTable:
+        table = self.tables.pop(keyword.start, None) if self.tables else None
+        if isinstance(table, s.LinkTable):
+            return table
         span = self._span(keyword, target, attributes)
         return s.LinkDeclaration(span, source, target, arrow.kind == "<->", _items(attributes, ex.Argument))
 
@@ -477,8 +493,10 @@ class Builder:
         items = _nodes(parts, ex.Expr)
         return self._nested(ex.Collection(self._span(first, *parts), kind, items), items)
 
-    def list(self, *parts: _Child) -> ex.Collection:
-        return self._collection("list", parts)
+    def list(self, *parts: _Child) -> ex.Collection | ex.NumberList:
+        first = parts[0]
+        numbers = self.tables.pop(first.start, None) if self.tables and isinstance(first, Token) else None
+        return numbers if isinstance(numbers, ex.NumberList) else self._collection("list", parts)
 
     def set(self, *parts: _Child) -> ex.Collection:
         return self._collection("set", parts)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from collc.base.diagnostics import Span
 from collc.base.units import Dimension
+
+if TYPE_CHECKING:
+    from collc.ten.arrays import Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +69,13 @@ class BoolLiteral(Expr):
     """`true`, `false`."""
 
     value: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberList(Expr):
+    """`[0, 4, 0, 1, ...]`: a long list of nothing but whole numbers (see tables.py). numbers: int64[items]."""
+
+    numbers: Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,9 +14,34 @@ from collc.source.parsing.table import load_table
 MAX_BYTES = 16 * 2**20
 """Bytes of the largest source file that is accepted."""
 
+MIN_CHARACTERS = 4096
+"""Characters of the shortest file in which tables are sought."""
+
 
 def _too_large(text: str) -> bool:
     return len(text) > MAX_BYTES or (not text.isascii() and len(text.encode("utf-8", "replace")) > MAX_BYTES)
+
+
+def parse_with_tables(source: SourceFile) -> File | None:
+    """The syntax tree of a file in which long tables are not parsed line by line (see tables.py).
+
+    None where the file has no such tables, or anything in it is wrong.
+    """
+    if not MIN_CHARACTERS <= len(source.text) <= MAX_BYTES:
+        return None
+    from collc.source.parsing.tables import TableReader
+
+    reader = TableReader(source, load_table())
+    if not reader.found:
+        return None
+    builder = Builder(source, reader.found)
+    automaton = Automaton(load_table(), builder)
+    try:
+        for token in reader.scan():
+            automaton.feed(token)
+    except (Unexpected, SourceError):
+        return None
+    return None if builder.errors or builder.tables else cast("File", automaton.values[0])
 
 
 def parse(source: SourceFile) -> File:
@@ -25,13 +50,13 @@ def parse(source: SourceFile) -> File:
         hint = "split it into files and 'import' them"
         raise SourceError(Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint))
     table = load_table()
-    tokens = table.scanner.scan(source.text)
     builder = Builder(source)
     automaton = Automaton(table, builder)
-    for position, token in enumerate(tokens):
+    for position, token in enumerate(table.scanner.scan(source.text)):
         try:
             automaton.feed(token)
         except Unexpected:
+            tokens = list(table.scanner.scan(source.text))
             raise SourceError(*Recovery(source, table, tokens, position).read()) from None
     if builder.errors:
         raise SourceError(*builder.errors)

@@ -379,7 +379,7 @@ class Recovery:
         if head not in HEADERS:
             return False
         self._parser.cut(level)
-        for token in self._table.scanner.scan(HEADERS[head])[:-1]:
+        for token in list(self._table.scanner.scan(HEADERS[head]))[:-1]:
             self._parser.feed(token)
         self._parser.feed(self._tokens[position])
         return True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import SourceFile
 from collc.source.parsing.expressions import Argument, Call, Expr, ForClause, Identifier, Node, StringLiteral
+
+if TYPE_CHECKING:
+    from collc.ten.arrays import Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +64,41 @@ class LinkDeclaration(Statement):
     target: Expr
     both: bool
     attributes: tuple[Argument, ...]
+
+
+COLUMN: Final = "#"
+"""How the names of columns of a LinkTable begin; no name in a program does."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkForm:
+    """Links of a LinkTable that are written alike.
+
+    link: one of them, with names `#0`, `#1`, ... in place of what differs. line: int64[rows], ascending, the line of
+    each in the table. numbers: int64[rows] for each such name in an index. names: str[rows] for each that is an end of
+    the link.
+    """
+
+    link: LinkDeclaration
+    line: Int64Array
+    numbers: dict[str, Int64Array]
+    names: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkTable(Statement):
+    """Many successive lines `link a -> b (...)`, parsed as a table (see tables.py). lines: their number."""
+
+    forms: tuple[LinkForm, ...]
+    lines: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTable(Statement):
+    """Many successive lines `npu gpu_17 (...)` that differ in their names only. device: one of them."""
+
+    device: DeviceDeclaration
+    names: list[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -46,17 +47,15 @@ class Scanner:
         groups = "|".join(f"(?P<t{i}>{pattern})" for i, pattern in enumerate(patterns))
         return cls(re.compile(f"(?:{space})?(?:{groups})"), {f"t{i}": kind for i, kind in enumerate(kinds)})
 
-    def scan(self, text: str, *, comments: bool = False) -> list[Token]:
-        """All tokens in order; the last one has the kind END. comments: whether to include comments."""
+    def scan(self, text: str, start: int = 0, end: int | None = None, *, comments: bool = False) -> Iterator[Token]:
+        """All tokens between two positions; the last one has the kind END. comments: whether to include comments."""
         kinds = self.kinds
-        tokens: list[Token] = []
-        for match in self.pattern.finditer(text):
+        for match in self.pattern.finditer(text, start, len(text) if end is None else end):
             group = match.lastgroup or ""
             kind = kinds[group]
             if kind == COMMENT and not comments:
                 continue
             word = match[group]
-            tokens.append(Token(kind or word, word, match.start(group), match.end()))
+            yield Token(kind or word, word, match.start(group), match.end())
             if kind == END:
                 break
-        return tokens

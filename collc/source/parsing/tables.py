@@ -1,0 +1,223 @@
+"""Large parts of a file that are tables: many links, one a line, and long lists of whole numbers.
+
+Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
+the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
+anything is not as expected, there is no table, and where anything in a table is wrong, the file is parsed again without
+tables (elaboration/elaborate.py), so that messages are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar, cast
+
+from collc.base.diagnostics import SourceError, SourceFile, Span
+from collc.source.parsing.automaton import Automaton, Unexpected
+from collc.source.parsing.build import Builder, TableNode
+from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
+from collc.source.parsing.syntax import (
+    COLUMN,
+    DeviceDeclaration,
+    DeviceTable,
+    File,
+    LinkDeclaration,
+    LinkForm,
+    LinkTable,
+    Statement,
+    TopologyTemplate,
+)
+from collc.source.parsing.table import Table
+from collc.source.parsing.tokens import END, INT, NAME, Token
+
+MIN_LINES: Final = 64
+"""Lines of the smallest table of links."""
+
+MIN_NUMBERS: Final = 64
+"""Numbers of the shortest list that is read as a column; no index and no shape has as many."""
+
+LINES_A_FORM: Final = 16
+"""A table has at least so many lines for each form of a line."""
+
+_LINES: Final = re.compile(
+    r"(?:^[ \t]*link[ \t][^\n#\"{}]*\n)+|(?:^[ \t]*(?:npu|switch)[ \t][^\n#\"{}]*\n)+", re.MULTILINE
+)
+_NUMBERS: Final = re.compile(r"\[[ \t\n]*([0-9]{1,18}(?:[ \t\n]*,[ \t\n]*[0-9]{1,18})+)[ \t\n]*,?[ \t\n]*\]")
+_VARIABLE: Final = re.compile(r"(?<![\w.])(?:[A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))")
+"""What can differ between lines of one form: a name with a digit in it, or a whole number."""
+
+_Tree = TypeVar("_Tree", bound=Node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What stands in one place of all lines of a form: numbers, or else names."""
+
+    words: list[str]
+
+    @property
+    def varies(self) -> bool:
+        return self.words.count(self.words[0]) != len(self.words)
+
+    @property
+    def whole(self) -> bool | None:
+        """Whether all are numbers; None where some are and some are not."""
+        count = sum(map(str.isdigit, self.words))
+        return {0: False, len(self.words): True}.get(count)
+
+
+class TableReader:
+    """Finds the tables of a file. found: tables and lists by the positions at which they begin.
+
+    _places: for each, in order, where its text begins and ends, and the tokens that stand for it.
+    """
+
+    def __init__(self, source: SourceFile, table: Table) -> None:
+        self._source = source
+        self._table = table
+        self.found: dict[int, TableNode] = {}
+        self._places = sorted([*self._line_tables(), *self._number_lists()])
+
+    def scan(self) -> Iterator[Token]:
+        """The tokens of the file; of each table those of its first and last line, of each list those of one number.
+
+        The last line of a table is none of it: what follows may belong to it, as attributes in a line of their own.
+        """
+        text, scanner = self._source.text, self._table.scanner
+        position = 0
+        for start, end, kept in self._places:
+            if start < position:
+                continue  # inside of another one
+            yield from (token for token in scanner.scan(text, position, start) if token.kind != END)
+            yield from kept
+            position = end
+        yield from scanner.scan(text, position)
+
+    def _line_tables(self) -> Iterator[tuple[int, int, list[Token]]]:
+        """For each table: where it begins and ends, and the tokens of its first line."""
+        text = self._source.text
+        for match in _LINES.finditer(text):
+            end = text.rfind("\n", match.start(), match.end() - 1) + 1
+            table = self._line_table(match.start(), end) if end > match.start() else None
+            if table is not None:
+                self.found[table.span.start] = table
+                yield match.start(), end, self._tokens(match.start(), text.index("\n", match.start()))
+
+    def _line_table(self, start: int, end: int) -> LinkTable | DeviceTable | None:
+        text = self._source.text[start:end]
+        words: list[str] = []
+
+        def placeholder(match: re.Match[str]) -> str:
+            words.append(match[0])
+            return "\0"
+
+        lines = _VARIABLE.sub(placeholder, text).splitlines()
+        alike: dict[str, list[int]] = {}
+        for number, line in enumerate(lines):
+            alike.setdefault(line, []).append(number)
+        if len(lines) < max(MIN_LINES, LINES_A_FORM * len(alike)) or "\0" in text:
+            return None
+        if len(alike) == 1 and not lines[0].lstrip().startswith("link"):
+            return self._device_table(start, end, words)
+        places = _offsets([line.count("\0") for line in lines])
+        starts = _offsets([len(line) + 1 for line in text.splitlines()])
+        forms: list[LinkForm] = []
+        for shape, members in alike.items():
+            columns = [_Column([words[places[m] + k] for m in members]) for k in range(shape.count("\0"))]
+            at = start + starts[members[0]]
+            form = self._form(at, start + starts[members[0] + 1], members, columns)
+            if form is None:
+                return None
+            forms.append(form)
+        first = forms[0].link.span.start
+        return LinkTable(Span(self._source, first, start + len(text.rstrip())), tuple(forms), len(lines))
+
+    def _form(self, start: int, end: int, members: list[int], columns: list[_Column]) -> LinkForm | None:
+        """The form of some lines, the first of which is between two positions; None where these are no table."""
+        import numpy as np
+
+        text = self._source.text
+        link = self._parsed(start, end)
+        if not isinstance(link, LinkDeclaration):
+            return None
+        found = [m.start() for m in _VARIABLE.finditer(text, start, end)]
+        varying = {at: column for at, column in zip(found, columns, strict=True) if column.varies}
+        names = {at: f"{COLUMN}{k}" for k, at in enumerate(varying)}
+        ends = {part.span.start for part in (link.source, link.target) if isinstance(part, Name)}
+        if any(at >= link.target.span.end or column.whole is None for at, column in varying.items()):
+            return None
+        if any(column.whole is False and at not in ends for at, column in varying.items()):
+            return None
+        numbers = {names[at]: np.array([*map(int, c.words)], np.int64) for at, c in varying.items() if c.whole}
+        devices = {names[at]: c.words for at, c in varying.items() if not c.whole}
+        return LinkForm(_with_names(link, names), np.array(members, np.int64), numbers, devices)
+
+    def _device_table(self, start: int, end: int, words: list[str]) -> DeviceTable | None:
+        """A table of lines of one form; words: what can differ in them, line by line."""
+        text = self._source.text
+        device = self._parsed(start, text.index("\n", start))
+        lines = text.count("\n", start, end)
+        width = len(words) // lines
+        columns = [words[k::width] for k in range(width)]
+        if not isinstance(device, DeviceDeclaration) or not columns or device.name.name != columns[0][0]:
+            return None
+        if len(set(columns[0])) < lines or any(_Column(column).varies for column in columns[1:]):
+            return None
+        span = Span(self._source, device.span.start, start + len(text[start:end].rstrip()))
+        return DeviceTable(span, device, columns[0])
+
+    def _parsed(self, start: int, end: int) -> Statement | None:
+        """The statement of a topology between two positions; None where there is something else, or more."""
+        around = [Token(NAME, "topology", start, start), Token(NAME, "_", start, start), Token("{", "{", start, start)]
+        builder = Builder(self._source)
+        automaton = Automaton(self._table, builder)
+        try:
+            for token in [*around, *self._tokens(start, end), Token("}", "}", end, end), Token(END, "", end, end)]:
+                automaton.feed(token)
+        except (Unexpected, SourceError):
+            return None
+        statements = cast("File", automaton.values[0]).statements
+        template = statements[0]
+        if builder.errors or len(statements) > 1 or not isinstance(template, TopologyTemplate):
+            return None
+        return template.body[0] if len(template.body) == 1 else None
+
+    def _tokens(self, start: int, end: int) -> list[Token]:
+        """The tokens between two positions, without END."""
+        return list(self._table.scanner.scan(self._source.text, start, end))[:-1]
+
+    def _number_lists(self) -> Iterator[tuple[int, int, list[Token]]]:
+        """For each list: where it begins and ends, and the tokens of a list of one number."""
+        import numpy as np
+
+        for match in _NUMBERS.finditer(self._source.text):
+            start, end = match.span()
+            if match[1].count(",") + 1 >= MIN_NUMBERS:
+                numbers = np.fromstring(match[1], np.int64, sep=",")
+                self.found[start] = NumberList(Span(self._source, start, end), numbers)
+                first, last = match.start(1), match.end(1)
+                number = Token(INT, "0", first, last)
+                yield start, end, [Token("[", "[", start, start + 1), number, Token("]", "]", end - 1, end)]
+
+
+def _offsets(lengths: list[int]) -> list[int]:
+    """The sums of the first 0, 1, ... lengths."""
+    sums = [0]
+    for length in lengths:
+        sums.append(sums[-1] + length)
+    return sums
+
+
+def _with_names(node: _Tree, names: Mapping[int, str]) -> _Tree:
+    """A tree with names in place of the numbers and names that begin at some positions."""
+    if isinstance(node, IntLiteral | Name):
+        name = names.get(node.span.start)
+        return node if name is None else cast("_Tree", Name(node.span, name))
+    return replace(node, **{f.name: _part_with_names(getattr(node, f.name), names) for f in fields(node)})
+
+
+def _part_with_names(part: object, names: Mapping[int, str]) -> Any:  # noqa: ANN401 (a field of a node)
+    if isinstance(part, tuple):
+        return tuple(_part_with_names(item, names) for item in cast("tuple[object, ...]", part))
+    return _with_names(part, names) if isinstance(part, Node) else part
