@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
@@ -156,7 +157,7 @@ class _LinkChanges:
         kind = np.concatenate([np.array(self.kind, np.int64), new[:, 2]])
         used: Int64Array = np.unique(kind)
         kinds = self.kinds()
-        axis = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
+        axis: NDArray[np.int8] = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
         changed: Network = replace(
             network,
             source=np.concatenate([network.source, new[:, 0]]).astype(np.int32),

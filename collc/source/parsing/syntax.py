@@ -95,7 +95,7 @@ class LinkTable(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceTable(Statement):
-    """Many successive lines `npu gpu_17 (...)` that differ in their names only. device: one of them."""
+    """Many successive lines `npu a (...)` that differ in the name only. device: one of them."""
 
     device: DeviceDeclaration
     names: list[str]

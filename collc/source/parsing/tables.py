@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar, cast
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.source.parsing.automaton import Automaton, Unexpected
-from collc.source.parsing.build import Builder, TableNode
+from collc.source.parsing.build import Builder
+from collc.source.parsing.build_expressions import TableNode
 from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
 from collc.source.parsing.syntax import (
     COLUMN,
