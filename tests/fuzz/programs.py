@@ -3,120 +3,123 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from collc.base.synthesizers import SYNTHESIZERS
 
-SIZES = ["0B", "1B", "3MB", "4MiB", "1GiB", "16EiB", "-1B", "7", "1us", "64KiB * 3", "size"]
-TIMES = ["0us", "0.5us", "1e6s", "1ps", "-1us", "0.3ps", "3"]
-RATES = ["50GB/s", "1B/s", "0B/s", "400Gb/s", "1/3 * 10GB/s", "-5GB/s", "10GB", "1e30B/s"]
-COUNTS = ["1", "2", "3", "4", "4", "5", "8", "0", "-1", "1000000000", "2.5", "n", "true"]
-SHAPES = ["ring", "line", "fully_connected", "star", "hypercube", "switch"]
-GRIDS = ["mesh2d", "torus2d"]
-WHOLE = ["dgx1()", "dgx_h100(2)", "dgx_a100(1)", "fat_tree(4)", "rail_only(2, 2)"]
-COLLECTIVES = ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "scatter", "gather"]
-GROUPS = ["t.npus", "t.npus", "t.npus", "[t.npu[0], t.npu[1]]", "t.npu[*]", "{t.npu[0]}", "[]", "t.npu[9]", "t"]
-NAMES = ["", '("s.ten")', '("../s.ten")', '("/nonexistent/s")', '("a/b/c.x")', '("' + "n" * 300 + '")', '("CON")']
-NAMES += [
-    '("a\\nb")',
-    '("s\\u001b[31m")',
-    '("")',
-    '("..")',
-    '("s", "t")',
-    "(3)",
-    '("s", binary: true)',
-    '("%s")',
-    '("~/x")',
-]
-OPS = ['"sum"', '"max"', '"avg"', '"x"', "3"]
+SIZES = ["0B", "1B", "7", "16PiB", "-1B", "1us", "64KiB * 3", "size", "1GiB"]
+TIMES = ["0us", "1e6s", "1ps", "-1us", "0.3ps", "3", "500000s"]
+RATES = ["1B/s", "0B/s", "400Gb/s", "10GB/s / 3", "-5GB/s", "10GB", "1e30B/s"]
+COUNTS = ["0", "1", "-1", "1000000000", "2.5", "n", "true", "64", "100000"]
+COLLECTIVES = ["all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast", "reduce", "scatter", "gather"]
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
+REDUCING = ("reduce_scatter", "all_reduce", "reduce")
+GROUPS = ["[t.npu[0], t.npu[1]]", "t.npu[*]", "{t.npu[0]}", "[]", "t.npu[9]", "t", "t.npus[0..2]"]
+NAMES = ["../s.ten", "/nonexistent/s", "a/b/c.x", "n" * 300, "CON", "a\\nb", "s\\e[31m", "", "..", "%s", "~/x", "out/"]
+ALGORITHMS = ["ring", "bidirectional_ring", "direct", "recursive_halving_doubling", "binomial_tree", "nothing"]
 VERIFY = ["time <= 1us", "proved", "optimal", "steps <= 3", "time <= 0us", "time >= bound", "causality"]
+WRONG_OPS = ['"x"', "3"]
+OPS = ['"sum"', '"max"', '"min"', '"avg"']
+
+
+class ProgramWriter:
+    """Writes one program. odd: the share of its choices that are unusual, and often wrong."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.pick = chance.choice
+        self.odd: float = chance.choice([0.0, 0.0, 0.0, 0.02, 0.05, 0.2])
+
+    def maybe(self, share: float) -> bool:
+        return self.chance.random() < share
+
+    def mostly(self, usual: Sequence[str], others: Sequence[str]) -> str:
+        """One of the usual choices, or an odd one."""
+        return self.pick(others if self.maybe(self.odd) else usual)
+
+    def program(self) -> str:
+        """A program with one schedule on a topology `t`."""
+        lines = ["import std.topologies", "import std.collectives", "import std.algorithms", "import std.clusters"]
+        if self.maybe(self.odd):
+            wrong = ['import "other.coll"', 'import "p.coll"', "import std.nothing", 'import "."']
+            lines[self.chance.randrange(4)] = self.pick(wrong)
+        lines += [f"param n: int = {self.mostly(['2', '4'], COUNTS)}", "param size: bytes = 3MB"]
+        lines.append(f"topology t = {self.topology()}" if self.maybe(0.7) else self.by_hand())
+        statements = [self.run() for _ in range(self.pick([1, 1, 1, 2]))]
+        if self.maybe(0.6):
+            names = [*SYNTHESIZERS][:-1]
+            statements.append(f"synthesize {self.mostly(names, ['fixed', 'nothing', 'auto'])}{self.options()}")
+        if self.maybe(0.15):
+            statements.append(f"verify {self.pick(VERIFY)}")
+        if self.maybe(0.05):
+            statements.append("allow congestion")
+        kinds = ["ten", "msccl", "mscclpp", "chakra", "trace", "report"]
+        statements += [self.emit(kind) for kind in self.chance.sample(kinds, self.pick([0, 1, 1, 2]))]
+        return "\n".join([*lines, f"schedule s on t {{ {'  '.join(statements)} }}", ""])
+
+    def run(self) -> str:
+        kind = self.pick(COLLECTIVES)
+        text = f"run {kind}({self.mostly(['t.npus'], GROUPS)}, size: {self.mostly(['3MB', '4MiB', '60KB'], SIZES)}"
+        if self.maybe(0.3):
+            text += f", chunks: {self.mostly(['1', '2', '4', 'auto'], COUNTS)}"
+        if self.maybe(0.3 if kind in ROOTED else self.odd):
+            text += f", root: {self.mostly(['0', '1'], COUNTS)}"
+        if self.maybe(0.3 if kind in REDUCING else self.odd):
+            text += f", op: {self.mostly(OPS, WRONG_OPS)}"
+        return text + ")" + (f" using {self.mostly(ALGORITHMS[:5], ALGORITHMS)}" if self.maybe(0.15) else "")
+
+    def link(self) -> str:
+        bandwidths = ["50GB/s", "25GB/s", "50GiB/s"]
+        return f"bandwidth: {self.mostly(bandwidths, RATES)}, latency: {self.mostly(['0.5us', '1us'], TIMES)}"
+
+    def topology(self) -> str:
+        one, two = self.mostly(["2", "3", "4", "6"], COUNTS), self.mostly(["2", "3"], COUNTS)
+        text = self.pick(
+            [
+                f"{self.pick(['ring', 'line', 'fully_connected'])}({one}, {self.link()})",
+                f"{self.pick(['mesh2d', 'torus2d'])}({one}, {two}, {self.link()})",
+                f"hypercube({self.mostly(['1', '2', '3'], COUNTS)}, {self.link()})",
+                f"fully_connected({one}, {self.link()})",
+                self.pick(["dgx1()", "dgx_h100(1)", "dgx_a100(1)", "dgx2()"]),
+            ]
+        )
+        if self.maybe(0.15):
+            text += f" * ring(2, {self.link()})"
+        if self.maybe(0.15):
+            part = ["link npu[0] -> npu[1]", "npu npu[0]"]
+            text += f" without {{ {self.mostly(part, ['switch s', 'npu npu[99]', 'link npu[0] <-> npu[1] lanes 7'])} }}"
+        if self.maybe(0.15):
+            text = self.pick([f"reversed({text})", f"unwound({text})", f"limited({text}, inject: 30GB/s)"])
+        return text
+
+    def by_hand(self) -> str:
+        rows = [f"npu npu[{self.mostly(['4'], COUNTS)}]"]
+        if self.maybe(0.5):
+            flags = ["multicast: true", "reduce: true", f"buffer: {self.mostly(['2', '8'], COUNTS)}"]
+            chosen = self.chance.sample(flags, self.pick([0, 1, 2]))
+            rows.append("switch s" + (f" ({', '.join(chosen)})" if chosen else ""))
+            rows.append(f"for i in 0..4 {{ link npu[i] <-> s ({self.link()}) }}")
+        else:
+            rows.append(f"for i in 0..4 {{ link npu[i] -> npu[(i + 1) % 4] ({self.link()}) }}")
+        for _ in range(self.pick([0, 1, 3])):
+            a = self.chance.randrange(4)
+            b = (a + self.pick([1, 2, 3])) % 4 if not self.maybe(self.odd) else self.pick([a, 4])
+            rows.append(f"link npu[{a}] {self.pick(['->', '<->'])} npu[{b}] ({self.link()})")
+        return "topology t { " + "  ".join(rows) + " }"
+
+    def options(self) -> str:
+        known = ["seed: 3", "trials: 2", "threads: 1", "time_limit: 0.5s", "seed: 0", "trials: 40"]
+        wrong = ["nothing: 1", "seed: -1", "trials: 0", "steps: 3", "points: 2", "trials: 1000000", 'seed: "x"']
+        found = [self.mostly(known, wrong) for _ in range(self.pick([0, 0, 1]))]
+        return f"({', '.join(found)})" if found else ""
+
+    def emit(self, kind: str) -> str:
+        if self.maybe(0.7):
+            return f"emit {kind}"
+        odd = [*(f'("{name}")' for name in NAMES), '("s", "t")', "(3)", '("s", binary: true)']
+        return f"emit {kind}" + self.mostly(['("s.x")', '("a/s.x")'], odd)
 
 
 def random_program(chance: random.Random) -> str:
     """A program with one schedule."""
-    pick = chance.choice
-    lines = ["import std.topologies", "import std.collectives", "import std.algorithms", "import std.clusters"]
-    if chance.random() < 0.1:
-        lines[chance.randrange(4)] = pick(
-            ['import "other.coll"', 'import "p.coll"', "import std.nothing", 'import "."']
-        )
-    lines += [f"param n: int = {pick(COUNTS[:6])}", f"param size: bytes = {pick(SIZES[:5])}"]
-    lines.append(f"topology t = {_topology(chance)}" if chance.random() < 0.7 else _by_hand(chance))
-    run = f"run {pick(COLLECTIVES)}({pick(GROUPS)}, size: {_mostly(chance, '4MiB', SIZES)}{_arguments(chance)})"
-    if chance.random() < 0.2:
-        run += f" using {pick(['ring', 'bidirectional_ring', 'direct', 'recursive_halving_doubling', 'binomial_tree', 'nothing'])}"
-    statements = [run] * pick([1, 1, 1, 2])
-    if chance.random() < 0.7:
-        statements.append(f"synthesize {pick([*SYNTHESIZERS, 'auto', 'fixed', 'nothing'])}{_options(chance)}")
-    if chance.random() < 0.2:
-        statements.append(f"verify {pick(VERIFY)}")
-    if chance.random() < 0.1:
-        statements.append("allow congestion")
-    for kind in chance.sample(["ten", "msccl", "mscclpp", "chakra", "trace", "report"], pick([0, 1, 1, 2])):
-        statements.append(f"emit {kind}{pick(NAMES) if chance.random() < 0.5 else ''}")
-    chance.shuffle(statements)
-    return "\n".join([*lines, f"schedule s on t {{ {'  '.join(statements)} }}", ""])
-
-
-def _mostly(chance: random.Random, usual: str, others: list[str]) -> str:
-    return usual if chance.random() < 0.7 else chance.choice(others)
-
-
-def _link(chance: random.Random) -> str:
-    return f"bandwidth: {_mostly(chance, '50GB/s', RATES)}, latency: {_mostly(chance, '0.5us', TIMES)}"
-
-
-def _topology(chance: random.Random) -> str:
-    pick = chance.choice
-    count = _mostly(chance, pick(["2", "4", "6"]), COUNTS)
-    text = pick(
-        [
-            f"{pick(SHAPES)}({count}, {_link(chance)})",
-            f"{pick(GRIDS)}({count}, {pick(['2', '3', '3'])}, {_link(chance)})",
-            pick(WHOLE),
-        ]
-    )
-    if chance.random() < 0.15:
-        text += f" * ring(2, {_link(chance)})"
-    if chance.random() < 0.15:
-        part = pick(
-            ["npu npu[0]", "link npu[0] -> npu[1]", "link npu[0] <-> npu[1] lanes 1", "switch s", "npu npu[99]"]
-        )
-        text = f"{text} without {{ {part} }}"
-    if chance.random() < 0.15:
-        text = pick([f"reversed({text})", f"unwound({text})", f"limited({text}, inject: {pick(RATES)})"])
-    return text
-
-
-def _by_hand(chance: random.Random) -> str:
-    pick = chance.choice
-    rows = [f"npu npu[{_mostly(chance, '4', COUNTS)}]"]
-    if chance.random() < 0.4:
-        flags = chance.sample(
-            ["multicast: true", "reduce: true", "buffer: 2", "buffer: 0", "buffer: -1"], pick([0, 1, 2])
-        )
-        rows.append("switch s" + (f" ({', '.join(flags)})" if flags else ""))
-        rows.append(f"for i in 0..4 {{ link npu[i] <-> s ({_link(chance)}) }}")
-    for _ in range(pick([1, 3, 6])):
-        a, b = chance.randrange(5), chance.randrange(4)
-        rows.append(f"link npu[{a}] {pick(['->', '<->'])} npu[{b}] ({_link(chance)})")
-    if chance.random() < 0.5:
-        rows.append(f"for i in 0..4 {{ link npu[i] -> npu[(i + 1) % 4] ({_link(chance)}) }}")
-    return "topology t { " + "  ".join(rows) + " }"
-
-
-def _arguments(chance: random.Random) -> str:
-    pick, found = chance.choice, []
-    if chance.random() < 0.4:
-        found.append(f"chunks: {pick([*COUNTS, '16', '1000', 'auto'])}")
-    if chance.random() < 0.2:
-        found.append(f"root: {pick(COUNTS)}")
-    if chance.random() < 0.15:
-        found.append(f"op: {pick(OPS)}")
-    return "".join(f", {one}" for one in found)
-
-
-def _options(chance: random.Random) -> str:
-    names = ["seed", "trials", "threads", "time_limit", "steps", "chunks", "points", "effort", "nothing"]
-    values = [*COUNTS[:8], "1s", "0.1s", '"x"', "true"]
-    found = [f"{name}: {chance.choice(values)}" for name in chance.sample(names, chance.choice([0, 0, 1, 2]))]
-    return f"({', '.join(found)})" if found else ""
+    return ProgramWriter(chance).program()
