@@ -22,7 +22,7 @@ WITH_JSON: Final = {"compile", "check", "verify", "run", "simulate", "inspect", 
 
 @dataclass(frozen=True)
 class Case:
-    """files: by name, in the folder of the command. words: the command. kept: files that it may not change."""
+    """files: by name, in the folder of the command. words: the command. about: its kind, seed and number."""
 
     kind: str
     words: tuple[str, ...]
