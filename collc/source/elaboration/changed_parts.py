@@ -157,7 +157,8 @@ class _LinkChanges:
         kind = np.concatenate([np.array(self.kind, np.int64), new[:, 2]])
         used: Int64Array = np.unique(kind)
         kinds = self.kinds()
-        axis: NDArray[np.int8] = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
+        none: NDArray[np.int8] = np.full(len(new), -1, np.int8)
+        axis: NDArray[np.int8] = np.concatenate([network.link_axis, none])
         changed: Network = replace(
             network,
             source=np.concatenate([network.source, new[:, 0]]).astype(np.int32),
