@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
@@ -156,15 +155,14 @@ class _LinkChanges:
         new = np.array(self.added, np.int64).reshape(-1, 3)
         kind = np.concatenate([np.array(self.kind, np.int64), new[:, 2]])
         used: Int64Array = np.unique(kind)
-        kinds = self.kinds()
-        none: NDArray[np.int8] = np.full(len(new), -1, np.int8)
-        axis: NDArray[np.int8] = np.concatenate([network.link_axis, none])
+        kinds: list[LinkKind] = self.kinds()
+        axis = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
         changed: Network = replace(
             network,
             source=np.concatenate([network.source, new[:, 0]]).astype(np.int32),
             target=np.concatenate([network.target, new[:, 1]]).astype(np.int32),
             kind=np.searchsorted(used, kind).astype(np.int32),
-            kinds=tuple(kinds[number] for number in used.tolist()),
+            kinds=tuple(kinds[int(number)] for number in used),
             link_axis=axis if network.axes else network.link_axis,
         )
         return replace(self.topology, network=changed)
