@@ -52,7 +52,7 @@ def optimum(problem: DesignProblem) -> Optimum:
     """The best design; of several the cheapest. Raises NoDesign where there is none."""
     if not is_feasible(problem.rows, len(problem.dimensions)):
         raise NoDesign(NoDesignReason.INFEASIBLE, conflicting(problem.rows, len(problem.dimensions)))
-    search = _Search(problem)
+    search = DesignSearch(problem)
     match problem.objective:
         case Objective.TIME:
             return search.least_time()
@@ -62,7 +62,7 @@ def optimum(problem: DesignProblem) -> Optimum:
             return search.least_product()
 
 
-class _Search:
+class DesignSearch:
     """The solution of one design problem."""
 
     def __init__(self, problem: DesignProblem) -> None:
@@ -105,8 +105,7 @@ class _Search:
 
     def _fastest_unlimited(self) -> ConvexSolution:
         """The least time where bandwidths can grow without end. Raises NoDesign where it is reached at none."""
-        rest = self._without_growing()
-        found = solve(replace(rest, deadline=None))
+        found = solve(replace(self.without_growing(), deadline=None))
         if found is None:
             raise NoDesign(NoDesignReason.INFEASIBLE, conflicting(self.problem.rows, self.count))
         self._check_deadline(found.bound)
@@ -117,7 +116,7 @@ class _Search:
             raise NoDesign(NoDesignReason.UNBOUNDED, dimensions=tuple(np.flatnonzero(self.growth).tolist()))
         return replace(found, bandwidth=bandwidth, value=time)
 
-    def _without_growing(self) -> ConvexProblem:
+    def without_growing(self) -> ConvexProblem:
         """The problem in which dimensions that can grow without end take no time."""
         return self._convex(_without(self.problem.time, [bool(rise > 0) for rise in self.growth]))
 
@@ -223,7 +222,7 @@ class _Search:
         return max(self._cheapest_in_time().bound, 1e-12 * self.problem.cost(self.base.first_guess))
 
     def _least_possible_time(self) -> float:
-        found = solve(replace(self._without_growing(), deadline=None))
+        found = solve(replace(self.without_growing(), deadline=None))
         return found.bound if found is not None else float("inf")
 
     def _first_points(self) -> tuple[FloatArray, TimeByCost, float]:
@@ -258,8 +257,10 @@ class _Search:
                 raise NoDesign(NoDesignReason.INFEASIBLE, statements)
 
     def _optimum(self, bandwidth: FloatArray, bound: float) -> Optimum:
-        rates = tuple(float(rate) for rate in bandwidth)
         problem = self.problem
+        negligible = ~np.array(self.base.used) & (bandwidth < 1e-9 * bandwidth.max())
+        bandwidth = np.where(negligible, 0.0, bandwidth)
+        rates = tuple(float(rate) for rate in bandwidth)
         if max((row.violation(bandwidth) for row in problem.rows), default=0.0) > _VIOLATION:
             self._raise_without_bandwidth(bandwidth)
         return Optimum(rates, problem.time.value(rates), problem.cost(rates), problem.value(rates), bound)

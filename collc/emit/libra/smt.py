@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from math import isinf
 from typing import Final
 
+import numpy as np
+
+from collc.design.cost_ranges import CostRange, cost_ranges
+from collc.design.problem import DesignProblem, Objective, rows_of
 from collc.design.time_expression import Maximum, TimeExpression
 from collc.emit.libra.model import LibraModel
 
 SLACK: Final = Fraction(1, 10**6)
 """How much more than the computed optimum the first question allows, since that is rounded."""
+
+NEAR: Final = Fraction(1, 10**5)
+"""How far from the solution, relative to it, the first question looks for a design."""
 
 BETTER: Final = Fraction(999, 1000)
 
@@ -17,7 +26,9 @@ BETTER: Final = Fraction(999, 1000)
 def smt_text(model: LibraModel) -> str:
     """NAME.smt2: two questions in exact rationals (QF_NRA), to which the answers are sat and unsat.
 
-    Of time * cost the first question gives the cost of the solution too, without which solvers may not find an answer.
+    The first one asks for a design near the solution, since solvers may not find one elsewhere.
+    In the second one linear constraints that follow from B x >= 1 and from the limit of time * cost are in their place:
+    solvers decide linear arithmetic, and where these have no solution, what they follow from has none.
     B_i: GB/s. x_i: at least 1 / B_i. m_k: at least each of its options. time in ms, cost in dollars.
     """
     lines = [
@@ -29,9 +40,7 @@ def smt_text(model: LibraModel) -> str:
     names: dict[Maximum, str] = {}
     time = _time(model.time, names, lines, 10**6)
     lines += [f"(assert (>= B{k} 0))" for k in range(len(model.dimensions))]
-    for k, used in enumerate(model.time.used):
-        if used:
-            lines += [f"(assert (> x{k} 0))", f"(assert (>= (* B{k} x{k}) 1))"]
+    lines += [f"(assert (> x{k} 0))" for k, used in enumerate(model.time.used) if used]
     for row in model.rows:
         operator = row.operator.replace("==", "=")
         lines.append(f"(assert ({operator} {_sum(row.coefficients)} {_number(row.limit)}))")
@@ -42,9 +51,26 @@ def smt_text(model: LibraModel) -> str:
     value = {"time": "time", "cost": "cost"}.get(model.objective, "(* time cost)")
     unit = 1 if model.objective == "cost" else 10**6
     best = Fraction(f"{model.best_value / unit:.15g}")
-    for asked in (_as_good(model, value, best * (1 + SLACK)), f"(<= {value} {_number(best * BETTER)})"):
-        lines += ["(push 1)", f"(assert {asked})", "(check-sat)", "(pop 1)"]
+    products = [f"(>= (* B{k} x{k}) 1)" for k, used in enumerate(model.time.used) if used]
+    good = [*_near(model), *products, _as_good(model, value, best * (1 + SLACK))]
+    lines += _question("as good as the solution, near it", good)
+    limit = f"(<= {value} {_number(best * BETTER)})"
+    implied = _consequences(model, best * BETTER)
+    asked = implied if model.objective == "time * cost" and implied else [limit, *(implied or products)]
+    lines += [f"; That {' '.join([limit, *products])} implies the following."]
+    lines += _question("better by a thousandth", asked)
     return "\n".join([*lines, ""])
+
+
+def _question(name: str, terms: list[str]) -> list[str]:
+    """Whether there is a design for which all terms hold."""
+    return [
+        f"; Is there a design {name}?",
+        "(push 1)",
+        *(f"(assert {term})" for term in terms),
+        "(check-sat)",
+        "(pop 1)",
+    ]
 
 
 def _as_good(model: LibraModel, value: str, limit: Fraction) -> str:
@@ -53,6 +79,59 @@ def _as_good(model: LibraModel, value: str, limit: Fraction) -> str:
         return f"(<= {value} {_number(limit)})"
     cost = Fraction(f"{model.best_cost:.15g}") * (1 + SLACK / 2)
     return f"(and (<= cost {_number(cost)}) (<= time {_number(limit / cost)}))"
+
+
+def _near(model: LibraModel) -> list[str]:
+    """That bandwidths are near those of the solution."""
+    found: list[str] = []
+    for k, rate in enumerate(model.bandwidth):
+        at = Fraction(f"{rate:.9g}")
+        found.append(f"(and (>= B{k} {_number(at * (1 - NEAR))}) (<= B{k} {_number(at * (1 + NEAR))}))")
+    return found
+
+
+def _consequences(model: LibraModel, limit: Fraction) -> list[str]:
+    """Linear constraints that follow from a limit of the objective and from B x >= 1, and contradict each other.
+
+    Of time * cost (ms * dollars): in one of these ranges of the cost, time is below a line, and each x above a tangent.
+    """
+    if model.objective != "time * cost":
+        return _tangents(model, model.bandwidth)
+    ranges = cost_ranges(_problem(model), float(limit) * 10**6)
+    return [f"(or {' '.join(_in_range(model, one, limit) for one in ranges)})"] if ranges else []
+
+
+def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
+    """That the cost is in a range, with what follows from it."""
+    parts = _tangents(model, one.tangents)
+    low = Fraction(f"{one.low:.9g}")
+    if isinf(one.high):
+        parts += [f"(>= cost {_number(low)})", f"(<= time {_number(limit / low)})"]
+    else:
+        high = Fraction(f"{one.high:.9g}")
+        parts += [f"(<= cost {_number(high)})"]
+        if low:
+            slope = limit / (low * high)
+            line = f"(+ time (* {_number(slope)} cost))"
+            parts += [f"(>= cost {_number(low)})", f"(<= {line} {_number(slope * (low + high))})"]
+    return f"(and {' '.join(parts)})"
+
+
+def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
+    """Of each 1 / B the tangent at a bandwidth, where this is not 0; x is above it."""
+    found: list[str] = []
+    for k, (used, rate) in enumerate(zip(model.time.used, bandwidth, strict=True)):
+        if used and rate:
+            at = Fraction(f"{rate:.9g}")
+            found.append(f"(>= (+ x{k} (* {_number(1 / at**2)} B{k})) {_number(2 / at)})")
+    return found
+
+
+def _problem(model: LibraModel) -> DesignProblem:
+    deadline = None if model.deadline is None else float(model.deadline)
+    unit_cost = np.array([float(d.unit_cost) for d in model.dimensions])
+    rows = rows_of(model.rows)
+    return DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, Objective(model.objective))
 
 
 def _time(time: TimeExpression, names: dict[Maximum, str], lines: list[str], unit: int = 1) -> str:
