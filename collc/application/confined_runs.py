@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
 from collc.msccl.communicators import confined, for_one_run, relays_outside
 from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Invert
+from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesize import Synthesize
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
@@ -29,17 +30,31 @@ def confined_module(module: Module) -> Module:
     return replace(module, network=network, notes=(*module.notes, note))
 
 
+def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Module:
+    """The confined module with the runs whose algorithms are written by hand; `whole` if they leave their groups."""
+    try:
+        return Fixed().run(module, context)
+    except SourceError:
+        return Fixed().run(whole, context)
+
+
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:
     """The synthesized module; if chunks of a run leave its group, the runs planned one after another instead.
 
-    module: as it was before synthesis.
+    module: as it was before synthesis, with the runs whose algorithms are written by hand. Where one of these leaves
+    its group, nothing is planned anew: the writer of its file says so.
     """
-    if not relays_outside(synthesized):
+    if not relays_outside(synthesized) or relays_outside(module):
         return synthesized
     network = module.network
-    planned = replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))
+    by_hand = module.planned or frozenset()
+    planned = module
+    if module.schedule is None:
+        planned = replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))
     steps: Sequence[Pass] = (Synthesize(_AROUND_OTHERS), Invert())
     for number, run in enumerate(module.demand.runs):
+        if number in by_hand:
+            continue
         others = frozenset(range(len(module.demand.runs))) - {number}
         planned = replace(planned, network=for_one_run(network, run.group), planned=others, algorithm="", notes=())
         for step in steps:

@@ -12,7 +12,7 @@ from collc.application.build_clock import BuildClock
 from collc.application.chunk_advice import chunk_advice
 from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
-from collc.application.confined_runs import confined_module, keep_inside
+from collc.application.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
@@ -35,7 +35,7 @@ from collc.base.interrupts import OutOfTime, cleanup_on_termination, stopping_at
 from collc.base.outcome import Outcome
 from collc.base.wording import plural
 from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Invert
+from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesize import ShortestPaths
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.demand import Demand
@@ -297,11 +297,15 @@ class ScheduleBuild:
         kinds = {emit.kind for emit in emits} | set(self.settings.planned_for)
         relays = not kinds.isdisjoint(FROM_NPU_TO_NPU)
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
-        confine = stays_in_groups(emits) and all(run.moves is None for run in request.runs)
+        confine = stays_in_groups(emits) and any(run.moves is None for run in request.runs)
         confine &= self.settings.passes is None
+        whole = module
         module = blank = confined_module(module) if confine else module
         for step in pipeline:
             self.progress(None, f"running {step.name}")
+            if confine and isinstance(step, Fixed):
+                module = blank = laid_out_inside(module, whole, context)
+                continue
             module = step.run(module, context)
             if step.name in self.settings.print_after:
                 from collc.ten.text.write import format_module

@@ -108,9 +108,10 @@ def run_name(name: str, run: int, *, several: bool) -> str:
 
 
 def ranks_name(name: str) -> str:
-    """The name of the file with the ranks of the files of a request: `a.xml` and `a{run}.xml` give `a.ranks.json`."""
+    """The name of the file with the ranks of the files of a request: `a.xml` and `a-{run}.xml` give `a.ranks.json`."""
     path = Path(name)
-    stem = path.stem.replace(_RUN, "").rstrip("._-") or "runs"
+    before, _, after = path.stem.partition(_RUN)
+    stem = (before.rstrip("._-") + after.replace(_RUN, "")).strip("._-") or "runs"
     return str(path.with_name(f"{stem}.ranks.json"))
 
 

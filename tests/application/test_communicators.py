@@ -13,6 +13,7 @@ from collc.application.compilation import compile_program
 from collc.application.compile_report import ScheduleReport
 from collc.application.file_verification import Expectation, verify_file
 from collc.application.settings import Settings
+from collc.application.written_files import ranks_name
 from collc.base.diagnostics import CheckFailed
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import reached
@@ -99,6 +100,13 @@ def test_names_with_the_number_of_the_run(tmp_path: Path) -> None:
     assert names == {"x-0.out.xml", "x-0.in.xml", "x-1.out.xml", "x-1.in.xml", "x.ranks.json"}
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("a.xml", "a"), ("a-{run}.xml", "a"), ("a-{run}-b.xml", "a-b"), ("{run}.xml", "runs")]
+)
+def test_names_of_the_files_of_ranks(name: str, ranks: str) -> None:
+    assert ranks_name(f"d/{name}") == f"d/{ranks}.ranks.json"
+
+
 def test_files_that_fit_the_same_calls_are_named(tmp_path: Path) -> None:
     body = 'run all_reduce(t.npu[*, 0], size: 6MiB) run all_reduce(t.npu[*, 1], size: 6MiB) emit msccl("b.xml")'
     report = compiled(tmp_path, on_mesh(body))
@@ -177,6 +185,28 @@ schedule s on t {
 }
 """
     report = compiled(tmp_path, text, synthesizer)
+    assert report.ok, report.diagnostics
+    for run in json.loads((tmp_path / "r.ranks.json").read_text())["runs"]:
+        assert_links_of_the_group(report, tmp_path / f"r.{run['run']}.xml", run["run"], run["ranks"])
+
+
+@pytest.mark.parametrize("groups", [("0, 1", "3, 4"), ("0, 1, 2", "2, 3, 4, 5, 0")])
+def test_planned_runs_beside_one_by_hand_stay_inside_their_groups(tmp_path: Path, groups: tuple[str, str]) -> None:
+    """Idle NPUs, and the group of the run by hand, would be shorter ways or more links."""
+    first, second = (", ".join(f"t[{k}]" for k in group.split(", ")) for group in groups)
+    text = f"""
+topology t = ring(6, {LINK})
+algorithm by_hand(g: group, size: bytes, chunks: int = 1) implements all_gather(g, size, chunks) {{
+    for i in 0..len(g), j in i..len(g) - 1 {{ send x[i, 0] from g[j] to g[j + 1] }}
+    for i in 0..len(g), k in 0..i {{ send x[i, 0] from g[i - k] to g[i - k - 1] }}
+}}
+schedule s on t {{
+    run all_gather([{first}], size: 6MiB) using by_hand
+    run all_gather([{second}], size: 10MiB, chunks: 4)
+    emit msccl("r.xml")
+}}
+"""
+    report = compiled(tmp_path, text)
     assert report.ok, report.diagnostics
     for run in json.loads((tmp_path / "r.ranks.json").read_text())["runs"]:
         assert_links_of_the_group(report, tmp_path / f"r.{run['run']}.xml", run["run"], run["ranks"])
