@@ -136,7 +136,8 @@ def tree_capacities(
         return max(Fraction(int(time * rate), rate) for rate in rates)
 
     def suffices(time: Fraction) -> bool:
-        return flows.suffices(np.array([int(time * rate) for rate in capacity.tolist()], np.int64), demand)
+        carried = [time.numerator * rate // time.denominator for rate in capacity.tolist()]
+        return flows.suffices(np.array(carried, np.int64), demand)
 
     high = max(snapped(low), Fraction(1, rates[-1]))
     while not suffices(high):

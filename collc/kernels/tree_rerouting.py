@@ -18,10 +18,9 @@ LEVELS = 64
 """Entries of the table of prices for loads below the aim."""
 
 
-def _price(edge: int, kind: Sequence[int], load: Sequence[int], aim: Sequence[int], price: Sequence[int]) -> int:
-    """The factor of an edge's cost for its load."""
-    level = load[kind[edge]] * LEVELS // aim[kind[edge]]
-    return price[min(level, len(price) - 1)]
+def _price(kind: int, load: Sequence[int], aim: Sequence[int], price: Sequence[int]) -> int:
+    """The factor of the cost of the edges of a kind for their load."""
+    return price[min(load[kind] * LEVELS // aim[kind], len(price) - 1)]
 
 
 def _relax(
@@ -31,20 +30,19 @@ def _relax(
     target: Sequence[int],
     cost: Sequence[int],
     kind: Sequence[int],
-    load: Sequence[int],
-    aim: Sequence[int],
-    price: Sequence[int],
+    factor: Sequence[int],
     joined: Sequence[int],
     distance: MutableSequence[int],
     via: MutableSequence[int],
     heap: list[tuple[int, int]],
 ) -> None:
     """Shorten the distances of the vertices to which edges lead from a vertex."""
+    here = distance[vertex]
     for number in range(out_offsets[vertex], out_offsets[vertex + 1]):
         edge = out_edges[number]
         after = target[edge]
         if not joined[after]:
-            found = distance[vertex] + cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
+            found = here + cost[2 * edge] * factor[kind[edge]] + cost[2 * edge + 1]
             if found < distance[after]:
                 distance[after] = found
                 via[after] = edge
@@ -58,9 +56,7 @@ def _renew(
     source: Sequence[int],
     cost: Sequence[int],
     kind: Sequence[int],
-    load: Sequence[int],
-    aim: Sequence[int],
-    price: Sequence[int],
+    factor: Sequence[int],
     member: Sequence[int],
     joined: Sequence[int],
     distance: MutableSequence[int],
@@ -73,7 +69,7 @@ def _renew(
         before = source[edge]
         usable = joined[before] or (not member[before] and (via[before] < 0 or source[via[before]] != vertex))
         if usable and distance[before] < UNREACHED:
-            found = distance[before] + cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
+            found = distance[before] + cost[2 * edge] * factor[kind[edge]] + cost[2 * edge + 1]
             if found < distance[vertex]:
                 distance[vertex] = found
                 via[vertex] = edge
@@ -85,9 +81,7 @@ def _begin_again(
     target: Sequence[int],
     cost: Sequence[int],
     kind: Sequence[int],
-    load: Sequence[int],
-    aim: Sequence[int],
-    price: Sequence[int],
+    factor: Sequence[int],
     joined: Sequence[int],
     distance: MutableSequence[int],
     via: MutableSequence[int],
@@ -102,7 +96,7 @@ def _begin_again(
             via[vertex] = -1
     for vertex in range(len(joined)):
         if joined[vertex]:
-            _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+            _relax(vertex, out_offsets, out_edges, target, cost, kind, factor, joined, distance, via, heap)
 
 
 def _renew_path(
@@ -116,9 +110,7 @@ def _renew_path(
     target: Sequence[int],
     cost: Sequence[int],
     kind: Sequence[int],
-    load: Sequence[int],
-    aim: Sequence[int],
-    price: Sequence[int],
+    factor: Sequence[int],
     member: Sequence[int],
     joined: Sequence[int],
     distance: MutableSequence[int],
@@ -137,10 +129,52 @@ def _renew_path(
             renewed = True
             renewed_at[vertex] = count
             _renew(
-                vertex, in_offsets, in_edges, source, cost, kind, load, aim, price, member, joined, distance, via
+                vertex, in_offsets, in_edges, source, cost, kind, factor, member, joined, distance, via
             )  # fmt: skip
         heapq.heappush(heap, (distance[vertex], vertex))
     return renewed
+
+
+def _begin(
+    root: int,
+    joined: MutableSequence[int],
+    distance: MutableSequence[int],
+    via: MutableSequence[int],
+    renewed_at: MutableSequence[int],
+) -> None:
+    """A tree of nothing but its root."""
+    for vertex in range(len(joined)):
+        joined[vertex] = 0
+        distance[vertex] = UNREACHED
+        via[vertex] = -1
+        renewed_at[vertex] = 0
+    joined[root] = 1
+    distance[root] = 0
+
+
+def _path_to(
+    vertex: int, joined: Sequence[int], via: Sequence[int], source: Sequence[int], path: MutableSequence[int]
+) -> tuple[int, bool]:
+    """Write the edges from the tree to a vertex to path, the last one first: (their number, whether it is a path)."""
+    hops, at = 0, vertex
+    while not joined[at] and hops < len(joined):
+        path[hops] = via[at]
+        hops += 1
+        at = source[via[at]]
+    return hops, joined[at] != 0
+
+
+def _load(
+    kind: int,
+    amount: int,
+    load: MutableSequence[int],
+    aim: Sequence[int],
+    price: Sequence[int],
+    factor: MutableSequence[int],
+) -> None:
+    """Add to the load of a kind of edges, which changes their price."""
+    load[kind] += amount
+    factor[kind] = _price(kind, load, aim, price)
 
 
 def _grow(
@@ -149,6 +183,7 @@ def _grow(
     graph: tuple[Sequence[int], ...],
     load: MutableSequence[int],
     price: Sequence[int],
+    factor: MutableSequence[int],
     joined: MutableSequence[int],
     distance: MutableSequence[int],
     via: MutableSequence[int],
@@ -160,16 +195,10 @@ def _grow(
 ) -> int:
     """Write the edges of one tree to rows, path by path; returns their number, -1 without room, -2 without a path."""
     out_offsets, out_edges, in_offsets, in_edges, source, target, member, cost, kind, aim = graph
-    for vertex in range(len(joined)):
-        joined[vertex] = 0
-        distance[vertex] = UNREACHED
-        via[vertex] = -1
-        renewed_at[vertex] = 0
-    joined[root] = 1
-    distance[root] = 0
+    _begin(root, joined, distance, via, renewed_at)
     heap = [(0, root)]
     heap.pop()
-    _relax(root, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+    _relax(root, out_offsets, out_edges, target, cost, kind, factor, joined, distance, via, heap)
     count, written = 1, 0
     while count < members:
         if len(heap) == 0:
@@ -178,36 +207,31 @@ def _grow(
         if joined[vertex] or key != distance[vertex]:
             continue
         if not member[vertex]:
-            _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+            _relax(vertex, out_offsets, out_edges, target, cost, kind, factor, joined, distance, via, heap)
             continue
-        hops, at = 0, vertex
-        while not joined[at] and hops < len(joined):
-            path[hops] = via[at]
-            hops += 1
-            at = source[via[at]]
-        cycle = not joined[at]  # of renewed distances
-        now, delay = distance[at], distance[at]
-        for hop in range(hops - 1, -1, -1):
-            edge = path[hop]
-            now += cost[2 * edge] * _price(edge, kind, load, aim, price) + cost[2 * edge + 1]
-            delay += cost[2 * edge + 1]
-        if cycle or now > key:
-            if cycle or not _renew_path(
-                hops, path, count, renewed_at, in_offsets, in_edges, source, target, cost, kind, load, aim, price,
-                member, joined, distance, via, heap,
+        hops, is_path = _path_to(vertex, joined, via, source, path)
+        begin = source[path[hops - 1]]
+        now, delay = distance[begin], distance[begin]
+        for hop in range(hops):
+            now += cost[2 * path[hop]] * factor[kind[path[hop]]] + cost[2 * path[hop] + 1]
+            delay += cost[2 * path[hop] + 1]
+        if not is_path or now > key:  # not a path: a cycle of renewed distances
+            if not is_path or not _renew_path(
+                hops, path, count, renewed_at, in_offsets, in_edges, source, target, cost, kind, factor, member, joined,
+                distance, via, heap,
             ):  # fmt: skip
-                _begin_again(out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+                _begin_again(out_offsets, out_edges, target, cost, kind, factor, joined, distance, via, heap)
             continue
         if written + hops > most:
             return -1
         for hop in range(hops - 1, -1, -1):
             rows[first + written] = path[hop]
-            load[kind[path[hop]]] += 1
+            _load(kind[path[hop]], 1, load, aim, price, factor)
             written += 1
         joined[vertex] = 1
         count += 1
         distance[vertex] = delay
-        _relax(vertex, out_offsets, out_edges, target, cost, kind, load, aim, price, joined, distance, via, heap)
+        _relax(vertex, out_offsets, out_edges, target, cost, kind, factor, joined, distance, via, heap)
     return written
 
 
@@ -242,16 +266,17 @@ def reroute(
     joined, distance = [0 for _ in range(devices)], [0 for _ in range(devices)]
     via, path = [0 for _ in range(devices)], [0 for _ in range(devices + 1)]
     renewed_at = [0 for _ in range(devices)]
+    factor = [_price(number, load, aim, price) for number in range(len(aim))]
     members = sum(member)
     graph = (out_offsets, out_edges, in_offsets, in_edges, source, target, member, cost, kind, aim)
     for turn in range(rounds):
         for position in range(len(roots)):
             tree = position if turn % 2 == 0 else len(roots) - 1 - position
             for number in range(count[tree]):
-                load[kind[rows[tree * most + number]]] -= 1
+                _load(kind[rows[tree * most + number]], -1, load, aim, price, factor)
             written = _grow(
-                roots[tree], members, graph, load, price, joined, distance, via, renewed_at, path, rows, tree * most,
-                most,
+                roots[tree], members, graph, load, price, factor, joined, distance, via, renewed_at, path, rows,
+                tree * most, most,
             )  # fmt: skip
             if written < 0:
                 return written

@@ -83,6 +83,7 @@ class Rerouting:
         Raises ValueError where no path leads to a member.
         """
         roots, aim = self._roots(count), self._aim(count)
+        rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again
         compile_it = is_compiled(reroute) or self.work(count) >= COMPILED
         grow = compiled(reroute) if compile_it else reroute
         most = self._room * len(self._problem.members)
@@ -94,7 +95,7 @@ class Rerouting:
         for steepness in STEEPNESS:
             given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
             columns = [numbers(column.astype(np.int64), compile_it) for column in given]
-            arguments: list[Any] = [*columns, ROUNDS, most, load, rows, lengths]
+            arguments: list[Any] = [*columns, rounds, most, load, rows, lengths]
             end: int = grow(*arguments)
             if end == -1:
                 self._room *= 2
