@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from collc.application.file_report import FileReport
+from collc.application.impossible_times import check_possible
 from collc.application.named_collectives import check_demand, collective_named
 from collc.application.step_count import step_count
 from collc.application.trace_verification import verify_traces
@@ -148,6 +149,7 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     ideal = ideal_bound(module.network, module.demand, module.model)
     bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
     time = module.collective_time()
+    check_possible(module.name, time, (bound.time, bound.name), (ideal.time, ideal.name))
     times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
     times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:

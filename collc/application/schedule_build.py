@@ -14,6 +14,7 @@ from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
+from collc.application.impossible_times import check_possible
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
     CHECKED,
@@ -404,6 +405,9 @@ class ScheduleBuild:
         verdict = next(known, None) or verify_schedule(module)
         queued = queueing_note(module) if verdict.checks["congestion_free"] == "allowed" else ""
         self._add(verdict.checks, self._at_algorithms(verdict.diagnostics), [queued] if queued else [])
+        if verdict.ok:
+            found = self._report
+            check_possible(found.name, found.time_ps, (found.bound_ps, found.bound), (found.ideal_ps, found.ideal))
 
     def _at_algorithms(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
         """The messages; where algorithms are written by hand, the first of each code with a place and a hint."""

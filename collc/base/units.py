@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from fractions import Fraction
+from math import ceil
 from typing import Final
 
 PICOSECONDS: Final = 10**12
@@ -108,8 +109,13 @@ def format_time(picoseconds: int | Fraction) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of at most 1 with two decimals, rounded down: only 1 is "100.00 %"."""
-    hundredths = 10_000 if share >= 1 else min(9_999, int(share * 10_000 + 1e-6))
+    """A share with two decimals, rounded away from 1: only 1 is "100.00 %"."""
+    if share == 1:
+        hundredths = 10_000
+    elif share < 1:
+        hundredths = min(9_999, int(share * 10_000 + 1e-6))
+    else:
+        hundredths = max(10_001, ceil(share * 10_000 - 1e-6))
     return f"{hundredths // 100}.{hundredths % 100:02} %"
 
 

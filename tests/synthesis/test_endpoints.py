@@ -143,3 +143,21 @@ def test_the_benchmark_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     assert [row.split()[-1] for row in rows(found)] == ["right", "yes", "yes", "yes"]
     write_plot(found, tmp_path / "plot.svg")
     assert "memory bandwidth" in (tmp_path / "plot.svg").read_text()
+
+
+def test_an_npu_between_parts_passes_on_what_they_want() -> None:
+    """Three in a line, the middle one sends 20 GB/s: to each side the 3 MB of the sum, 300 us."""
+    line = grid(3, 1, kind=LinkKind(1_000_000, Fraction(100 * 10**9)))
+    rate, only = Fraction(20 * 10**9), ", the only way between parts of the network"
+    net = fed_links(with_endpoints(line, [Endpoint(), Endpoint(inject=rate), Endpoint()]))
+    middle = net.device_name(1)
+    for demand, time in ((all_reduce([0, 1, 2], chunk=10**6), 301), (all_gather([0, 1, 2], chunk=10**6), 201)):
+        ideal = ideal_bound(net, demand)
+        assert (ideal.time, ideal.name) == (time * 10**6, f"the injection of {middle}{only}")
+        for model in LinkModel:
+            scheduled(net, demand, "pccl", model)
+    net = fed_links(with_endpoints(line, [Endpoint(), Endpoint(eject=rate), Endpoint()]))
+    ideal = ideal_bound(net, all_reduce([0, 1, 2], chunk=10**6))
+    assert (ideal.time, ideal.name) == (301 * 10**6, f"the ejection of {middle}{only}")
+    round_ = fed_links(with_endpoints(ring(4), [Endpoint(inject=rate)] * 4))
+    assert only not in ideal_bound(round_, all_reduce([0, 1, 2, 3], chunk=10**6)).name

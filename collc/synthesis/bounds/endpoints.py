@@ -1,8 +1,9 @@
 """Bounds by what NPUs can send and receive over all their links together, for any number of chunks.
 
 An NPU must receive what it wants and does not hold, and send what only it holds; what it sends and receives takes at
-least its bytes over its rate. On networks without switches every arrival was sent by an NPU, so that all arrivals
-together take at least their bytes over the sum of the rates.
+least its bytes over its rate. Where an NPU is the only way between parts of the network, it must also pass on to each
+part all that this part wants of the others. On networks without switches every arrival was sent by an NPU, so that all
+arrivals together take at least their bytes over the sum of the rates.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, hop_counts
+from collc.graph.reachability import weakly_connected
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import Int64Array
 from collc.ten.endpoint import least
@@ -24,6 +26,9 @@ from collc.ten.network import Network
 
 SECOND: Final = 10**12
 """Picoseconds."""
+
+FORWARDING_NPUS: Final = 256
+"""NPUs up to which each is tried as the only way between parts of the network."""
 
 DETAILED_DEVICES: Final = 2048
 """Devices up to which hops between all devices are counted."""
@@ -44,11 +49,35 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
             found = part.sent() if sends else part.received()
             counts[:, : found.shape[1]] += found
         yield from _of_each(network, sizes @ counts, latency, sends)
+        if len(network.npus) <= FORWARDING_NPUS:
+            passed = _passed_on(network, sizes, traffic, sends)
+            yield from _of_each(network, passed, latency, sends, ", the only way between parts of the network")
     if not network.has_switches and any(ports.sends):
         yield from _of_all(network, sizes, traffic, int(latency.min()))
 
 
-def _of_each(network: Network, volume: Int64Array, latency: Int64Array, sends: bool) -> Iterator[Bound]:
+def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
+    """int64[devices]: what each NPU with a limit must send to (receive from) the parts into which the network falls
+    without it, each of which reaches the others, and it, over nothing else; 0 where it stays in one part.
+    """
+    found = np.zeros(network.device_count, np.int64)
+    for npu in network.npus.tolist():
+        endpoint = network.endpoint_of(npu)
+        if (endpoint.send if sends else endpoint.receive) is None:
+            continue
+        apart = (network.source != npu) & (network.target != npu)
+        label = weakly_connected(Digraph(network.device_count, network.source[apart], network.target[apart]))
+        parts = np.setdiff1d(label[network.npus], label[npu])
+        if len(parts) > 1:
+            for part in parts.tolist():
+                inside = (label == part) == sends
+                found[npu] += sum(int(sizes @ one.crossing(inside).counts) for one in traffic)
+    return found
+
+
+def _of_each(
+    network: Network, volume: Int64Array, latency: Int64Array, sends: bool, which: str = ""
+) -> Iterator[Bound]:
     """The NPU that takes longest to send, or receive, its bytes (int64[devices]), and a latency."""
     ends = network.source if sends else network.target
     nearest = np.full(network.device_count, UNREACHABLE, np.int64)
@@ -63,7 +92,7 @@ def _of_each(network: Network, volume: Int64Array, latency: Int64Array, sends: b
                 best, worst = time, npu
     if worst >= 0:
         endpoint, name = network.endpoint_of(worst), network.device_name(worst)
-        yield Bound(best, endpoint.send_limit(name) if sends else endpoint.receive_limit(name))
+        yield Bound(best, (endpoint.send_limit(name) if sends else endpoint.receive_limit(name)) + which)
 
 
 def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency: int) -> Iterator[Bound]:
