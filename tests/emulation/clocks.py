@@ -13,8 +13,16 @@ from numpy.typing import NDArray
 Clock = NDArray[np.int32]
 
 
+CALLER = "the caller"
+"""Its writes are before a program begins, which makes them known to all that come after, in whatever order."""
+
+
 class Cells:
-    """The last write and the reads since, by cell: (component, count, who)."""
+    """The last write and the reads since, by cell: (component, count, who).
+
+    clock: what an access follows with its data. later: what it follows at all (also by relaxed signals and packets),
+    which is enough for what overwrites something that is read.
+    """
 
     def __init__(self) -> None:
         self.writes: dict[int, tuple[int, int, object]] = {}
@@ -24,18 +32,18 @@ class Cells:
     def _race(self, cell: int, who: object, other: object, what: str) -> None:
         self.races.append(f"cell {cell}: {_name(who)} {what} {_name(other)}")
 
-    def read(self, cell: int, clock: Clock, by: int, count: int, who: object) -> None:
+    def read(self, cell: int, clock: Clock, later: Clock, by: int, count: int, who: object) -> None:
         last = self.writes.get(cell)
-        if last is not None and clock[last[0]] < last[1] and last[2] != who:
+        if last is not None and last[2] != who and (later if last[2] == CALLER else clock)[last[0]] < last[1]:
             self._race(cell, who, last[2], "reads what is written by")
         self.reads.setdefault(cell, {})[by] = count, who
 
-    def write(self, cell: int, clock: Clock, by: int, count: int, who: object) -> None:
+    def write(self, cell: int, clock: Clock, later: Clock, by: int, count: int, who: object) -> None:
         last = self.writes.get(cell)
-        if last is not None and clock[last[0]] < last[1] and last[2] != who:
+        if last is not None and last[2] != who and (later if last[2] == CALLER else clock)[last[0]] < last[1]:
             self._race(cell, who, last[2], "writes what is written by")
         for reader, (at, other) in self.reads.pop(cell, {}).items():
-            if clock[reader] < at and other != who:
+            if later[reader] < at and other != who:
                 self._race(cell, who, other, "writes what is read by")
         self.writes[cell] = by, count, who
 
@@ -77,9 +85,9 @@ class FileClocks:
         count, who = int(clock[by]), (block, int(clock[by]), f"part {part}")
         for start in reads:
             for cell in range(start, start + cells):
-                self.cells.read(cell, clock, by, count, who)
+                self.cells.read(cell, clock, clock, by, count, who)
         for cell in range(write, write + cells) if write >= 0 else ():
-            self.cells.write(cell, clock, by, count, who)
+            self.cells.write(cell, clock, clock, by, count, who)
         if not in_order:
             np.maximum(self.clock[block], clock, out=self.clock[block])
         return clock.copy()
@@ -94,22 +102,26 @@ class FileClocks:
 
 
 class PlanClocks:
-    """Clocks of threadblocks, proxies and callers: how many segments of each other one are known to be over."""
+    """Clocks of threadblocks, proxies and callers: how many segments of each other one are known to be over.
+
+    A clock has two rows: what is known with its data, and what is known to be over.
+    """
 
     def __init__(self, components: int, initial: Mapping[Hashable, int]) -> None:
-        self.clock = [np.zeros(components, np.int32) for _ in range(components)]
+        self.clock = [np.zeros((2, components), np.int32) for _ in range(components)]
         self.released: dict[object, list[Clock]] = {}
         self.acquired: dict[object, int] = {key: -count for key, count in initial.items()}
+        self.packets: dict[int, Clock] = {}
         self.cells = Cells()
         self.races = self.cells.races
 
     def end(self, block: int, knows: Iterable[Clock]) -> None:
         for clock in knows:
             np.maximum(self.clock[block], clock, out=self.clock[block])
-        self.clock[block][block] += 1
+        self.tick(block)
 
     def tick(self, component: int) -> None:
-        self.clock[component][component] += 1
+        self.clock[component][:, component] += 1
 
     def join(self, component: int, other: int) -> None:
         np.maximum(self.clock[component], self.clock[other], out=self.clock[component])
@@ -125,40 +137,57 @@ class PlanClocks:
         for block in blocks:
             self.clock[block] = together.copy()
 
-    def release(self, key: object, known: Clock) -> None:
-        """The k-th wait of a counter knows what the first k signals knew."""
+    def release(self, key: object, known: Clock, relaxed: bool) -> None:
+        """The k-th wait of a counter knows what the first k signals knew; of a relaxed one, not with its data."""
         rows = self.released.setdefault(key, [])
-        rows.append(np.maximum(rows[-1], known) if rows else known.copy())
+        given = known.copy()
+        if relaxed:
+            given[0] = 0
+        rows.append(np.maximum(rows[-1], given) if rows else given)
 
-    def acquire(self, key: object, known: Clock) -> None:
+    def acquire(self, key: object, known: Clock, relaxed: bool) -> None:
         at = self.acquired.get(key, 0)
         self.acquired[key] = at + 1
         rows = self.released.get(key, [])
         if 0 <= at < len(rows):
-            np.maximum(known, rows[at], out=known)
+            np.maximum(known[1], rows[at][1], out=known[1])
+            if not relaxed:
+                np.maximum(known[0], rows[at][0], out=known[0])
 
-    def access(
-        self, component: int, name: str, number: int, sources: list[int], targets: list[int], cells: range
-    ) -> None:
+    def access(self, component: int, what: tuple[object, ...], reads: Iterable[int], writes: Iterable[int]) -> None:
         """Part of a move, by the segment that is not over: no other access of it is ordered with this one."""
-        clock = self.clock[component]
+        clock, later = self.clock[component]
         count = int(clock[component]) + 1
-        who = (component, count, name, number)
-        for start in sources:
-            for cell in cells:
-                self.cells.read(start + cell, clock, component, count, who)
-        for start in targets:
-            for cell in cells:
-                self.cells.write(start + cell, clock, component, count, who)
+        who = (component, count, *what)
+        for cell in reads:
+            self.cells.read(cell, clock, later, component, count, who)
+        for cell in writes:
+            self.cells.write(cell, clock, later, component, count, who)
+
+    def packets_read(self, component: int, what: tuple[object, ...], cells: Iterable[int], known: Clock) -> None:
+        """Packets that have arrived: what their sender had done before is over, but its data need not be there."""
+        count = int(self.clock[component][0, component]) + 1
+        for cell in cells:
+            sent = self.packets[cell]
+            np.maximum(known[1], sent[1], out=known[1])
+            self.cells.reads.setdefault(cell, {})[component] = count, (component, count, *what)
+
+    def packets_sent(self, component: int, what: tuple[object, ...], cells: Iterable[int]) -> None:
+        later = self.clock[component][1]
+        count = int(later[component]) + 1
+        sent = self.clock[component].copy()
+        for cell in cells:
+            self.cells.write(cell, later, later, component, count, (component, count, *what))
+            self.packets[cell] = sent
 
     def caller_writes(self, component: int, cells: Iterable[int]) -> None:
-        clock = self.clock[component]
-        clock[component] += 1
+        self.tick(component)
+        clock, later = self.clock[component]
         for cell in cells:
-            self.cells.write(cell, clock, component, int(clock[component]), "the caller")
+            self.cells.write(cell, clock, later, component, int(clock[component]), CALLER)
 
     def caller_reads(self, component: int, cells: Iterable[int]) -> None:
-        clock = self.clock[component]
-        clock[component] += 1
+        self.tick(component)
+        clock, later = self.clock[component]
         for cell in cells:
-            self.cells.read(cell, clock, component, int(clock[component]), "the caller")
+            self.cells.read(cell, clock, later, component, int(clock[component]), CALLER)

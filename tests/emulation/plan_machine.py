@@ -14,10 +14,11 @@ from typing import Any
 from tests.emulation.clocks import Clock, PlanClocks
 from tests.emulation.file_machine import Outcome
 from tests.emulation.orders import Order, Thread, Threads
-from tests.emulation.plan_program import Entry, Move, Plan, Segment, channels_of, segments_of
+from tests.emulation.plan_program import Cells, Entry, Move, Plan, Segment, channels_of, segments_of
 from tests.emulation.values import MASK, Call, Memory, Refused, results
 
 CELLS = 2
+NEVER = 1 << 30
 
 
 class PlanRun:
@@ -25,13 +26,15 @@ class PlanRun:
 
     def __init__(self, plan: Plan, call: Call, order: Order, launches: int = 2, eager: str = "any") -> None:
         self.plan, self.call, self.order, self.launches, self.eager = plan, call, order, launches, eager
-        self.memory = Memory(call, plan.chunks, CELLS, order.random.getrandbits(32))
+        self.memory = Memory(call, plan.chunks, CELLS, order.random.getrandbits(32), plan.scratch)
         ranks = range(len(plan.chunks))
         self.given = [self.memory.inputs]
         self.given += [[self.memory.drawn(len(row)) for row in self.memory.inputs] for _ in range(launches - 1)]
         self.wanted = [results(call, rows) for rows in self.given]
         self.blocks = [
-            (rank, segments_of(plan, self.memory, rank, block)) for rank in ranks for block in _blocks(plan.gpus[rank])
+            (rank, [segments_of(plan, self.memory, rank, block, half) for half in range(2 if plan.halves else 1)])
+            for rank in ranks
+            for block in _blocks(plan.gpus[rank])
         ]
         self.of_gpu = [[k for k, (rank, _) in enumerate(self.blocks) if rank == mine] for mine in ranks]
         self.counts: Counter[Hashable] = Counter(_initial(plan))
@@ -83,13 +86,13 @@ class PlanRun:
             self._caller(rank)
 
     def _block(self, number: int) -> Thread:
-        rank, segments = self.blocks[number]
+        rank, halves = self.blocks[number]
         for launch in range(self.launches):
             while self.launch[rank] < launch:
                 yield (("launch", rank),)
             if self.clocks is not None and launch:
                 self.clocks.join(number, self._caller_component(rank))
-            for segment in segments:
+            for segment in halves[launch % len(halves)]:
                 yield from self._segment(number, segment)
                 if segment.barrier is not None:
                     yield from self._barrier(number, segment.barrier)
@@ -105,9 +108,11 @@ class PlanRun:
         lanes = {lane: deque(entries) for lane, entries in segment.lanes.items()}
         knows: dict[int, Clock] = {}
         while parts or lanes:
-            ready = [lane for lane, entries in lanes.items() if self._can(entries[0])]
-            if parts and (not ready or self._moves_first()):
-                yield from self._part(number, *parts.pop())
+            last = self._stops_at(parts, lanes)
+            ready = [lane for lane, entries in lanes.items() if entries[0].op <= last and self._can(entries[0])]
+            able = next((k for k in reversed(range(len(parts))) if self._may(number, *parts[k], last)), None)
+            if able is not None and (not ready or self._moves_first()):
+                yield from self._part(number, *parts.pop(able), knows)
             elif ready:
                 lane = self.order.random.choice(ready)
                 yield from self._entry(number, lane, lanes[lane].popleft(), knows)
@@ -115,9 +120,30 @@ class PlanRun:
                     del lanes[lane]
                 yield ()
             else:
-                yield tuple(self._key(entries[0]) for entries in lanes.values())
+                packets = [("packets",)] if parts else []
+                yield (*packets, *(self._key(entries[0]) for entries in lanes.values()))
         if self.clocks is not None:
             self.clocks.end(number, knows.values())
+
+    def _stops_at(self, parts: list[tuple[Move, int]], lanes: dict[int, deque[Entry]]) -> int:
+        """The operation that threads wait at, as if each had a share of all; else later ones may go before it."""
+        if self.eager != "entries":
+            return NEVER
+        at = [move.op for move, _ in parts if move.waits]
+        at += [entry.op for entries in lanes.values() for entry in entries if entry.kind in ("wait", "sem_acquire")]
+        return min(at, default=NEVER)
+
+    def _may(self, number: int, move: Move, part: int, last: int) -> bool:
+        """Whether a part of a move can be done: packets that it waits for are there."""
+        if move.op > last:
+            return False
+        flag, values = self.launch[self.blocks[number][0]] + 1, self.memory.values
+        return all(
+            values[source.start + 2 * cell + 1] == flag
+            for source in move.sources
+            if source.packets
+            for cell in range(part, move.cells, CELLS)
+        )
 
     def _moves_first(self) -> bool:
         return self.eager == "moves" or (self.eager == "any" and self.order.random.random() < 0.5)
@@ -142,15 +168,15 @@ class PlanRun:
                 self.clocks.learn(known, self._proxy_component(entry.port))
         elif entry.kind in ("wait", "sem_acquire"):
             self.counts[entry.key] -= 1
-            if self.clocks is not None and known is not None and not entry.relaxed:
-                self.clocks.acquire(entry.key, known)
+            if self.clocks is not None and known is not None:
+                self.clocks.acquire(entry.key, known, entry.relaxed)
         else:
             self._raise(entry, known)
 
     def _raise(self, entry: Entry, known: Clock | None) -> None:
         self.counts[entry.key] += 1
-        if self.clocks is not None and known is not None and not entry.relaxed:
-            self.clocks.release(entry.key, known)
+        if self.clocks is not None and known is not None:
+            self.clocks.release(entry.key, known, entry.relaxed)
         self.threads.wake(("count", entry.key))
 
     def _barrier(self, number: int, barrier: tuple[int, int, int]) -> Thread:
@@ -182,7 +208,7 @@ class PlanRun:
                 self.clocks.take(component, known)
             for part in range(CELLS) if entry.put is not None else ():
                 assert entry.put is not None
-                yield from self._part(component, entry.put, part)
+                yield from self._part(component, entry.put, part, {})
             if self.clocks is not None:
                 self.clocks.tick(component)
             if entry.kind != "put":
@@ -190,21 +216,42 @@ class PlanRun:
             self.busy[port] -= 1
             self.threads.wake(("drained", port))
 
-    def _part(self, component: int, move: Move, part: int) -> Thread:
+    def _part(self, component: int, move: Move, part: int, knows: dict[int, Clock]) -> Thread:
         """Half of the cells of a move, taken alternately: as threads would that share it."""
-        values, cells = self.memory.values, range(part, move.cells, CELLS)
-        rows = [values[start + part : start + move.cells : CELLS] for start in move.sources]
+        values = self.memory.values
+        rows = [[values[cell] for cell in _cells(source, move, part)] for source in move.sources]
         if self.clocks is not None:
-            self.clocks.access(component, f"{move.name} part {part}", id(move), move.sources, move.targets, cells)
+            self._record(component, move, part, knows)
         data = rows[0] if len(rows) == 1 else [sum(column) & MASK for column in zip(*rows, strict=True)]
+        flag = self.launch[self.blocks[component][0]] + 1 if component < len(self.blocks) else 0
         victim = self.held is not None and self.held[0] == component
         if victim:
             self.order.slow.add(component)
         yield ()
         if victim:
             self.order.slow.discard(component)
-        for start in move.targets:
-            values[start + part : start + move.cells : CELLS] = data
+        for target in move.targets:
+            for cell, value in zip(_cells(target, move, part), data, strict=True):
+                values[cell] = value
+                if target.packets:
+                    values[cell + 1] = flag
+            if target.packets:
+                self.threads.wake(("packets",))
+
+    def _record(self, component: int, move: Move, part: int, knows: dict[int, Clock]) -> None:
+        assert self.clocks is not None
+        what = f"{move.name} part {part}", id(move)
+        known = knows.setdefault(-1, self.clocks.clock[component].copy())
+        for source in move.sources:
+            if source.packets:
+                self.clocks.packets_read(component, what, _cells(source, move, part), known)
+            else:
+                self.clocks.access(component, what, _cells(source, move, part), ())
+        for target in move.targets:
+            if target.packets:
+                self.clocks.packets_sent(component, what, _cells(target, move, part))
+            else:
+                self.clocks.access(component, what, (), _cells(target, move, part))
 
     def _proxy_component(self, port: tuple[int, int]) -> int:
         return len(self.blocks) + self.proxies[port]
@@ -237,6 +284,11 @@ class PlanRun:
             memory.fill(rank, self.given[self.launch[rank]][rank])
             self._caller_writes(rank)
             self.threads.wake(("launch", rank))
+
+
+def _cells(where: Cells, move: Move, part: int) -> list[int]:
+    stride = 2 if where.packets else 1
+    return [where.start + stride * cell for cell in range(part, move.cells, CELLS)]
 
 
 def _blocks(gpu: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.emulation.values import Memory, Refused
 
@@ -16,14 +16,27 @@ Json = Any
 LANES = 16
 
 
+class Cells(NamedTuple):
+    """Where data is: its first cell; of packets (LL), each cell is followed by the number of its launch."""
+
+    start: int
+    packets: bool = False
+
+
 @dataclass
 class Move:
-    """Cells that are added (or copied) to all targets, by the cell. name: of the operation, for messages."""
+    """Cells that are added (or copied) to all targets, by the cell. op: position of the operation, name: its own."""
 
+    op: int
     name: str
-    sources: list[int]
-    targets: list[int]
+    sources: list[Cells]
+    targets: list[Cells]
     cells: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for packets."""
+        return any(source.packets for source in self.sources)
 
 
 @dataclass
@@ -33,6 +46,7 @@ class Entry:
     kind: with `relaxed`, data is not ordered. key: of the counter. port: (rank, channel) of the proxy's queue, or None.
     """
 
+    op: int
     kind: str
     key: tuple[Any, ...]
     relaxed: bool = False
@@ -56,6 +70,13 @@ class Plan:
     inplace: bool
     chunks: list[tuple[int, int, int]]
     gpus: list[Json]
+    packets: bool = False
+    halves: bool = False
+
+    @property
+    def scratch(self) -> int:
+        """How many times the scratch of the plan is allocated."""
+        return (2 if self.packets else 1) * (2 if self.halves else 1)
 
 
 def load(text: bytes | str) -> Plan:
@@ -68,15 +89,19 @@ def load(text: bytes | str) -> Plan:
         chunks = [(gpu["input_chunks"], gpu["output_chunks"], gpu["scratch_chunks"]) for gpu in gpus]
         if any(type(n) is not int or n < 0 for row in chunks for n in row):
             raise Refused("chunks are no numbers")
-        return Plan(plan["collective"], bool(plan["inplace"]), chunks, gpus)
+        packets, halves = plan["protocol"] == "LL", bool(plan.get("use_double_scratch_buffer"))
+        return Plan(plan["collective"], bool(plan["inplace"]), chunks, gpus, packets, halves)
     except (KeyError, TypeError, ValueError) as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
 
 
-def segments_of(plan: Plan, memory: Memory, rank: int, block: Json) -> list[Segment]:
-    """What a threadblock does, between its synchronisations. Raises Refused for what has no meaning."""
+def segments_of(plan: Plan, memory: Memory, rank: int, block: Json, half: int = 0) -> list[Segment]:
+    """What a threadblock does, between its synchronisations. Raises Refused for what has no meaning.
+
+    half: of the scratch, 0 or 1, where the plan takes them in turn.
+    """
     try:
-        return _Block(plan, memory, rank, block).segments()
+        return _Block(plan, memory, rank, block, half).segments()
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
 
@@ -93,9 +118,10 @@ def channels_of(gpu: Json, kind: str) -> list[tuple[int, int]]:
 
 
 class _Block:
-    def __init__(self, plan: Plan, memory: Memory, rank: int, block: Json) -> None:
-        self.plan, self.memory, self.rank, self.block = plan, memory, rank, block
+    def __init__(self, plan: Plan, memory: Memory, rank: int, block: Json, half: int) -> None:
+        self.plan, self.memory, self.rank, self.block, self.half = plan, memory, rank, block, half
         self.gpu = plan.gpus[rank]
+        self.op = -1
         self.channels = {kind: self._channels(kind) for kind in ("memory", "port")}
 
     def _channels(self, kind: str) -> list[tuple[int, tuple[int, int]]]:
@@ -106,7 +132,8 @@ class _Block:
 
     def segments(self) -> list[Segment]:
         found = [Segment()]
-        for op in self.block["ops"]:
+        for number, op in enumerate(self.block["ops"]):
+            self.op = number
             if op["name"] == "nop":
                 found.append(Segment())
             elif op["name"] == "barrier":
@@ -124,16 +151,17 @@ class _Block:
         elif name in ("sem_acquire", "sem_release"):
             for lane, number in enumerate(op["semaphore_ids"]):
                 _position(number, self.gpu["semaphores"])
-                entry = Entry(name, ("semaphore", self.rank, number))
+                entry = Entry(self.op, name, ("semaphore", self.rank, number))
                 into.lanes.setdefault(lane, []).append(entry)
         elif name == "flush":
             for lane, (number, (peer, k)) in enumerate(self._flushed(op)):
-                entry = Entry("flush", ("channel", self.rank, peer, k), port=(self.rank, number), flush=True)
+                entry = Entry(self.op, "flush", ("channel", self.rank, peer, k), port=(self.rank, number), flush=True)
                 into.lanes.setdefault(lane, []).append(entry)
         elif name in ("put", "pws", "pwsf") and op["channel_type"] == "port":
             self._port_put(into, op)
         elif name in _MOVES:
-            if op.get("channel_type", "memory") != "memory":
+            wanted = "switch" if name in ("glres", "gstore") else "memory"
+            if op.get("channel_type", wanted) != wanted:
                 raise Refused(f"{name} over {op['channel_type']}")
             into.moves += _MOVES[name](self, op)
         else:
@@ -154,7 +182,7 @@ class _Block:
             number, (peer, k) = self.channels[kind][_position(at, self.channels[kind])]
             ends = (self.rank, peer) if name == "signal" else (peer, self.rank)
             port = (self.rank, number) if kind == "port" and name == "signal" else None
-            entries.append(Entry(name, ("channel", *ends, k), relaxed, port))
+            entries.append(Entry(self.op, name, ("channel", *ends, k), relaxed, port))
         return entries
 
     def _port_put(self, into: Segment, op: Json) -> None:
@@ -163,20 +191,35 @@ class _Block:
             raise Refused("a put over ports has lists of several lengths")
         for lane, (source, target, at) in enumerate(zip(sources, targets, op["channel_ids"], strict=True)):
             number, (peer, k) = self.channels["port"][_position(at, self.channels["port"])]
-            move = Move(op["name"], [self._local(source)], [self._remote(target, "port", peer)], self._cells(source))
+            ends = [self._local(source)], [self._remote(target, "port", peer)]
+            move = Move(self.op, op["name"], *ends, self._cells(source))
             if self._cells(target) != move.cells:
                 raise Refused("a put of two sizes")
             key = ("channel", self.rank, peer, k)
-            entry = Entry(op["name"], key, False, (self.rank, number), move, op["name"] == "pwsf")
+            entry = Entry(self.op, op["name"], key, False, (self.rank, number), move, op["name"] == "pwsf")
             into.lanes.setdefault(lane, []).append(entry)
 
     def _cells(self, buff: Json) -> int:
         return buff["size"] * self.memory.cells
 
-    def _local(self, buff: Json, kind: str | None = None) -> int:
-        return self.memory.at(self.rank, kind or buff["type"], buff["index"], buff["size"])
+    def _shift(self, packets: bool) -> int:
+        """Cells before the half of the scratch that is in use."""
+        size = self.memory.scratch[self.rank] * self.memory.cells // self.plan.scratch
+        return self.half * size * (2 if self.plan.packets else 1) if self.plan.halves or packets else 0
 
-    def _remote(self, buff: Json, kind: str = "memory", peer: int | None = None) -> int:
+    def _local(self, buff: Json, kind: str | None = None, packets: bool = False) -> Cells:
+        kind = kind or buff["type"]
+        if packets and (kind != "s" or not self.plan.packets):
+            raise Refused("packets outside of the scratch of a plan for LL")
+        start = self.memory.at(self.rank, kind, buff["index"], buff["size"])
+        return self._in_half(start, self.rank, packets) if kind == "s" else Cells(start)
+
+    def _in_half(self, start: int, rank: int, packets: bool) -> Cells:
+        """Packets take twice the room; accesses of the own scratch and packets know the half."""
+        first = self.memory.region(rank, "s").start
+        return Cells(first + (start - first) * (2 if packets else 1) + self._shift(packets), packets)
+
+    def _remote(self, buff: Json, kind: str = "memory", peer: int | None = None, packets: bool = False) -> Cells:
         rows = self.block["remote_buffer_refs"]
         ids = [k for row in rows if row["access_channel_type"] == kind for k in row["remote_buffer_ids"]]
         listed = self.gpu["remote_buffers"]
@@ -184,7 +227,59 @@ class _Block:
         remote = listed[_position(number, listed)]
         if kind not in remote["access_channel_types"] or (peer is not None and remote["rank"] != peer):
             raise Refused("a remote buffer of another peer or type of channel")
-        return self.memory.at(remote["rank"], remote["type"], buff["index"], buff["size"])
+        if packets and (remote["type"] != "s" or not self.plan.packets):
+            raise Refused("packets outside of the scratch of a plan for LL")
+        start = self.memory.at(remote["rank"], remote["type"], buff["index"], buff["size"])
+        return self._in_half(start, remote["rank"], packets=True) if packets else Cells(start)
+
+    def _multicast(self, buff: Json) -> list[Cells]:
+        """The cells of all ranks of a switch channel."""
+        groups = [
+            (row["buffer_type"], one["ranks"])
+            for row in self.gpu["channels"]
+            if row["channel_type"] == "switch"
+            for one in row["rank_groups"]
+        ]
+        rows = self.block["channels"]
+        ids = [k for row in rows if row["channel_type"] == "switch" for k in row["channel_ids"]]
+        number = ids[_position(buff["switch_channel_id"], ids)]
+        kind, ranks = groups[_position(number, groups)]
+        if self.rank not in ranks:
+            raise Refused("a switch channel without the own rank")
+        return [Cells(self.memory.at(rank, kind, buff["index"], buff["size"])) for rank in ranks]
+
+    def switch(self, op: Json) -> list[Move]:
+        """glres: the sum of all ranks to all ranks; gstore: from here to all ranks."""
+        (source,), (target,) = op["src_buff"], op["dst_buff"]
+        if source["size"] != target["size"]:
+            raise Refused(f"{op['name']} of two sizes")
+        starts = self._multicast(source) if op["name"] == "glres" else [self._local(source)]
+        return [Move(self.op, op["name"], starts, self._multicast(target), self._cells(source))]
+
+    def packets(self, op: Json) -> list[Move]:
+        """Which operands are packets: of the own scratch (own), or of that of others (remote)."""
+        name, sources, targets = op["name"], op["src_buff"], op["dst_buff"]
+        if len({buff["size"] for buff in (*sources, *targets)}) != 1:
+            raise Refused(f"{name} of several sizes")
+        own = lambda buff: self._local(buff, packets=True)  # noqa: E731
+        remote = lambda buff: self._remote(buff, packets=True)  # noqa: E731
+        cells = self._cells(sources[0])
+        if name == "ppkt":
+            kind = sources[0]["type"]
+            return [
+                Move(self.op, name, [self._local(source, kind)], [remote(target)], cells)
+                for source, target in zip(sources, targets, strict=True)
+            ]
+        plain_source, plain_target = (
+            name not in ("upkt", "rppkt"),
+            name in ("upkt", "repkt", "respkt", "recpkt", "recspkt"),
+        )
+        starts = [self._local(sources[0]) if plain_source else own(sources[0]), *map(own, sources[1:])]
+        ends = [self._local(targets[0])] if plain_target else []
+        rest = targets[1:] if plain_target else targets
+        kept = 1 if name in ("cpkt", "recpkt", "recspkt") else 0
+        ends += [*map(own, rest[:kept]), *map(remote, rest[kept:])]
+        return [Move(self.op, name, starts, ends, cells)]
 
     def pairs(self, op: Json) -> list[Move]:
         """put, copy and get: source k to target k. All sources of a put are in the first one's buffer."""
@@ -201,7 +296,7 @@ class _Block:
             else:
                 start = self._local(source, sources[0]["type"])
                 end = self._remote(target) if name in ("put", "pws") else self._local(target)
-            moves.append(Move(name, [start], [end], self._cells(source)))
+            moves.append(Move(self.op, name, [start], [end], self._cells(source)))
         return moves
 
     def sums(self, op: Json) -> list[Move]:
@@ -212,7 +307,7 @@ class _Block:
         further = self._remote if name in ("rre", "rres") else self._local
         starts = [self._local(sources[0]), *(further(buff) for buff in sources[1:])]
         ends = [self._local(targets[0]), *(self._remote(buff) for buff in targets[1:])]
-        return [Move(name, starts, ends, self._cells(sources[0]))]
+        return [Move(self.op, name, starts, ends, self._cells(sources[0]))]
 
 
 def _position(at: int, rows: list[Any]) -> int:
@@ -224,4 +319,6 @@ def _position(at: int, rows: list[Any]) -> int:
 _MOVES = {
     **dict.fromkeys(("put", "pws", "copy", "get"), _Block.pairs),
     **dict.fromkeys(("re", "res", "rre", "rres"), _Block.sums),
+    **dict.fromkeys(("glres", "gstore"), _Block.switch),
+    **dict.fromkeys(("cpkt", "upkt", "ppkt", "rppkt", "repkt", "respkt", "recpkt", "recspkt"), _Block.packets),
 }

@@ -33,13 +33,15 @@ class Call:
 class Memory:
     """Buffers of all ranks in one list of cells; a slot (chunk) has `cells` of them, one after another."""
 
-    def __init__(self, call: Call, chunks: list[tuple[int, int, int]], cells: int, seed: int) -> None:
+    def __init__(self, call: Call, chunks: list[tuple[int, int, int]], cells: int, seed: int, scratch: int = 1) -> None:
         self.call = call
+        self.scratch = [s * scratch for _, _, s in chunks]
         self.chunks = chunks
         self.cells = cells
         self.base: list[dict[str, int]] = []
         size = 0
-        for rank, (i, o, s) in enumerate(chunks):
+        for rank, (i, o, _) in enumerate(chunks):
+            s = self.scratch[rank]
             start, used = self._shared(rank, i, o)
             if used is None:
                 self.base.append({"i": size, "o": size + i, "s": size + i + o})

@@ -1,0 +1,97 @@
+"""Plans by hand with packets and switch channels, and what goes wrong in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.emulation.judge import judge_plan
+from tests.msccl.hand_plans import buff, far, gpu, plan
+
+Json = Any
+N = 3
+
+
+def one_shot() -> Json:
+    """All-Reduce out of place: everybody sends packets to everybody, and adds what arrives; double scratch."""
+    gpus = []
+    for rank in range(N):
+        put = {
+            "name": "ppkt",
+            "src_buff": [buff("i", 0)] * (N - 1),
+            "dst_buff": [far(k, rank) for k in range(N - 1)],
+            "channel_type": "memory",
+        }
+        add = {
+            "name": "repkt",
+            "src_buff": [buff("i", 0), *(buff("s", peer) for peer in range(N) if peer != rank)],
+            "dst_buff": [buff("o", 0)],
+        }
+        gpus.append(gpu(rank, N, (1, 1, N), [[put, add]], ["s"]))
+    return plan("allreduce", gpus) | {"protocol": "LL", "use_double_scratch_buffer": True}
+
+
+def in_network(relaxed: str = "rlx") -> Json:
+    """All-Reduce in place: rank r sums chunk r of all ranks through the switch, between two barriers of all ranks."""
+    gpus = []
+    for rank in range(N):
+        channels = {"channel_type": "memory", "channel_ids": [*range(N - 1)]}
+        region = [{"switch_channel_id": 0, "index": rank, "size": 1}]
+        ops = [
+            {"name": f"{relaxed}signal", **channels},
+            {"name": f"{relaxed}wait", **channels},
+            {"name": "nop"},
+            {"name": "glres", "src_buff": region, "dst_buff": region, "channel_type": "switch", "reduce_op": "sum"},
+            {"name": "nop"},
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+        ]
+        made = gpu(rank, N, (N, N, 0), [ops], [])
+        groups = [{"size": N, "ranks": [*range(N)]}]
+        made["channels"].append({"channel_type": "switch", "buffer_type": "i", "rank_groups": groups})
+        made["threadblocks"][0]["channels"].append({"channel_type": "switch", "channel_ids": [0]})
+        gpus.append(made)
+    return plan("allreduce", gpus, inplace=True)
+
+
+@pytest.mark.parametrize("make", [one_shot, in_network, lambda: in_network("")])
+def test_plans_are_right(make: Callable[[], Json]) -> None:
+    found = judge_plan(json.dumps(make()), runs=24)
+    assert (found.kind, found.what) == ("right", "")
+
+
+def test_one_half_of_scratch_is_overwritten_by_the_next_launch() -> None:
+    single = one_shot() | {"use_double_scratch_buffer": False}
+    assert judge_plan(json.dumps(single)).kind != "right"
+
+
+def test_packets_need_twice_the_room() -> None:
+    assert judge_plan(json.dumps(one_shot() | {"protocol": "Simple"})).kind == "refused"
+
+
+def test_threads_that_wait_for_packets_send_none() -> None:
+    late = one_shot()
+    for one in late["gpus"]:
+        one["threadblocks"][0]["ops"].reverse()
+    assert judge_plan(json.dumps(late)).kind == "hangs"
+
+
+@pytest.mark.parametrize("at", range(7))
+def test_every_step_around_a_switch_is_needed(at: int) -> None:
+    less = in_network()
+    for one in less["gpus"]:
+        del one["threadblocks"][0]["ops"][at]
+    if at in (0, 5):  # a wait without signals
+        assert judge_plan(json.dumps(less)).kind == "hangs"
+    assert judge_plan(json.dumps(less)).kind != "right"
+
+
+def test_relaxed_signals_do_not_carry_data() -> None:
+    relaxed = in_network()
+    for one in relaxed["gpus"]:
+        for op in one["threadblocks"][0]["ops"][5:]:
+            op["name"] = f"rlx{op['name']}"
+    assert judge_plan(json.dumps(relaxed)).kind == "race"
