@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -204,3 +205,16 @@ def test_random_lines(tmp_path: Path, chance: random.Random) -> None:
 @given(st.randoms(use_true_random=False))
 def test_many_random_lines(tmp_path: Path, chance: random.Random) -> None:
     random_lines(tmp_path, chance)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_a_program_is_loaded_as_before(tmp_path: Path, *, enabled: bool) -> None:
+    (path := tmp_path / "p.coll").write_text("let a = b")
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(SourceError):
+            load_program(path)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was else gc.disable)()

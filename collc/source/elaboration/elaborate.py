@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from collc.base.collection import without_collection
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
 from collc.source.checking.check import check_files
@@ -69,13 +70,14 @@ def load_program(
 
 def _with_tables(load: Callable[[Loader], Result]) -> Result:
     """What `load` returns; where it fails and the files have tables, without these, so that messages are right."""
-    loader = Loader(Problems(), tables=True)
-    try:
-        return load(loader)
-    except (SourceError, NoSchedule):
-        if not loader.tabular:
-            raise
-    return load(Loader(Problems()))
+    with without_collection():
+        loader = Loader(Problems(), tables=True)
+        try:
+            return load(loader)
+        except (SourceError, NoSchedule):
+            if not loader.tabular:
+                raise
+        return load(Loader(Problems()))
 
 
 def _program(
