@@ -34,6 +34,7 @@ class SimulationSettings:
     network: an ASTRA-sim network file. on: FILE.coll:TOPOLOGY. Traces and files for runtimes need one of them.
     size: bytes of the buffer, for a file for a runtime. profile: the runtime that will load it.
     astra: ASTRA-sim's truncated nanoseconds in place of exact picoseconds. model: whether messages queue at links.
+    link_model: of exact times, for what has no schedule that says it; None: pipelined.
     schedule, definitions: of a program, which schedule, and values of its params.
     """
 
@@ -43,13 +44,25 @@ class SimulationSettings:
     profile: Profile = "executor"
     astra: bool = False
     model: CongestionModel = "aware"
+    link_model: LinkModel | None = None
     schedule: str | None = None
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def timing(self, link_model: LinkModel) -> Timing:
-        """The durations of messages. link_model: of exact times; ASTRA-sim's is always pipelined."""
-        aware = self.model == "aware"
-        return AstraTiming(aware) if self.astra else ExactTiming(link_model, aware=aware)
+    def timing(self, link_model: LinkModel | None = None) -> Timing:
+        """The durations of messages. link_model: of a schedule.
+
+        Raises UsageError U0148 where another link model is asked for than that of the schedule, or of ASTRA-sim.
+        """
+        aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
+        if self.link_model is not None and given not in (None, self.link_model):
+            whose = "ASTRA-sim's" if self.astra else "that of the schedule"
+            message = f"the link model is {whose}, '{given}': --link-model {self.link_model} cannot change it"
+            raise UsageError(Diagnostic("U0148", message))
+        return (
+            AstraTiming(aware)
+            if self.astra
+            else ExactTiming(given or self.link_model or LinkModel.PIPELINED, aware=aware)
+        )
 
 
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
@@ -92,7 +105,7 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
 
     network = _network_of(path, settings)
     traces = read_traces(path)
-    timing = settings.timing(LinkModel.PIPELINED)
+    timing = settings.timing()
     graph = trace_tasks(traces, network, timing.unit)
     try:
         found = simulate(network, graph, timing)
@@ -139,7 +152,7 @@ def _simulated_tasks(
 ) -> Simulation:
     """The simulation of tasks that are made for a network."""
     try:
-        return simulate(network, make(), settings.timing(LinkModel.PIPELINED))
+        return simulate(network, make(), settings.timing())
     except NoRoute as error:
         ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error

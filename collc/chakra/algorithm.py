@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
-from collc.simulation.engine import simulate
+from collc.chakra.send_times import HopTimes
+from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.schedule_tasks import ChunkMoves, chunk_edges, held_at_first, link_edges
-from collc.simulation.tasks import DONE, Edges, Routes, TaskGraph
+from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
@@ -27,8 +30,9 @@ class Algorithm:
     reduced: bool[n], whether the receiver adds the message to what it holds. before, after: int32[dependencies]:
     message `after` waits for the arrival (and reduction) of message `before`, because it brings the chunk
     (`produces`, bool[dependencies]) or so that messages enter a link in the order of the schedule.
-    hold: int64[n], microseconds that a message is held back when all that it waits for has happened.
+    begin: int64[n], nanoseconds before which a message is not sent; 0: as soon as it can be.
     start, arrival: int64[n], nanoseconds in ASTRA-sim's congestion-aware model; time: until all is done.
+    schedule_time: nanoseconds until all is done where links carry messages in the order of the schedule.
     """
 
     moves: ChunkMoves
@@ -38,29 +42,47 @@ class Algorithm:
     before: Int32Array
     after: Int32Array
     produces: BoolArray
-    hold: Int64Array
+    begin: Int64Array
     start: Int64Array
     arrival: Int64Array
     time: int
+    schedule_time: int
+
+
+TimeOfTraces = Callable[[Algorithm], int]
+"""Nanoseconds that the traces of an algorithm take as they are written."""
 
 
 def algorithm_of(
-    network: Network, demand: Demand, moves: ChunkMoves, routes: Routes, route: Int32Array, reduce: BoolArray
+    network: Network,
+    demand: Demand,
+    moves: ChunkMoves,
+    routes: Routes,
+    route: Int32Array,
+    reduce: BoolArray,
+    time_of_traces: TimeOfTraces | None = None,
 ) -> Algorithm:
-    """The messages of a schedule, as ASTRA-sim will run them.
+    """The messages of a schedule, as ASTRA-sim will run them: if possible in the time of the schedule.
 
     reduce: bool[n], whether the receiver adds the message. A receiver that holds nothing of the chunk stores it.
+    time_of_traces: decides where messages come to a switch at one moment, whose order depends on that of the nodes.
     Raises CheckFailed S0401 if a chunk is never at its sender, Deadlock, ValueError where a link has no bandwidth.
     """
     plan = _Plan.of(network, demand, moves, routes, route, reduce)
-    found = _simulated(plan, np.zeros(len(route), np.int64))
-    if plan.direct:
-        return found
-    order = np.lexsort((moves.start, plan.latest_starts()))
-    by_deadline = _Plan.of(network, demand, moves.taken(order), routes, route[order], reduce[order])
-    others = [_simulated(plan, plan.holds())]
-    others += [_simulated(by_deadline, hold) for hold in (np.zeros(len(route), np.int64), by_deadline.holds())]
-    return min([found, *others], key=lambda one: one.time)
+    best = _simulated(plan, np.zeros(len(route), np.int64))
+    times = None if plan.direct else _hop_times(plan)
+    if times is None:
+        return best
+    for begin in chain([best.begin], times.candidates()):
+        other = replace(_simulated(plan, begin), schedule_time=times.time)
+        if time_of_traces is not None and (other.time == times.time or begin is best.begin):
+            other = replace(other, time=time_of_traces(other))
+        if begin is best.begin:
+            best = other
+        best = min(best, other, key=lambda one: (one.time != times.time, one.time > times.time, one.time))
+        if best.time == times.time:
+            break
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,48 +110,76 @@ class _Plan:
         """Whether all messages take one link."""
         return int(np.diff(self.routes.offsets).max(initial=0)) <= 1
 
-    def latest_starts(self) -> Int64Array:
-        """int64[n]: when messages must leave to arrive as in the schedule, if they do not wait on their routes."""
-        clock = Clock.of(self.network, self.demand, LinkModel.PIPELINED)
-        offsets, links = self.routes.of_tasks(self.route)
-        size = clock.size_of[self.moves.chunk]
-        taken = clock.total[self.network.kind[links], np.repeat(size, np.diff(offsets))]
-        return self.moves.end - np.add.reduceat(taken, offsets[:-1])
 
-    def holds(self) -> Int64Array:
-        """int64[n]: microseconds that messages are held back, so that they do not come to a switch before their turn.
+def _hop_times(plan: _Plan) -> HopTimes | None:
+    """The messages at their first and last links; None where the order of the schedule at other links is not known.
 
-        A message leaves so late that it does not wait on its way in the schedule, as far as the messages after it on
-        its first link allow, which keep their order.
-        """
-        moves, network = self.moves, self.network
-        clock = Clock.of(network, self.demand, LinkModel.PIPELINED)
-        first = self.routes.links[self.routes.offsets[self.route]]
-        busy: list[int] = clock.busy[network.kind[first], clock.size_of[moves.chunk]].tolist()
-        turns: dict[int, int] = {}
-        times: list[int] = self.latest_starts().tolist()
-        on: list[int] = first.tolist()
-        for k in range(len(times) - 1, -1, -1):
-            times[k] = max(int(moves.start[k]), min(times[k], turns.get(on[k], times[k] + busy[k]) - busy[k]))
-            turns[on[k]] = times[k]
-        ready = np.zeros(len(times), np.int64)
-        np.maximum.at(ready, self.needed.after, moves.end[self.needed.before])
-        return np.maximum(0, (np.array(times, np.int64) - ready) // 10**6)
+    Each hop of a message is a task, which waits for the hop before and for its turn on the link.
+    """
+    moves, count = plan.moves, len(plan.route)
+    offsets, links = plan.routes.of_tasks(plan.route)
+    message = np.repeat(np.arange(count, dtype=np.int32), np.diff(offsets))
+    first, last = offsets[:-1], offsets[1:] - 1
+    clock = Clock.of(plan.network, plan.demand, LinkModel.PIPELINED)
+    taken = clock.total[plan.network.kind[links], clock.size_of[moves.chunk[message]]]
+    after = np.cumsum(taken[::-1])[::-1] - np.append(np.cumsum(taken[::-1])[::-1], 0)[offsets[1:]][message]
+    planned = moves.end[message] - after
+    planned[first] = moves.start
+    graph, work = _tasks(plan, np.zeros(count, np.int64))
+    sums = np.flatnonzero(work >= 0)
+    begins, ends = first.astype(np.int32), last.astype(np.int32)
+    done = ends.copy()
+    done[sums] = len(links) + np.arange(len(sums))
+    inner = np.flatnonzero(np.diff(message) == 0).astype(np.int32)
+    turns = np.lexsort((planned, links)).astype(np.int32)
+    same = links[turns[1:]] == links[turns[:-1]]
+    edges = [
+        Edges.all_of(done[plan.needed.before], begins[plan.needed.after], DONE),
+        Edges.all_of(inner, inner + np.int32(1), DONE),
+        Edges.all_of(ends[sums], done[sums], DONE),
+        Edges.all_of(turns[:-1][same], turns[1:][same], SENT),
+    ]
+    none = np.full(len(sums), -1, np.int32)
+    hops = TaskGraph(
+        size=np.append(graph.size[:count][message], np.zeros(len(sums), np.int64)),
+        route=np.append(links, none),
+        duration=np.append(np.zeros(len(links), np.int64), graph.duration[count:]),
+        source=np.append(moves.source[message], moves.target[sums]),
+        target=np.append(moves.target[message], moves.target[sums]),
+        routes=Routes.single_links(plan.network),
+        edges=Edges.joined(edges),
+    )
+    try:
+        found = simulate(plan.network, hops, AstraTiming())
+    except Deadlock:
+        return None
+    ready = np.zeros(count, np.int64)
+    np.maximum.at(ready, plan.needed.after, found.end[done][plan.needed.before])
+    enter, leave = found.hops.begin[first], found.hops.begin[last]
+    before_last = np.add.reduceat(found.hops.delay, first) - found.hops.delay[last]
+    several = np.where(first < last, links[last], -1).astype(np.int32)
+    return HopTimes(ready, enter, leave - before_last, found.hops.busy[first], links[first], several, found.time)
 
 
-def _simulated(plan: _Plan, hold: Int64Array) -> Algorithm:
-    """The algorithm with messages held back. hold: int64[n], microseconds."""
+def _simulated(plan: _Plan, begin: Int64Array) -> Algorithm:
+    """The algorithm whose messages are sent from `begin` on (int64[n], nanoseconds).
+
+    Where this is 0 for all, more dependencies let them enter their first links in the order of the schedule.
+    """
     first_link = plan.routes.links[plan.routes.offsets[plan.route]]
-    graph, work = _tasks(plan, hold)
-    in_turn = Edges.joined([graph.edges, link_edges(first_link)])
-    found = simulate(plan.network, replace(graph, edges=in_turn), AstraTiming())
-    ended = found.end[np.where(work >= 0, work, np.arange(len(work)))]
-    before, after = _order_on_links(plan.needed, ended, first_link)
+    graph, work = _tasks(plan, begin)
+    done = np.where(work >= 0, work, np.arange(len(work)))
+    before = after = np.zeros(0, np.int32)
+    edges = graph.edges
+    if not begin.any():
+        in_turn = Edges.joined([edges, link_edges(first_link)])
+        found = simulate(plan.network, replace(graph, edges=in_turn), AstraTiming())
+        before, after = _order_on_links(plan.needed, found.end[done], first_link)
+        # Where messages pass switches, only the nodes themselves say how long they take.
+        in_traces = Edges.joined([edges, Edges.all_of(done[before].astype(np.int32), after, DONE)])
+        edges = in_turn if plan.direct else in_traces
+    found = simulate(plan.network, replace(graph, edges=edges), AstraTiming())
     count = len(plan.needed.before)
-    if not plan.direct:  # where messages pass switches, only the nodes themselves say how long they take
-        producer = np.where(work >= 0, work, np.arange(len(work)))[before].astype(np.int32)
-        in_traces = Edges.joined([graph.edges, Edges.all_of(producer, after, DONE)])
-        found = simulate(plan.network, replace(graph, edges=in_traces), AstraTiming())
     return Algorithm(
         plan.moves,
         plan.routes,
@@ -138,9 +188,10 @@ def _simulated(plan: _Plan, hold: Int64Array) -> Algorithm:
         np.concatenate([plan.needed.before, before]),
         np.concatenate([plan.needed.after, after]),
         np.arange(count + len(before)) < count,
-        hold,
+        begin,
         found.start[: len(work)],
         found.end[: len(work)],
+        found.time,
         found.time,
     )
 
@@ -154,23 +205,22 @@ def _holds_before(network: Network, demand: Demand, moves: ChunkMoves) -> BoolAr
     return later | held_at_first(network, demand, moves.chunk, moves.target)
 
 
-def _tasks(plan: _Plan, hold: Int64Array) -> tuple[TaskGraph, Int64Array]:
+def _tasks(plan: _Plan, begin: Int64Array) -> tuple[TaskGraph, Int64Array]:
     """(tasks, int64[n]): messages, reductions and waits; and the number of the reduction of each message, or -1."""
     moves, needed = plan.moves, plan.needed
-    count, sums, held = len(hold), np.flatnonzero(plan.reduced).astype(np.int32), np.flatnonzero(hold)
-    work, wait = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    count, sums, held = len(begin), np.flatnonzero(plan.reduced).astype(np.int32), np.flatnonzero(begin)
+    work = np.full(count, -1, np.int64)
     work[sums] = count + np.arange(len(sums))
-    wait[held] = count + len(sums) + np.arange(len(held))
+    waits = (count + len(sums) + np.arange(len(held))).astype(np.int32)
     producer = np.where(work >= 0, work, np.arange(count))[needed.before].astype(np.int32)
-    begins = np.where(wait >= 0, wait, np.arange(count)).astype(np.int32)
     edges = [
-        Edges.all_of(producer, begins[needed.after], DONE),
+        Edges.all_of(producer, needed.after, DONE),
         Edges.all_of(sums, work[sums].astype(np.int32), DONE),
-        Edges.all_of(wait[held].astype(np.int32), held.astype(np.int32), DONE),
+        Edges.all_of(waits, held.astype(np.int32), DONE),
     ]
     more = len(sums) + len(held)
     here = np.append(moves.target[sums], moves.source[held])
-    durations = np.append(np.full(len(sums), REDUCTION_NS, np.int64), hold[held] * 1000)
+    durations = np.append(np.full(len(sums), REDUCTION_NS, np.int64), begin[held])
     graph = TaskGraph(
         size=np.append(plan.demand.chunks.size[moves.chunk], np.zeros(more, np.int64)),
         route=np.append(plan.route, np.full(more, -1, np.int32)),

@@ -277,6 +277,8 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
     congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"
     add("--model", choices=("aware", "unaware"), default="aware", help=congestion)
+    free = "when a link is free again, for traces and files for runtimes: pipelined (default) or store"
+    add("--link-model", choices=("store", "pipelined"), help=free)
     add("--schedule", metavar="NAME", help="the schedule of the program")
     _add_definitions(parser)
     add("--json", action="store_true", help=_JSON)

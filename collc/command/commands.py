@@ -251,6 +251,7 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
     from collc.application.simulating import SimulationSettings, simulate_file
     from collc.application.simulation_report import COLUMNS, LINK_COLUMNS
+    from collc.ten.schedule import LinkModel
 
     settings = SimulationSettings(
         network=chosen.network,
@@ -259,6 +260,7 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
         profile=chosen.profile,
         astra=chosen.astra,
         model=chosen.model,
+        link_model=None if chosen.link_model is None else LinkModel(chosen.link_model),
         schedule=chosen.schedule,
         definitions=dict(chosen.definitions),
     )

@@ -11,14 +11,16 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import percent
-from collc.chakra.algorithm import Algorithm, algorithm_of
+from collc.chakra.algorithm import Algorithm, TimeOfTraces, algorithm_of
 from collc.chakra.names import node_name
+from collc.chakra.reader import read_traces
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
+from collc.chakra.tasks import trace_tasks
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_of
 from collc.simulation.engine import simulate
 from collc.simulation.routing import shortest_routes
-from collc.simulation.schedule_tasks import ChunkMoves, schedule_tasks
+from collc.simulation.schedule_tasks import ChunkMoves
 from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
@@ -28,13 +30,17 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
 
-_RECEIVES, _REDUCES, _HOLDS, _SENDS = 0, 1, 2, 3
+_RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""
 
+_MOST_READ_BACK: Final = 20_000
+"""Messages over switches up to which traces are simulated as they are written."""
 
-def algorithm_of_module(module: Module) -> Algorithm:
+
+def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = None) -> Algorithm:
     """The messages of a module's schedule. A chunk that passes a switch is one message over several links.
 
+    time_of_traces: see `algorithm_of`.
     Raises SourceError X0513 where a switch multicasts or reduces, CheckFailed where the schedule is wrong, ValueError
     where a link has no bandwidth.
     """
@@ -43,7 +49,7 @@ def algorithm_of_module(module: Module) -> Algorithm:
         raise ValueError(f"module {module.name} has no schedule")
     rows = schedule.transfers if not network.has_switches or isinstance(schedule, RowSchedule) else None
     if rows is not None and rows.messages is not None:
-        return _algorithm_of_messages(module, rows, rows.messages.number)
+        return _algorithm_of_messages(module, rows, rows.messages.number, time_of_traces)
     if rows is not None and not network.has_switches:
         ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
         moves = ChunkMoves.of(network, rows, ends)
@@ -64,12 +70,13 @@ def algorithm_of_module(module: Module) -> Algorithm:
         np.array([m.arrival for m in messages], np.int64),
     )
     route = np.array([number[m.path] for m in messages], np.int32)
-    return algorithm_of(
-        network, demand, moves, Routes.of(paths), route, np.array([m.reduce for m in messages], np.bool_)
-    )
+    reduce = np.array([m.reduce for m in messages], np.bool_)
+    return algorithm_of(network, demand, moves, Routes.of(paths), route, reduce, time_of_traces)
 
 
-def _algorithm_of_messages(module: Module, rows: Transfers, number: Int32Array) -> Algorithm:
+def _algorithm_of_messages(
+    module: Module, rows: Transfers, number: Int32Array, time_of_traces: TimeOfTraces | None
+) -> Algorithm:
     """The messages of a schedule in which they queue at links, each over all of its hops."""
     network, demand = module.network, module.demand
     hops = MessageHops.of(number, rows.start)
@@ -81,9 +88,8 @@ def _algorithm_of_messages(module: Module, rows: Transfers, number: Int32Array) 
     number_of = {path: row for row, path in enumerate(paths)}
     route = np.array([number_of[path] for path in links], np.int32)
     order = np.lexsort((rows.start[hops.first], moves.start))
-    return algorithm_of(
-        network, demand, moves.taken(order), Routes.of(paths), route[order], rows.reduce[hops.first][order]
-    )
+    reduce = rows.reduce[hops.first][order]
+    return algorithm_of(network, demand, moves.taken(order), Routes.of(paths), route[order], reduce, time_of_traces)
 
 
 def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
@@ -91,28 +97,34 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
 
     name: of the traces. Returns remarks for the report. Raises what `algorithm_of_module` raises.
     """
-    algorithm = algorithm_of_module(module)
-    for rank, nodes in enumerate(_nodes_by_rank(module, algorithm)):
-        _write(folder / f"{name}.{rank}.et", nodes)
+
+    def write(algorithm: Algorithm) -> None:
+        for rank, nodes in enumerate(_nodes_by_rank(module, algorithm)):
+            _write(folder / f"{name}.{rank}.et", nodes)
+
+    def time_of_traces(algorithm: Algorithm) -> int:
+        if len(algorithm.route) > _MOST_READ_BACK:
+            return algorithm.time
+        write(algorithm)
+        graph = trace_tasks(read_traces(folder / name), module.network, AstraTiming.unit)
+        return simulate(module.network, graph, AstraTiming()).time
+
+    algorithm = algorithm_of_module(module, time_of_traces)
+    write(algorithm)
     notes = _write_workload(module, name, folder)
     text, note = network_text(module.network, algorithm)
     if text:
         (folder / "network.yml").write_text(text, encoding="utf-8")
-    return [*notes, *(text for text in (note, _delay_note(module, algorithm)) if text)]
+    return [*notes, *(text for text in (note, _delay_note(algorithm)) if text)]
 
 
-def _delay_note(module: Module, algorithm: Algorithm) -> str:
-    """A remark where the traces take longer than the schedule, since messages leave switches in another order."""
-    schedule, network = module.schedule, module.network
-    if schedule is None or not network.has_switches or bool(algorithm.reduced.any()):
+def _delay_note(algorithm: Algorithm) -> str:
+    """A remark where the traces take another time than the schedule, since switches send on at once what arrives."""
+    time, least = algorithm.time, algorithm.schedule_time
+    if time == least:
         return ""
-    rows = schedule.transfers
-    ends = rows.start + Clock.of(network, module.demand, schedule.model).total_of(rows)
-    least = simulate(network, schedule_tasks(network, module.demand, rows, ends), AstraTiming()).time
-    if algorithm.time <= least:
-        return ""
-    more = percent(algorithm.time / least - 1)
-    return f"Chakra: the traces take {more} longer than the schedule: messages leave switches as they come"
+    how = f"{percent(time / least - 1)} longer" if time > least else f"{percent(1 - time / least)} less time"
+    return f"Chakra: the traces take {how} than the schedule: switches send messages on as they come"
 
 
 def _write(path: Path, nodes: Iterator[Node]) -> None:
@@ -148,17 +160,12 @@ def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[No
     arrival: list[int] = algorithm.arrival.tolist()
     for message in range(len(source)):
         events[source[message]].append((start[message], _SENDS, message))
-        if algorithm.hold[message]:
-            events[source[message]].append((start[message], _HOLDS, message))
         events[target[message]].append((arrival[message], _RECEIVES, message))
         if algorithm.reduced[message]:
             events[target[message]].append((arrival[message], _REDUCES, message))
-    waits: dict[tuple[int, int], list[int]] = {}
-    columns = algorithm.before.tolist(), algorithm.after.tolist(), algorithm.produces.tolist()
-    for before, after, produces in zip(*columns, strict=True):
-        waits.setdefault((_SENDS, after), []).append(before)
-        if produces:
-            waits.setdefault((_HOLDS, after), []).append(before)
+    waits: dict[int, list[int]] = {}
+    for before, after in zip(algorithm.before.tolist(), algorithm.after.tolist(), strict=True):
+        waits.setdefault(after, []).append(before)
     for rank_events in events:
         yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target))
 
@@ -167,30 +174,22 @@ def _nodes(
     module: Module,
     algorithm: Algorithm,
     events: list[tuple[int, int, int]],
-    waits: dict[tuple[int, int], list[int]],
+    waits: dict[int, list[int]],
     ends: tuple[list[int], list[int]],
 ) -> Iterator[Node]:
-    """The nodes of one rank. waits: by phase and message, the messages whose arrival it waits for. ends: ranks of
-    senders and receivers.
+    """The nodes of one rank. waits: by message, the messages whose arrival it waits for. ends: ranks of senders and
+    receivers.
     """
     make = schema().node
     if not events:
         yield make(id=0, name="nothing to do", type=int(NodeType.COMP))
     chunk = algorithm.moves.chunk
     arrived: dict[int, int] = {}
-    held: dict[int, int] = {}
-    for number, (_, phase, message) in enumerate(events):
-        needed = sorted(arrived[before] for before in waits.get((phase, message), ()))
-        if phase == _HOLDS:
-            held[message] = number
-            yield make(
-                id=number,
-                name="wait for the turn of the next message",
-                type=int(NodeType.COMP),
-                data_deps=needed,
-                duration_micros=int(algorithm.hold[message]),
-            )
-            continue
+    begins = sorted({int(algorithm.begin[message]) for _, phase, message in events if phase == _SENDS} - {0})
+    clock = _Clock(begins)
+    yield from clock.nodes
+    for number, (_, phase, message) in enumerate(events, len(clock.nodes)):
+        needed = sorted(arrived[before] for before in waits.get(message, ())) if phase == _SENDS else []
         name, size = module.demand.chunk_name(int(chunk[message])), int(module.demand.chunks.size[chunk[message]])
         if phase == _REDUCES:
             kind, peer = NodeType.COMP, ends[0][message]
@@ -198,7 +197,8 @@ def _nodes(
         else:
             kind, side = (NodeType.SEND, 1) if phase == _SENDS else (NodeType.RECV, 0)
             peer = ends[side][message]
-            node = make(data_deps=needed, ctrl_deps=[held[message]] if side and message in held else [])
+            begin = int(algorithm.begin[message]) if side else 0
+            node = make(data_deps=needed, ctrl_deps=[clock.at[begin]] if begin else [])
             node.attr.add(name="comm_size", int64_val=size)
             node.attr.add(name="comm_dst" if side else "comm_src", int32_val=peer)
             node.attr.add(name="comm_tag", int32_val=message)
@@ -206,6 +206,34 @@ def _nodes(
             arrived[message] = number
         node.id, node.type, node.name = number, int(kind), node_name(kind, name, peer)
         yield node
+
+
+class _Clock:
+    """Compute nodes that end at given times, for one rank. at: by time in nanoseconds, the number of the node.
+
+    A node takes whole microseconds, or 1 ns: the nanoseconds are a chain of nodes, which the times share.
+    """
+
+    def __init__(self, times: list[int]) -> None:
+        self.nodes: list[Node] = []
+        self.at: dict[int, int] = {}
+        make = schema().node
+        ticks = max((time % 1000 for time in times), default=0)
+        for number in range(ticks):
+            name = f"wait until {number + 1} ns"
+            self.nodes.append(make(id=number, name=name, type=int(NodeType.COMP), data_deps=[number - 1][:number]))
+        for time in times:
+            microseconds, rest = divmod(time, 1000)
+            self.at[time] = len(self.nodes) if microseconds else rest - 1
+            if microseconds:
+                node = make(
+                    id=len(self.nodes),
+                    name=f"wait until {time} ns",
+                    type=int(NodeType.COMP),
+                    data_deps=[rest - 1] if rest else [],
+                    duration_micros=microseconds,
+                )
+                self.nodes.append(node)
 
 
 # What ASTRA-sim needs beside it

@@ -27,6 +27,8 @@ class TaskTable(NamedTuple):
 
     duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
     the link of a hop, how long the message occupies it, and how long it takes to its other end.
+    parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
+    itself where it is alone.
     edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
     start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
     """
@@ -40,15 +42,17 @@ class TaskTable(NamedTuple):
     followers: Sequence[int]
     start_rank: Sequence[int]
     hop_rank: Sequence[int]
+    parallel: Sequence[int]
 
 
 class TaskProgress(NamedTuple):
     """What has happened so far.
 
     waits: [n], the phases that a task still waits for. ready, asked: [n], the last of those that have happened, SENT
-    left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before. begin: [H],
-    when a message enters a link. hop: [n], the current hop. free, freed_order: [L], time and order of the event that
-    frees a link. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next in the same queue.
+    left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before.
+    begin, taken: [H], when a message enters a link, and which. hop: [n], the current hop. free, freed_order: [L], time
+    and order of the event that frees a link. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next
+    in the same queue. Links among which messages choose have one queue, that of the last in number.
     waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the
     first of them on top; counters: [3], the number of events, of tasks on the stack and of tasks done.
     """
@@ -59,6 +63,7 @@ class TaskProgress(NamedTuple):
     start: MutableSequence[int]
     end: MutableSequence[int]
     begin: MutableSequence[int]
+    taken: MutableSequence[int]
     hop: MutableSequence[int]
     free: MutableSequence[int]
     freed_order: MutableSequence[int]
@@ -72,8 +77,8 @@ class TaskProgress(NamedTuple):
 
 def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     """Runs all tasks that can run. Returns how many are done."""
-    duration, hops, link, _, _, _, _, start_rank, hop_rank = table
-    waits, ready, asked, start, end, _, hop_of, free, freed, first, last, behind, _, issued, counters = progress
+    duration, hops, link, _, _, _, _, start_rank, hop_rank, parallel = table
+    waits, ready, asked, start, end, _, _, hop_of, free, freed, first, last, behind, _, issued, counters = progress
     events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     events.pop()
     for k in range(len(duration) - 1, -1, -1):
@@ -87,22 +92,19 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
         else:
             now, order, number, hop = heapq.heappop(events)
         if number < 0:
-            on = -1 - number
-            number = first[on]
-            first[on], last[on] = behind[number], last[on] if behind[number] >= 0 else -1
-            _enter(table, progress, events, number, hop_of[number], now, ranked)
+            _serve(table, progress, events, -1 - number, now, ranked)
             continue
         if hop == 0:
             start[number] = now
             _release(table, progress, events, number, START, now, now, ranked)
         if hop < hops[number + 1] - hops[number]:
-            on = link[hops[number] + hop]
+            on = _free_link(parallel, free, freed, link[hops[number] + hop], now, order)
             asked[number] = now if hop > 0 else asked[number]
-            if last[on] >= 0 or now < free[on] or (now == free[on] and order < freed[on]):
-                _queue(events, free, freed, first, last, behind, on, number)
+            if on < 0 or last[_queue_of(parallel, on)] >= 0:
+                _queue(events, free, freed, first, last, behind, parallel, link[hops[number] + hop], number)
                 hop_of[number] = hop
             else:
-                _enter(table, progress, events, number, hop, now, ranked)
+                _enter(table, progress, events, number, hop, on, now, ranked)
         elif hop == 0 and duration[number] > 0:
             _push(events, hop_rank, counters, now + duration[number], number, 1, ranked)
         else:
@@ -113,30 +115,66 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
 
 
 @inlined
+def _queue_of(parallel: Sequence[int], on: int) -> int:
+    """The link whose queue a link serves: the last of those among which messages choose."""
+    found, other = on, parallel[on]
+    while other != on:
+        found, other = max(found, other), parallel[other]
+    return found
+
+
+@inlined
+def _free_link(
+    parallel: Sequence[int], free: Sequence[int], freed: Sequence[int], wanted: int, now: int, order: int
+) -> int:
+    """The first idle link from the wanted one on; -1 where all are occupied."""
+    on, found, left = wanted, -1, True
+    while left:
+        if found < 0 and not (now < free[on] or (now == free[on] and order < freed[on])):
+            found = on
+        on = parallel[on]
+        left = found < 0 and on != wanted
+    return found
+
+
+@inlined
 def _enter(
     table: TaskTable,
     progress: TaskProgress,
     events: list[tuple[int, int, int, int]],
     number: int,
     hop: int,
+    on: int,
     now: int,
     ranked: bool,
 ) -> None:
-    """A message enters the link of a hop, which is idle."""
+    """A message enters a link, which is idle."""
     here = table.hops[number] + hop
-    on = table.link[here]
     counters, free = progress.counters, progress.free
-    progress.begin[here] = now
+    progress.begin[here], progress.taken[here] = now, on
     progress.waited[on] += now - progress.asked[number]
     _push(events, table.hop_rank, counters, now + table.delay[here], number, hop + 1, ranked)
     free[on] = now + table.busy[here]
     if not ranked:
         progress.freed_order[on] = counters[0]
         counters[0] += 1
-    if progress.last[on] >= 0:
+    if progress.last[_queue_of(table.parallel, on)] >= 0:
         heapq.heappush(events, (free[on], progress.freed_order[on], -1 - on, 0))
     if hop == 0:
         _release(table, progress, events, number, SENT, free[on], now, ranked)
+
+
+@inlined
+def _serve(
+    table: TaskTable, progress: TaskProgress, events: list[tuple[int, int, int, int]], on: int, now: int, ranked: bool
+) -> None:
+    """The next message enters a link that is free, unless another link has served the queue."""
+    first, last, behind = progress.first, progress.last, progress.behind
+    queue = _queue_of(table.parallel, on)
+    number = first[queue]
+    if number >= 0 and now >= progress.free[on]:
+        first[queue], last[queue] = behind[number], last[queue] if behind[number] >= 0 else -1
+        _enter(table, progress, events, number, progress.hop[number], on, now, ranked)
 
 
 @inlined
@@ -162,16 +200,22 @@ def _queue(
     first: MutableSequence[int],
     last: MutableSequence[int],
     behind: MutableSequence[int],
-    on: int,
+    parallel: Sequence[int],
+    wanted: int,
     number: int,
 ) -> None:
     """A message waits for a link. Only where one does, there is an event that frees the link."""
-    if last[on] < 0:
-        first[on] = number
-        heapq.heappush(events, (free[on], freed[on], -1 - on, 0))
+    queue = _queue_of(parallel, wanted)
+    if last[queue] < 0:
+        first[queue] = number
+        on, more = wanted, True
+        while more:
+            heapq.heappush(events, (free[on], freed[on], -1 - on, 0))
+            on = parallel[on]
+            more = on != wanted
     else:
-        behind[last[on]] = number
-    last[on], behind[number] = number, -1
+        behind[last[queue]] = number
+    last[queue], behind[number] = number, -1
 
 
 @inlined

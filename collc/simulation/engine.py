@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from collc.kernels.compiled import compiled, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
-from collc.simulation.ports import PortHops, with_ports
+from collc.simulation.hops import Hops, durations_alone
+from collc.simulation.ports import with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 
 COMPILED: Final = 400_000
@@ -37,21 +38,6 @@ class Deadlock(Exception):
     def __init__(self, waiting: Int64Array) -> None:
         super().__init__(f"{len(waiting)} tasks never start")
         self.waiting: Int64Array = waiting
-
-
-@dataclass(frozen=True, eq=False)
-class Hops:
-    """The hops of all messages: those of task k from offsets[k] to offsets[k + 1].
-
-    link: int32[hops]. busy, delay: int64[hops], how long the message occupies the link and how long it takes to the
-    other end. begin: int64[hops], when it enters. Empty under a timing that is not aware of congestion.
-    """
-
-    offsets: Int64Array
-    link: Int32Array
-    busy: Int64Array
-    delay: Int64Array
-    begin: Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,69 +94,47 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     Raises Deadlock where tasks wait for one another, ValueError where a link that is used has no bandwidth or latency,
     OverflowError where a time does not fit in 64 bits.
     """
-    offsets, link = graph.routes.of_tasks(graph.route)
-    task_of_hop = np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(offsets))
-    busy, delay = _hop_times(network, link, graph.size[task_of_hop], timing)
-    sent, occupied = (np.zeros(network.link_count, np.int64) for _ in range(2))
-    np.add.at(sent, link, graph.size[task_of_hop])
-    np.add.at(occupied, link, busy)
-    duration = graph.duration
+    hops = Hops.of(network, graph, timing)
+    duration, passed = graph.duration, hops
+    rows = ports = np.arange(len(hops.link), dtype=np.int64)
     if not timing.aware:
-        duration = _durations_alone(network, graph, timing)
-        offsets, link, busy, delay = np.zeros(len(graph) + 1, np.int64), link[:0], busy[:0], delay[:0]
-    hops = Hops(offsets, link, busy, delay, np.zeros(len(link), np.int64))
-    limits = _ports(network, graph, hops, timing) if network.has_endpoints and timing.aware else None
-    if limits is not None:
-        offsets, link, busy, delay = limits.offsets, limits.link, limits.busy, limits.delay
-    _check_range(busy, delay, duration)
-    large = len(graph) + len(link) >= COMPILED or is_compiled(run_tasks)
-    table = _table(graph, duration, Hops(offsets, link, busy, delay, np.zeros(len(link), np.int64)), large)
-    progress = _nothing_done(graph, len(link), max(network.link_count, int(link.max(initial=-1)) + 1), large)
+        duration, passed = durations_alone(network, graph, timing), Hops.none(len(graph))
+    elif network.has_endpoints:
+        passed, rows, ports = with_ports(network, hops, timing)
+    _check_range(passed.busy, passed.delay, duration)
+    large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
+    links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
+    table = _table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
+    progress = _nothing_done(graph, len(passed.link), links, large)
     done = (compiled(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
     start, end, begin, queued = (
         np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
     )
     if done < len(graph):
         raise Deadlock(np.flatnonzero(end < 0))
-    if limits is not None:
-        begin, queued = begin[limits.on_link], queued[: network.link_count]
-    return Simulation(network, graph, timing.unit, start, end, replace(hops, begin=begin), sent, occupied, queued)
+    if timing.aware:
+        hops = replace(hops, link=np.asarray(progress.taken, np.int32)[rows], begin=begin[rows], injected=begin[ports])
+    sent, busy = (np.zeros(network.link_count, np.int64) for _ in range(2))
+    np.add.at(sent, hops.link, hops.size)
+    np.add.at(busy, hops.link, hops.busy)
+    shown = hops if timing.aware else passed
+    return Simulation(network, graph, timing.unit, start, end, shown, sent, busy, queued[: network.link_count])
 
 
-def _ports(network: Network, graph: TaskGraph, hops: Hops, timing: Timing) -> PortHops:
-    """The hops of messages, with those over the ports of NPUs."""
-    task_of_hop = np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(hops.offsets))
-    columns = hops.link, hops.busy, hops.delay
-    return with_ports(network, hops.offsets, columns, graph.size[task_of_hop], timing)
+def _lanes(network: Network, links: int, any_lane: bool) -> Int64Array:
+    """int64[links]: for each link the next of those that lead from where it begins to where it ends, and are equal.
 
-
-def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Timing) -> tuple[Int64Array, Int64Array]:
-    """(busy, delay), int64[hops]; computed once for each pair of kind of link and size."""
-    sizes, size_of = np.unique(size, return_inverse=True)
-    pair = network.kind[link].astype(np.int64) * max(1, len(sizes)) + size_of
-    pairs, pair_of = np.unique(pair, return_inverse=True)
-    rows: list[int] = pairs.tolist()
-    found = [timing.hop(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
-    times = np.array(found, np.int64).reshape(len(found), 2)[pair_of]
-    return times[:, 0], times[:, 1]
-
-
-def _durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int64Array:
-    """int64[tasks]: durations without congestion; computed once for each pair of route and size."""
-    sizes, size_of = np.unique(graph.size, return_inverse=True)
-    pair = graph.route.astype(np.int64) * max(1, len(sizes)) + size_of
-    messages = np.flatnonzero(graph.route >= 0)
-    pairs, pair_of = np.unique(pair[messages], return_inverse=True)
-    found: list[int] = []
-    for number in pairs.tolist():
-        route = number // len(sizes)
-        links = graph.routes.links[graph.routes.offsets[route] : graph.routes.offsets[route + 1]]
-        used: list[int] = network.kind[links].tolist()
-        kinds = [network.kinds[kind] for kind in used]
-        found.append(timing.alone(int(sizes[number % len(sizes)]), kinds))
-    duration = graph.duration.copy()
-    duration[messages] = np.array(found, np.int64)[pair_of]
-    return duration
+    Where messages do not choose, each link itself.
+    """
+    following = np.arange(links, dtype=np.int64)
+    if any_lane:
+        same: dict[tuple[int, int, int], list[int]] = {}
+        columns = network.source.tolist(), network.target.tolist(), network.kind.tolist()
+        for link, key in enumerate(zip(*columns, strict=True)):
+            same.setdefault(key, []).append(link)
+        for lanes in same.values():
+            following[lanes] = [*lanes[1:], lanes[0]]
+    return following
 
 
 def _check_range(*columns: Int64Array) -> None:
@@ -179,7 +143,7 @@ def _check_range(*columns: Int64Array) -> None:
         raise OverflowError("the times of the simulation exceed 64 bits")
 
 
-def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, large: bool) -> TaskTable:
+def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array, large: bool) -> TaskTable:
     edges = graph.edges
     key = 3 * edges.before.astype(np.int64) + edges.phase
     offsets = np.zeros(3 * len(graph) + 1, np.int64)
@@ -188,7 +152,8 @@ def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, large: bool) -> T
     natural = np.arange(len(graph), dtype=np.int64)
     order = natural if graph.order is None else graph.order
     hop_order = natural if graph.hop_order is None else graph.hop_order
-    columns = (duration, hops.offsets, hops.link, hops.busy, hops.delay, offsets, followers, order, hop_order)
+    taken = hops.offsets, hops.link, hops.busy, hops.delay
+    columns = duration, *taken, offsets, followers, order, hop_order, lanes
     return TaskTable(*(numbers(np.ascontiguousarray(column, np.int64), large) for column in columns))
 
 
@@ -206,6 +171,7 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
         start=none(tasks),
         end=none(tasks),
         begin=none(hops),
+        taken=none(hops),
         hop=zeros(tasks, large),
         free=zeros(links, large),
         freed_order=none(links),

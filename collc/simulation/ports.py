@@ -7,59 +7,42 @@ for size / rate before it has arrived. Where nothing else is on its way, a messa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from collc.simulation.hops import Hops
 from collc.simulation.timing import Timing
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import Int64Array
 from collc.ten.limited import Ports
 from collc.ten.network import LinkKind, Network
 
 
-@dataclass(frozen=True, eq=False)
-class PortHops:
-    """The hops of all messages over links and ports, as in `Hops`; port p is number link_count + p.
+def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Int64Array, Int64Array]:
+    """(the hops with those over ports, their rows, and the rows of the ports before them). Port p is number
+    link_count + p.
 
-    on_link: bool[hops], whether a hop is over a link.
+    Rows: int64[hops], where each of the given hops is in the result, and its sender's port, or itself without one.
     """
-
-    offsets: Int64Array
-    link: Int32Array
-    busy: Int64Array
-    delay: Int64Array
-    on_link: BoolArray
-
-
-def with_ports(
-    network: Network,
-    offsets: Int64Array,
-    columns: tuple[Int32Array, Int64Array, Int64Array],
-    size: Int64Array,
-    timing: Timing,
-) -> PortHops:
-    """Insert hops over ports. columns: link, busy and delay of each hop over a link. size: int64[hops], bytes."""
-    link, busy, delay = columns
+    link, busy, delay = hops.link, hops.busy, hops.delay
     ports = Ports.of(network)
-    sizes, size_of = np.unique(size, return_inverse=True)
-    table = np.zeros((len(ports) + 1, len(sizes)), np.int64)
-    for port, rate in enumerate(ports.rates):
-        table[port] = [timing.hop(int(one), LinkKind(0, rate))[0] for one in sizes]
+    sizes, size_of = np.unique(hops.size, return_inverse=True)
+    size_of = size_of.reshape(-1)
+    table = ports.occupancy(sizes, lambda size, rate: timing.hop(size, LinkKind(0, rate))[0])
     out, into = ports.out[network.source[link]], ports.into[network.target[link]]
-    taken = table[into, size_of.reshape(-1)]
+    taken = table[into, size_of]
     before, behind = (out >= 0).astype(np.int64), (into >= 0).astype(np.int64)
     count = 1 + before + behind
-    place = np.cumsum(count) - count + before
+    place = (np.cumsum(count) - count + before).astype(np.int64)
     total = int(count.sum())
     number = np.zeros(total, np.int32)
     times = np.zeros((2, total), np.int64)
-    on_link = np.zeros(total, np.bool_)
-    number[place], on_link[place] = link, True
+    number[place] = link
     times[0, place], times[1, place] = busy, np.maximum(0, delay - taken)
     sends, receives = np.flatnonzero(before), np.flatnonzero(behind)
     number[place[sends] - 1] = network.link_count + out[sends]
-    times[0, place[sends] - 1] = table[out[sends], size_of.reshape(-1)[sends]]
+    times[0, place[sends] - 1] = table[out[sends], size_of[sends]]
     number[place[receives] + 1] = network.link_count + into[receives]
     times[:, place[receives] + 1] = taken[receives]
     first = np.append(0, np.cumsum(count))
-    return PortHops(first[offsets], number, times[0], times[1], on_link)
+    begin = np.zeros(total, np.int64)
+    every = Hops(first[hops.offsets], number, np.repeat(hops.size, count), times[0], times[1], begin, begin)
+    return every, place, place - before

@@ -73,4 +73,4 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
 
 def _alone(rows: Transfers, start: Int64Array) -> QueuedMessages | None:
     """The messages of a schedule, whose hops join the queue of a link when it is their turn."""
-    return None if rows.messages is None else QueuedMessages(rows.messages.number, start)
+    return None if rows.messages is None else QueuedMessages(rows.messages.number, start, start)

@@ -71,7 +71,7 @@ def schedule_tasks(
     count = len(rows)
     edges = transfer_edges(network, demand, rows, ends)
     if in_turn:
-        edges = Edges.joined([edges, link_edges(rows.link), *sender_edges(network, rows)])
+        edges = Edges.joined([edges, *order_edges(network, rows)])
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
         route=rows.link,
@@ -98,14 +98,24 @@ def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int6
     return Edges.joined([ends_to_starts, inside])
 
 
-def sender_edges(network: Network, rows: Transfers) -> list[Edges]:
-    """Where an NPU limits what it sends, each transfer waits for the start of the one that it sends before."""
+def order_edges(network: Network, rows: Transfers) -> list[Edges]:
+    """Each transfer waits until the one before it has left its link, and where an NPU limits what it sends, for the
+    start of the one that it sends before.
+
+    Messages that queue wait for their link when their NPU has sent them, so that its order is that on its links too.
+    """
     if not network.has_endpoints:
-        return []
+        return [link_edges(rows.link)]
     port = Ports.of(network).out[network.source[rows.link]]
-    order = np.argsort(port, kind="stable").astype(np.int32)
+    injected = rows.start if rows.messages is None else rows.messages.injected
+    order = np.lexsort((injected, port)).astype(np.int32)
     same = (port[order[1:]] == port[order[:-1]]) & (port[order[1:]] >= 0)
-    return [Edges.all_of(order[:-1][same], order[1:][same], START)]
+    in_turn = Edges.all_of(order[:-1][same], order[1:][same], START)
+    if rows.messages is None:
+        return [link_edges(rows.link), in_turn]
+    free = np.flatnonzero(port < 0).astype(np.int32)
+    links = link_edges(rows.link[free])
+    return [Edges(free[links.before], free[links.after], links.phase), in_turn]
 
 
 def link_edges(link: Int32Array) -> Edges:

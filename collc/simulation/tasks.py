@@ -86,6 +86,7 @@ class TaskGraph:
     for local work its device, twice.
     order, hop_order: int64[n], each at least 0: of what happens at the same time, tasks start and messages go on in
     ascending order of these; None: in order of the number of the task.
+    any_lane: whether a message takes whichever of equal parallel links is free first, in place of that of its route.
     """
 
     size: Int64Array
@@ -97,6 +98,7 @@ class TaskGraph:
     edges: Edges
     order: Int64Array | None = None
     hop_order: Int64Array | None = None
+    any_lane: bool = False
 
     def __len__(self) -> int:
         return len(self.size)

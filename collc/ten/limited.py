@@ -6,6 +6,7 @@ port of its source for size / rate from its start, and the port of its target fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -144,15 +145,15 @@ class Ports:
     def __len__(self) -> int:
         return len(self.rates)
 
-    def occupancy(self, sizes: Int64Array) -> Int64Array:
-        """int64[ports + 1, sizes]: picoseconds for which a transfer of each size occupies each port.
+    def occupancy(self, sizes: Int64Array, duration: Callable[[int, Fraction], int] = serialization_time) -> Int64Array:
+        """int64[ports + 1, sizes]: how long a transfer of each size occupies each port, in picoseconds.
 
-        The last row is 0, that of the port -1.
+        duration: of a size at a rate. The last row is 0, that of the port -1.
         """
         rows: dict[Fraction, list[int]] = {}
         for rate in self.rates:
             if rate not in rows:
-                rows[rate] = [serialization_time(int(size), rate) for size in sizes]
+                rows[rate] = [duration(int(size), rate) for size in sizes]
         table = [*(rows[rate] for rate in self.rates), [0] * len(sizes)]
         return np.array(table, np.int64).reshape(len(self) + 1, len(sizes))
 

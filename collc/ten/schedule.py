@@ -41,25 +41,33 @@ class QueuedMessages:
 
     number: int32, the message that a transfer is a hop of; -1: it is a transfer by itself. The devices between the ends
     of a message forward it, and neither hold nor add what it carries.
-    ready: int64, picoseconds; when the message joined the queue of the link. The first hop carries what its sender
-    held then.
+    ready: int64, picoseconds; when the message joined the queue of the link, or of its sender where this limits what
+    it sends. The first hop carries what its sender held then.
+    injected: int64, picoseconds; when the sender, an NPU with such a limit, began to send the message, which then
+    joined the queue of the link; for other senders as the start.
     """
 
     number: Int32Array
     ready: Int64Array
+    injected: Int64Array
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
         """Those of some transfers, or of all in another order; None where none of them is a hop of a message."""
         number = self.number[rows]
-        return QueuedMessages(number, self.ready[rows]) if bool((number >= 0).any()) else None
+        return QueuedMessages(number, self.ready[rows], self.injected[rows]) if bool((number >= 0).any()) else None
 
     @staticmethod
     def joined(parts: list[Transfers]) -> QueuedMessages | None:
         """The columns of all parts, whose messages have different numbers."""
         if all(part.messages is None for part in parts):
             return None
-        columns = [part.messages or QueuedMessages(np.full(len(part), -1, np.int32), part.start) for part in parts]
-        return QueuedMessages(np.concatenate([c.number for c in columns]), np.concatenate([c.ready for c in columns]))
+        none = (QueuedMessages(np.full(len(part), -1, np.int32), part.start, part.start) for part in parts)
+        columns = [part.messages or other for part, other in zip(parts, none, strict=True)]
+        return QueuedMessages(
+            np.concatenate([c.number for c in columns]),
+            np.concatenate([c.ready for c in columns]),
+            np.concatenate([c.injected for c in columns]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,6 +115,7 @@ class _Messages:
             edges=Edges.of(self.edges),
             order=np.arange(count, 2 * count, dtype=np.int64),
             hop_order=np.arange(count, dtype=np.int64),
+            any_lane=True,
         )
 
 

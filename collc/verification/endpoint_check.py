@@ -18,9 +18,8 @@ _LISTED: Final = 250
 def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
     """Report transfers that an NPU cannot send, or receive, beside the one before, _LISTED of each at most.
 
-    A transfer occupies the injection of its source from its start on, and the ejection of its target until its end.
-    Where messages queue, they may have waited for their link after the NPU was done with them: then the NPU must have
-    been able to send all that left before, from the begin of the schedule on.
+    A transfer occupies the injection of its source from its start on, or where messages queue from when it is injected,
+    after which it may wait for its link; and the ejection of its target until its end.
     """
     network = findings.network
     ports = Ports.of(network)
@@ -29,10 +28,9 @@ def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
     leaving, coming = ports.out[network.source[transfers.link]], ports.into[network.target[transfers.link]]
     taken = time[coming, transfers.chunk]
     sent = time[leaving, transfers.chunk]
-    if transfers.messages is None:
-        _check(ports, transfers, leaving, transfers.start, sent, findings)
-    else:
-        _check_totals(ports, transfers, leaving, sent, findings)
+    queued = transfers.messages
+    injected = transfers.start if queued is None else np.where(queued.number >= 0, queued.injected, transfers.start)
+    _check(ports, transfers, leaving, injected, sent, findings)
     _check(ports, transfers, coming, transfers.start + total - taken, taken, findings)
 
 
@@ -58,29 +56,6 @@ def _check(
             f"{ports.name(findings.network, number)} allows"
         )
         findings.add("endpoints", "V0202", int(begin[second]), message, expected)
-
-
-def _check_totals(
-    ports: Ports, transfers: TimedTransfers, port: Int32Array, taken: Int64Array, findings: Findings
-) -> None:
-    """Report the first transfer of each NPU that starts before the NPU can have sent what left before it."""
-    used: list[int] = np.unique(port[port >= 0]).tolist()
-    for number in used:
-        rows = np.flatnonzero(port == number)
-        rows = rows[np.lexsort((rows, transfers.start[rows]))]
-        least: Int64Array = np.cumsum(taken[rows]) - taken[rows]
-        early = np.flatnonzero(transfers.start[rows] < least)
-        if len(early):
-            row = int(rows[early[0]])
-            message = (
-                f"{findings.device(ports.devices[number])} sends {_described(transfers, row, findings)} from "
-                f"{at(int(transfers.start[row]))}, but needs until {at(int(least[early[0]]))} for what it sends before"
-            )
-            expected = (
-                f"no more than the {decimal(ports.rates[number] / 10**9, 3)}GB/s that "
-                f"{ports.name(findings.network, number)} allows"
-            )
-            findings.add("endpoints", "V0202", int(transfers.start[row]), message, expected)
 
 
 def _described(transfers: TimedTransfers, row: int, findings: Findings) -> str:

@@ -106,21 +106,31 @@ def _with_whole_messages(
     hops = MessageHops.of(messages.number, rows.start)
     end = rows.start + rows.durations(slice(None))[1]
     broken = hops.broken(rows.chunk, source, target, rows.start, end, rows.reduce)
-    early = np.flatnonzero((messages.number >= 0) & ((messages.ready > rows.start) | (messages.ready < 0)))
+    early = np.flatnonzero((messages.number >= 0) & ~_in_order(messages, rows.start))
+    unheard = hops.after[messages.ready[hops.after] < end[hops.before]]
     inner = np.concatenate(
         [hops.first[source[hops.first] >= network.npu_count], hops.last[target[hops.last] >= network.npu_count]]
     )
     inner = inner[messages.number[inner] >= 0]
     relays = np.flatnonzero((messages.number >= 0) & (rows.relayed >= 0))
-    bad = np.unique(np.concatenate([broken, early, inner, relays]))
+    bad = np.unique(np.concatenate([broken, early, unheard, inner, relays]))
     for row in bad[: 50 * SHOWN - 1].tolist():
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
-        expected = "hops that follow one another from an NPU to an NPU, each after it joined the queue of its link"
+        expected = (
+            "hops that follow one another from an NPU to an NPU, each ready (in the queue of its link) when the one "
+            "before has arrived or later, injected then or later, and started then or later"
+        )
         start = int(rows.start[row])
         message = f"{what} at {at(start)} is no hop of message {int(messages.number[row])}"
         findings.add("causality", "V0109", start, message, expected)
     number = np.where(np.isin(messages.number, messages.number[bad]), -1, messages.number).astype(np.int32)
-    return replace(rows, messages=QueuedMessages(number, messages.ready) if bool((number >= 0).any()) else None)
+    kept = replace(messages, number=number, injected=np.where(number >= 0, messages.injected, rows.start))
+    return replace(rows, messages=kept if bool((number >= 0).any()) else None)
+
+
+def _in_order(messages: QueuedMessages, start: Int64Array) -> BoolArray:
+    """bool: whether each message is ready, then injected, then on its link."""
+    return (messages.ready >= 0) & (messages.ready <= messages.injected) & (messages.injected <= start)
 
 
 def _report(module: Module, chunk: int, link: int, start: int, relayed: int, findings: Findings) -> None:

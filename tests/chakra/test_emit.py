@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +17,25 @@ from collc.application.module_simulation import simulated_module
 from collc.application.simulating import SimulationSettings, simulate_file
 from collc.application.trace_verification import verify_traces
 from collc.base.diagnostics import SourceError
+from collc.base.units import serialization_time
 from collc.chakra import reader
+from collc.chakra.reader import read_traces
 from collc.chakra.schema import NodeType, schema
+from collc.chakra.tasks import trace_tasks
 from collc.command.cli import main
 from collc.emit.chakra import algorithm_of_module, write_chakra
+from collc.simulation.engine import simulate
+from collc.simulation.tasks import DONE, Edges
 from collc.simulation.timing import AstraTiming
 from collc.synthesis.endpoints import retimed_for_endpoints
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
+from collc.ten.demand import Op
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from collc.verification import verify_schedule
 from tests.chakra.support import varint
 from tests.support import (
     DEFAULT,
@@ -35,6 +44,7 @@ from tests.support import (
     all_gather,
     all_to_all,
     broadcast,
+    demand_of,
     fully_connected,
     grid,
     network,
@@ -319,16 +329,84 @@ def test_order_on_links_is_that_of_the_schedule(net, latency, make, chunks, size
     assert found.time_ps == simulated_module(module, AstraTiming()).time_ps
 
 
-@pytest.mark.parametrize(("npus", "chunks", "seed"), [(4, 2, 0), (8, 2, 3), (9, 3, 1), (9, 2, 4)])
+def time_of_traces(module: Module, folder: Path) -> int:
+    found = simulate_file(folder / "m", SimulationSettings(network=folder / "network.yml", astra=True))
+    assert verify_traces(folder / "m", demand=(module.demand, module.network)).ok
+    return found.simulation.time
+
+
+@pytest.mark.parametrize(("npus", "chunks", "seed"), [(4, 2, 0), (8, 2, 3), (9, 2, 1), (6, 3, 1)])
 def test_messages_wait_for_their_turn_at_switches(npus, chunks, seed, tmp_path):
     """Nodes hold messages back that would come to the switch before those that leave it first in the schedule."""
     module = planned(switched(npus), all_gather(list(range(npus)), MiB, chunks), seed)
     notes = write_chakra(module, "m", tmp_path)
-    assert verify_traces(tmp_path / "m", demand=(module.demand, module.network)).ok
-    found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True)).time_ps
-    least = simulated_module(module, AstraTiming()).time_ps
-    assert found <= 1.06 * least
-    assert any("longer than the schedule" in note for note in notes) == (found > least)
+    assert time_of_traces(module, tmp_path) == simulated_module(module, AstraTiming()).time
+    assert not any("than the schedule" in note for note in notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("npus", range(4, 11))
+def test_traces_over_a_switch_take_the_time_of_the_schedule(npus, tmp_path_factory):
+    """Of 224 schedules all but one, whose traces take 2.4 % longer."""
+    for make, chunks, seed in product((all_gather, all_to_all), (1, 2, 3, 4), range(4)):
+        module = planned(switched(npus), make(list(range(npus)), MiB, chunks), seed)
+        folder = tmp_path_factory.mktemp("traces")
+        notes = write_chakra(module, "m", folder)
+        taken, least = time_of_traces(module, folder), simulated_module(module, AstraTiming()).time
+        assert taken == least or ((npus, make, chunks, seed) == (10, all_gather, 3, 3) and taken < 1.03 * least)
+        assert any("than the schedule" in note for note in notes) == (taken != least)
+
+
+def waiting_switch() -> Module:
+    """A schedule that lets a message wait in a switch whose link is idle, until a later one has gone before it.
+
+    In units of 1 MiB over links without latency: NPU 0 sends `a` (1 unit) to 2 and then, without a gap until the end,
+    what 4 sends it for 5 in 19 parts of a quarter; 1 sends `b` (1.5 units) to 2, which sends it on to 3 and has it
+    at 6 only if `b`, which comes to the switch at 1.5, goes to 2 before `a`, which comes at 1.
+    """
+    net, quarter = switched(6, LinkKind(0, DEFAULT.bandwidth)), MiB // 4
+    parts = 19
+    demand = demand_of(
+        [(MiB, [0], [2], Op.COPY), (6 * quarter, [1], [2, 3], Op.COPY)] + [(quarter, [4], [0, 5], Op.COPY)] * parts
+    )
+    link = {ends: k for k, ends in enumerate(zip(net.source.tolist(), net.target.tolist(), strict=True))}
+    rows = [(0, link[0, 6], 0), (0, link[6, 2], 12)]
+    rows += [(1, link[1, 6], 0), (1, link[6, 2], 6), (1, link[2, 6], 12), (1, link[6, 3], 18)]
+    for k in range(parts):
+        ways = ((link[4, 6], k), (link[6, 0], k + 1), (link[0, 6], k + 4), (link[6, 5], k + 5))
+        rows += [(2 + k, way, start) for way, start in ways]
+    unit = serialization_time(quarter, DEFAULT.bandwidth)
+    chunk, on, start = (np.array(column, np.int32) for column in zip(*rows, strict=True))
+    transfers = Transfers.of(chunk, on, start.astype(np.int64) * unit)
+    model = LinkModel.PIPELINED
+    return Module("m", net, demand, model).with_schedule(RowSchedule(model, transfers), "")
+
+
+def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
+    """`a` must leave NPU 0 first, and then ASTRA-sim's switch, which never waits, sends it on before `b` has come.
+
+    Whenever `a` leaves instead, the traces take longer than the schedule.
+    """
+    module = waiting_switch()
+    assert verify_schedule(module).ok
+    notes = write_chakra(module, "m", tmp_path)
+    least = simulated_module(module, AstraTiming()).time
+    assert time_of_traces(module, tmp_path) > least
+    assert "longer than the schedule: switches send messages on as they come" in notes[-1]
+    network, traces = module.network, read_traces(tmp_path / "m")
+    graph = trace_tasks(traces, network, AstraTiming.unit)
+    send = next(k for k, name in enumerate(traces.names) if name == "send 0:x[0] to 2")
+    size = graph.size[send]
+    assert size == MiB
+    for begin in range(0, least, least // 40):
+        held = replace(graph, duration=np.append(graph.duration, begin))
+        ends = {name: np.append(getattr(graph, name), graph.source[send]) for name in ("source", "target")}
+        later = Edges.all_of(np.array([len(graph)], np.int32), np.array([send], np.int32), DONE)
+        held = replace(
+            held, **ends, size=np.append(graph.size, 0), route=np.append(graph.route, -1).astype(np.int32),
+            edges=Edges.joined([graph.edges, later]),
+        )  # fmt: skip
+        assert simulate(network, held, AstraTiming()).time > least
 
 
 def nodes_of(path: Path) -> list:
@@ -351,12 +429,13 @@ def test_limits_of_npus_are_not_lost_in_a_network_file(tmp_path):
     assert not (tmp_path / "limited" / "network.yml").exists()
 
 
-def test_a_message_is_held_back_in_a_switch_network(tmp_path):
+def test_compute_nodes_hold_messages_back(tmp_path):
     """Of the cases above this one has nodes that wait: without them the traces take 764 us, and the schedule 568."""
     module = planned(switched(10), all_gather(list(range(10)), MiB, 2), 1)
     write_chakra(module, "m", tmp_path)
-    held = [node for rank in range(10) for node in nodes_of(tmp_path / f"m.{rank}.et") if node.duration_micros]
+    nodes = [node for rank in range(10) for node in nodes_of(tmp_path / f"m.{rank}.et")]
+    held = [node for node in nodes if node.name.startswith("wait until")]
     assert held
-    assert all(node.name == "wait for the turn of the next message" for node in held)
-    found = simulate_file(tmp_path / "m", SimulationSettings(network=tmp_path / "network.yml", astra=True)).time_ps
-    assert found < 1.1 * simulated_module(module, AstraTiming()).time_ps
+    assert all(node.type == NodeType.COMP for node in held)
+    assert {node.duration_micros > 0 for node in held} == {True, False}  # whole microseconds, and nodes of 1 ns
+    assert time_of_traces(module, tmp_path) == simulated_module(module, AstraTiming()).time

@@ -184,6 +184,26 @@ def test_settings_that_do_not_fit(tmp_path, network, capsys):
     assert "has no path from n[0] to n[1]" in text
 
 
+def test_the_link_model_of_exact_times(tmp_path, network, capsys):
+    """Traces take either; a schedule and ASTRA-sim's times have one of their own."""
+    prefix = str(write(tmp_path / "t", GOOD))
+    times = {}
+    for model in ("pipelined", "store"):
+        assert main(["simulate", prefix, "--network", network, "--link-model", model, "--json"]) == 0
+        times[model] = json.loads(capsys.readouterr().out)["time_ps"]
+    assert times["pipelined"] <= times["store"]
+    assert main(["simulate", prefix, "--network", network, "--astra", "--link-model", "store"]) == 2
+    assert "U0148" in capsys.readouterr().err
+    program = tmp_path / "p.coll"
+    program.write_text(
+        "import std.topologies\nimport std.collectives\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)\n"
+        "schedule s on t {\n    run all_gather(t.npus, size: 4MB)\n}\n"
+    )
+    assert main(["simulate", str(program), "--link-model", "store"]) == 0
+    assert main(["simulate", str(program), "--link-model", "pipelined"]) == 2
+    assert "U0148" in capsys.readouterr().err
+
+
 TWO_DIMENSIONS = """
 topology: [ Ring, Switch ]
 npus_count: [ 2, 2 ]

@@ -332,5 +332,5 @@ def test_one_of_a_kind_is_reported_in_the_singular():
     one = Quality(1, 1, 1, 1, 0, 0, 1, 80_125_000, 80_125_000, 0, 0)
     assert str(one) == (
         "1 threadblock per GPU, 1 step each at most, 1 channel, 1 scratch chunk (0 saved), 0 % of relays fused, "
-        "longest chain 1 step, simulated 80.125us (schedule: 80.125us)"
+        "longest chain 1 step, simulated 80.125us (schedule: 80.125us), link model pipelined"
     )

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 
 from collc.base.diagnostics import CheckFailed, UsageError
-from collc.msccl.simulating.file_tasks import sound_program
+from collc.emit.msccl import write_xml
+from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.quality import quality
+from collc.msccl.options import MscclOptions
+from collc.msccl.simulating.file_tasks import file_tasks, sound_program
 from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
+from collc.synthesis.endpoints import limited_schedule
+from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.tacos import tacos
+from collc.synthesis.task import Effort
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import fed_links, with_endpoints
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
 from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, read_reduce
-from tests.support import MiB, fully_connected
+from tests.support import MiB, all_reduce, all_to_all, dgx1, fully_connected, grid
+from tests.support import all_gather as gather
 
 BUSY = 19_531_250
 LATENCY = 500_000
@@ -69,3 +83,38 @@ def test_a_file_that_hangs(tmp_path):
     with pytest.raises(CheckFailed) as caught:
         sound_program(tmp_path / "x.xml", "executor")
     assert any("wait" in message.message for message in caught.value.diagnostics)
+
+
+def limited(network):
+    return fed_links(
+        with_endpoints(network, [Endpoint(Fraction(60 * 10**9), Fraction(55 * 10**9))] * network.npu_count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "collective", "model", "instances"),
+    [
+        (dgx1(), all_reduce, LinkModel.PIPELINED, 1),
+        (dgx1(), gather, LinkModel.STORE, 1),
+        (grid(3, 3), all_to_all, LinkModel.STORE, 2),
+        (limited(fully_connected(4)), all_reduce, LinkModel.PIPELINED, 1),
+        (limited(grid(2, 3)), all_to_all, LinkModel.STORE, 1),
+    ],
+    ids=["dgx1", "dgx1 store", "instances", "limits", "limits store"],
+)
+def test_the_report_and_the_simulation_of_a_file_agree(network, collective, model, instances, tmp_path):
+    """`simulated` in the report of `compile` is what `collc simulate` finds of the file that was written."""
+
+    def solved(_name, module):
+        return join(solve(module, lambda task: tacos(task, Effort())))
+
+    module = limited_schedule(
+        "tacos", Module("case", network, collective([*range(network.npu_count)], chunks=2), model), solved
+    )
+    program = lower(module, MscclOptions(instances=instances))
+    with (tmp_path / "x.xml").open("wb") as file:
+        write_xml(program, file)
+    found = sound_program(tmp_path / "x.xml", "executor")
+    size = found.nchunksperloop * MiB // instances
+    again = simulate(network, file_tasks(found, network, size), ExactTiming(model))
+    assert quality(program, module).replay == again.time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -152,6 +153,35 @@ def test_parallel_links_are_taken_in_turn():
     routes, row = shortest_routes(net, *np.array(ends).T)
     taken = [routes.links[routes.offsets[k] : routes.offsets[k + 1]].tolist() for k in row.tolist()]
     assert taken == [[0], [0, 1], [2], [1], [3], [0]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("compile_it", [False, True])
+def test_messages_take_the_parallel_link_that_is_free_first(seed, compile_it, monkeypatch):
+    """Against a simulator of one queue with several servers; a third pair of links serves itself."""
+    monkeypatch.setattr(engine, "COMPILED", 0 if compile_it else 10**9)
+    rng = np.random.default_rng(seed)
+    net = network(3, [(0, 1), (1, 2), (0, 1), (0, 1), (1, 2, LinkKind(0, Fraction(10**9)))])
+    graph = textbook.Messages(net)
+    begins = np.cumsum(rng.integers(0, 8_000_000, 40)).tolist()
+    sizes = rng.integers(1, 2 * MiB, 40).tolist()
+    for begin, size in zip(begins, sizes, strict=True):
+        graph.work(0, begin, [])
+        graph.send(0, 1, size, [len(graph.rows) - 1])
+    found = simulate(net, replace(graph.graph(), any_lane=True), ExactTiming())
+    free, ends = [0, 0, 0], []
+    for begin, size in zip(begins, sizes, strict=True):
+        lane = free.index(min(free))
+        start = max(begin, free[lane])
+        free[lane] = start + ExactTiming().hop(size, DEFAULT)[0]
+        ends.append(start + ExactTiming().hop(size, DEFAULT)[1])
+    assert found.end[1::2].tolist() == ends
+    assert sorted(set(found.hops.link.tolist())) == [0, 2, 3]
+    assert int(found.sent.sum()) == sum(sizes)
+    for link in (0, 2, 3):  # no link carries two messages at once
+        rows = np.flatnonzero(found.hops.link == link)
+        rows = rows[np.argsort(found.hops.begin[rows])]
+        assert (found.hops.begin[rows[1:]] >= (found.hops.begin + found.hops.busy)[rows[:-1]]).all()
 
 
 @st.composite

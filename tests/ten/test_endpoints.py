@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,14 +10,19 @@ import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile
 from collc.source import load_program
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten import transform
 from collc.ten.binary import load_module, save_module
+from collc.ten.demand import Op, Standard
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import Ports, fed_links, shared_links, with_endpoints, without_limits
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
+from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.read import parse_module
 from collc.ten.text.write import format_module
+from collc.verification import verify_schedule
 from tests.endpoints import random_limited_network
 from tests.support import MiB, all_gather, grid, network, ring
 
@@ -42,6 +48,25 @@ def test_both_forms_keep_the_limits(seed: int, tmp_path: Path) -> None:
     assert ends[: len(ends) // 2] == ends[len(ends) // 2 :]
     save_module(module, tmp_path / "m.ten")
     assert format_module(load_module(tmp_path / "m.ten")) == text
+
+
+def test_both_forms_keep_when_messages_were_injected(tmp_path: Path) -> None:
+    """Messages of a direct All-Gather leave their NPU, and then wait for links."""
+    net = fed_links(with_endpoints(grid(2, 3, kind=LINK), [Endpoint(inject=Fraction(30 * GB))] * 6))
+    plain = module_on(net)
+    standard = Standard("all_gather", 6 * MiB, 1, -1, Op.COPY)
+    rows = lay_out_queued(
+        net, plain.demand, {0: (StandardAlgorithms.sends(standard, 6, "direct"), None)}, LinkModel.STORE
+    )
+    assert rows.messages is not None
+    assert (rows.messages.injected < rows.start).any()
+    module = replace(plain, schedule=RowSchedule(LinkModel.STORE, rows))
+    text = format_module(module)
+    assert " injected " in text
+    save_module(module, tmp_path / "m.ten")
+    for again in (parse_module(SourceFile("m.ten", text)), load_module(tmp_path / "m.ten")):
+        assert format_module(again) == text
+        assert verify_schedule(again).ok
 
 
 def test_a_link_is_read_no_faster_than_its_ends() -> None:
@@ -128,6 +153,8 @@ RING = "ring(4, bandwidth: 25GB/s, latency: 1us)"
         (f"limited({RING}, inject: 20GB/s)", 20, None),
         (f"limited(limited({RING}, inject: 20GB/s, eject: 9GB/s), inject: 30GB/s, memory: 30GB/s)", 20, 9),
         (f'limited({RING}, memory: 9GB/s, endpoint: "offload")', 21, None),
+        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s)', 14, None),
+        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s, endpoint: "baseline")', 4, None),
         (f"limited({RING}, inject: 20GB/s) * {RING}", 20, None),
         (f"reversed(limited({RING}, eject: 20GB/s))", None, 20),
         (f"limited({RING}, inject: 20GB/s) without {{ npu 1 }}", 20, None),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from collc.application.module_simulation import simulated_module
+from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten.demand import ChunkTable, Op, Standard
+from collc.ten.endpoint import Endpoint
+from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
 from collc.verification import verify_schedule
@@ -23,9 +28,11 @@ Event = tuple[int, int, int, list[int]]
 """Time, whether a message leaves (else it arrives), whether it is added, and its hops."""
 
 
-def queued(algorithm: str, seed: int) -> Module:
-    """An All-Reduce of one chunk for each NPU, on a ring or a mesh."""
+def queued(algorithm: str, seed: int, inject: Fraction | None = None) -> Module:
+    """An All-Reduce of one chunk for each NPU, on a ring or a mesh. inject: what each NPU can send."""
     net = ring(NPUS) if seed % 2 else grid(2, 3)
+    if inject is not None:
+        net = fed_links(with_endpoints(net, [Endpoint(inject)] * NPUS))
     everyone = list(range(NPUS))
     demand = demand_of([(MiB, everyone, everyone, Op.SUM)] * NPUS)
     sends = StandardAlgorithms.sends(Standard("all_reduce", NPUS * MiB, 1, -1, Op.SUM), NPUS, algorithm)
@@ -43,6 +50,11 @@ def is_right(module: Module) -> bool:
     frees = (rows.start + clock.busy_of(rows)).tolist()
     numbers = [-1] * len(rows) if rows.messages is None else rows.messages.number.tolist()
     readies = rows.start.tolist() if rows.messages is None else rows.messages.ready.tolist()
+    injected = rows.start.tolist()
+    if rows.messages is not None:
+        injected = np.where(rows.messages.number >= 0, rows.messages.injected, rows.start).tolist()
+    if not _npus_keep_up(module, injected):
+        return False
     for link in range(network.link_count):
         of_link = np.flatnonzero(rows.link == link).tolist()
         if any(rows.start[b] < frees[a] for a, b in pairwise(of_link)):
@@ -58,15 +70,30 @@ def is_right(module: Module) -> bool:
             joined = network.target[rows.link[a]] == network.source[rows.link[b]]
             if (
                 not joined
-                or ends[a] > rows.start[b]
+                or ends[a] > (readies[b] if number >= 0 else rows.start[b])
                 or rows.chunk[a] != rows.chunk[b]
                 or rows.reduce[a] != rows.reduce[b]
             ):
                 return False
-        if number >= 0 and any(not 0 <= readies[row] <= rows.start[row] for row in hops):
+        if number >= 0 and any(not 0 <= readies[row] <= injected[row] <= rows.start[row] for row in hops):
             return False
         events += [(ends[hops[-1]], 0, int(rows.reduce[first]), hops), (ready, 1, 0, hops)]
     return all(_chunk_is_right(module, table, chunk, events) for chunk in range(len(table)))
+
+
+def _npus_keep_up(module: Module, injected: list[int]) -> bool:
+    """No NPU sends two transfers at once where its rate is below that of its links together."""
+    assert module.schedule is not None
+    rows, net = module.schedule.transfers, module.network
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for row, link in enumerate(rows.link.tolist()):
+        source = int(net.source[link])
+        rate = net.endpoint_of(source).send
+        width = sum(net.kinds[int(net.kind[k])].bandwidth for k in np.flatnonzero(net.source == source))
+        if rate is not None and rate < width:
+            size = int(module.demand.chunks.size[rows.chunk[row]])
+            spans.setdefault(source, []).append((injected[row], injected[row] - (-size * 10**12 // rate)))
+    return all(a[1] <= b[0] for found in spans.values() for a, b in pairwise(sorted(found)))
 
 
 def _chunk_is_right(module: Module, table: ChunkTable, chunk: int, events: list[Event]) -> bool:
@@ -97,13 +124,14 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
     if rng.random() < 0.15:
         return rows.taken(np.arange(len(rows)) != k)
     chunk, link, start, reduce = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
-    messages = rows.messages or QueuedMessages(np.full(len(rows), -1, np.int32), rows.start)
-    number, ready = messages.number.copy(), messages.ready.copy()
+    messages = rows.messages or QueuedMessages(np.full(len(rows), -1, np.int32), rows.start, rows.start)
+    number, ready, injected = messages.number.copy(), messages.ready.copy(), messages.injected.copy()
     other = rng.randrange(len(rows))
     shift = rng.choice([-1, 1, -500_000, 19_531_250, -19_531_250, 40_000_000])
-    kind = rng.randrange(7)
+    kind = rng.randrange(8)
     if kind == 0:
         start[k] = max(0, start[k] + shift)
+        injected[k] = start[k] if number[k] < 0 else injected[k]
     elif kind == 1:
         ready[k] = ready[k] + shift
     elif kind == 2:
@@ -114,18 +142,21 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
         link[k] = link[other]
     elif kind == 5:
         reduce[k] = not reduce[k]
+    elif kind == 6 and number[k] >= 0:
+        injected[k] = rng.choice([int(ready[k]), int(start[k]), int(injected[other]), int(injected[k]) + shift])
     else:
         start[k], start[other] = start[other], start[k]
-    return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready))
+    return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready, injected))
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "recursive_halving_doubling"])
 @pytest.mark.parametrize("large", [0, 10**6])
-def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int) -> None:
+@pytest.mark.parametrize("inject", [None, Fraction(60 * 2**30)])
+def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int, inject: Fraction | None) -> None:
     rng = random.Random(7)
     outcomes = {True: 0, False: 0}
     for seed in range(2):
-        module = queued(algorithm, seed)
+        module = queued(algorithm, seed, inject)
         assert module.schedule is not None
         assert is_right(module)
         assert verify_schedule(module, large).ok
@@ -135,3 +166,20 @@ def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int) -> Non
             outcomes[expected] += 1
             assert verify_schedule(changed, large).ok == expected
     assert min(outcomes.values()) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_many_random_changes(seed: int) -> None:
+    rng = random.Random(seed)
+    algorithm = rng.choice(["direct", "recursive_halving_doubling", "ring", "double_binary_tree"])
+    module = queued(algorithm, seed, rng.choice([None, Fraction(rng.randint(51, 140) * 2**30)]))
+    assert module.schedule is not None
+    again = simulated_module(module, ExactTiming(module.model))
+    assert again.time_ps == module.collective_time()
+    for _ in range(100):
+        rows = module.schedule.transfers
+        for _ in range(rng.randint(1, 3)):
+            rows = mutated(rows, rng)
+        changed = replace(module, schedule=RowSchedule(module.model, rows))
+        assert verify_schedule(changed).ok == is_right(changed)

@@ -24,8 +24,9 @@ Row = tuple[int, int, bool, int, int]
 
 def module_of(rows: list[Row], net: Network = LINE, demand: Demand = SUM) -> Module:
     start, link, reduce, number, ready = (np.array(column) for column in zip(*rows, strict=True))
-    messages = QueuedMessages(number.astype(np.int32), (ready * STEP).astype(np.int64))
-    columns = np.zeros(len(rows), np.int32), link.astype(np.int32), (start * STEP).astype(np.int64)
+    starts = (start * STEP).astype(np.int64)
+    messages = QueuedMessages(number.astype(np.int32), (ready * STEP).astype(np.int64), starts)
+    columns = np.zeros(len(rows), np.int32), link.astype(np.int32), starts
     transfers = Transfers.of(*columns, reduce.astype(np.bool_), None, messages)
     return Module("m", net, demand, LinkModel.STORE, RowSchedule(LinkModel.STORE, transfers))
 
@@ -58,6 +59,7 @@ def test_a_message_that_waits_is_reported_as_allowed(large: int) -> None:
         (2, (1, 2, True, 0, 1)),  # from npu[1] back to npu[0], so that it ends there
         (2, (1, 3, True, 0, 1)),  # a link that does not begin where the first one ends
         (2, (1, 1, False, 0, 1)),  # a copy
+        (2, (1, 1, True, 0, 0.5)),  # ready before the hop before has arrived
         (2, (1, 1, True, 0, 2)),  # ready after its start
         (0, (0, 0, True, 0, -1)),  # ready before time 0
     ],

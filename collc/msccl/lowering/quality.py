@@ -14,6 +14,7 @@ from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Point, Program
 from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Quality:
     scratch_saved: chunks of all GPUs that sharing slots saves. fused: thousandths of the sends of received chunks that
     are one step with the receive. chain: most steps of which each needs the one before. replay, schedule: time of the
     program and of the schedule in picoseconds. busiest_link, fullest_pair: lower bounds in picoseconds, see `replay`.
+    model: the link model of all these times.
     """
 
     steps: int
@@ -37,6 +39,7 @@ class Quality:
     schedule: int
     busiest_link: int
     fullest_pair: int
+    model: LinkModel = LinkModel.PIPELINED
 
     def __str__(self) -> str:
         parts = [
@@ -45,7 +48,7 @@ class Quality:
             f"{plural(self.scratch, 'scratch chunk')} ({self.scratch_saved} saved)",
             f"{decimal(Fraction(self.fused, 10))} % of relays fused",
             f"longest chain {plural(self.chain, 'step')}",
-            f"simulated {format_time(self.replay)} (schedule: {format_time(self.schedule)})",
+            f"simulated {format_time(self.replay)} (schedule: {format_time(self.schedule)}), link model {self.model}",
         ]
         return ", ".join(parts)
 
@@ -107,6 +110,7 @@ def quality(program: Program, module: Module) -> Quality:
         schedule=module.collective_time(),
         busiest_link=busiest_link(program, module.network, module.schedule.model),
         fullest_pair=fullest_pair(program, module.network, module.schedule.model),
+        model=module.schedule.model,
     )
 
 

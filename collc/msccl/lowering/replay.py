@@ -16,6 +16,7 @@ from collc.msccl.limits import LIMITS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.program import Point, Program, Step
 from collc.simulation.engine import Deadlock, simulate
+from collc.simulation.send_order import send_order
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
@@ -82,7 +83,7 @@ def _placed_steps(program: Program) -> Iterator[_PlacedStep]:
 def _step_tasks(program: Program, network: Network, steps: list[_PlacedStep]) -> TaskGraph:
     """One task for each step: the message that it sends, or local work that takes no time.
 
-    Of what happens at one time, messages arrive first, then steps start in the order of the schedule.
+    What could happen at one time goes in the order in which `collc simulate` takes the steps of a file.
     """
     routes: dict[tuple[int, ...], int] = {}
     route, size = np.full(len(steps), -1, np.int32), np.zeros(len(steps), np.int64)
@@ -91,15 +92,11 @@ def _step_tasks(program: Program, network: Network, steps: list[_PlacedStep]) ->
             message = program.messages[step.send]
             route[number] = routes.setdefault(message.path, len(routes))
             size[number] = message.count * program.chunk_bytes
-    keys = [(step.when, rank, *point, number) for number, (rank, point, step) in enumerate(steps)]
-    keys += [
-        ((0, 0, step.send, 0), -1, -1, -1, len(steps) + number)
-        for number, (_, _, step) in enumerate(steps)
-        if step.send >= 0
-    ]
-    order = np.zeros(2 * len(steps), np.int64)
-    order[[key[-1] for key in sorted(keys)]] = np.arange(len(keys))
-    device = network.npus[[rank for rank, _, _ in steps]] if steps else np.zeros(0, np.int32)
+    rank = np.array([rank for rank, _, _ in steps], np.int32)
+    blocks = [program.gpus[rank].threadblocks[point.threadblock] for rank, point, _ in steps]
+    receiver = np.array([block.send for block in blocks], np.int32)
+    position = np.array([point.step for _, point, _ in steps], np.int64)
+    device = network.npus[rank]
     return TaskGraph(
         size=size,
         route=route,
@@ -108,8 +105,9 @@ def _step_tasks(program: Program, network: Network, steps: list[_PlacedStep]) ->
         target=device,
         routes=Routes.of(list(routes)),
         edges=Edges.of(list(_step_edges(program, steps))),
-        order=order[: len(steps)],
-        hop_order=order[len(steps) :],
+        order=send_order(rank, receiver, len(program.gpus), position),
+        hop_order=np.arange(len(steps), dtype=np.int64),
+        any_lane=True,
     )
 
 

@@ -18,6 +18,7 @@ from collc.msccl.check.findings import Findings
 from collc.msccl.check.model import CAPACITY, SENDS, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.simulation.routing import shortest_routes
+from collc.simulation.send_order import send_order
 from collc.simulation.tasks import DONE, SENT, START, Edges, TaskGraph
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
@@ -57,21 +58,10 @@ def file_tasks(program: FileProgram, network: Network, size: int) -> TaskGraph:
         target=target,
         routes=routes,
         edges=Edges.joined(_edges(program)),
-        order=_order(program) + count,  # messages arrive before steps start
+        order=send_order(program.step_gpu, tbs.send[steps.tb], program.ngpus, program.position),
         hop_order=np.arange(count, dtype=np.int64),
+        any_lane=True,
     )
-
-
-def _order(program: FileProgram) -> Int64Array:
-    """int64[steps]: the order of steps that could start at one moment.
-
-    Threadblocks run side by side, and the file does not say which sends first. If all began with the same receiver,
-    messages would queue there; so each rank serves the next one first.
-    """
-    ahead = (program.tbs.send - program.tbs.gpu) % max(1, program.ngpus)
-    order = np.empty(len(program.steps), np.int64)
-    order[np.lexsort((program.position, ahead[program.steps.tb]))] = np.arange(len(order))
-    return order
 
 
 def _edges(program: FileProgram) -> list[Edges]:

@@ -23,6 +23,7 @@ from collc.msccl.check_plan.model import Channel, Operation, Plan
 from collc.msccl.check_plan.reader import read_plan
 from collc.simulation.engine import Deadlock
 from collc.simulation.routing import shortest_routes
+from collc.simulation.send_order import send_order
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
 from collc.ten.network import Network
 
@@ -56,8 +57,6 @@ def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGrap
     messages = np.flatnonzero(source != target)
     routes, route[messages] = shortest_routes(network, ends[0][messages], ends[1][messages])
     count = len(source)
-    order = np.empty(count, np.int64)  # the next rank first, as in `file_tasks`
-    order[np.lexsort((np.arange(count), (target - source) % len(plan.chunks)))] = np.arange(count)
     return TaskGraph(
         size=sizes,
         route=route,
@@ -66,8 +65,9 @@ def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGrap
         target=ends[1],
         routes=routes,
         edges=Edges.of(builder.edges),
-        order=order + count,
+        order=send_order(source, target, len(plan.chunks)),
         hop_order=np.arange(count, dtype=np.int64),
+        any_lane=True,
     )
 
 

@@ -44,9 +44,9 @@ def reversed_links(base: Topology) -> Topology:
     return replace(base, network=base.network.reversed())
 
 
-def limited_npus(base: Topology, endpoint: Endpoint) -> Topology:
-    """The topology whose NPUs have limits; where they had some, the tighter ones."""
-    return replace(base, network=limited(base.network, endpoint))
+def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology:
+    """The topology whose NPUs have limits; where they had some, the tighter ones. has_mode: see `limited`."""
+    return replace(base, network=limited(base.network, endpoint, has_mode))
 
 
 def unwound(base: Topology, degree: int, span: Span) -> Topology:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -39,6 +40,14 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
     return Endpoint(*rates, mode=mode)
 
 
-def limited(network: Network, endpoint: Endpoint) -> Network:
-    """The network with limits at all NPUs, and with the tighter ones where there were some."""
-    return with_endpoints(network, [network.endpoint_of(npu).tighter(endpoint) for npu in range(network.npu_count)])
+def limited(network: Network, endpoint: Endpoint, has_mode: bool) -> Network:
+    """The network with limits at all NPUs, and with the tighter ones where there were some.
+
+    has_mode: whether the mode of the endpoint was given; else that of an NPU which has a rate of memory stays.
+    """
+    found: list[Endpoint] = []
+    for npu in range(network.npu_count):
+        before = network.endpoint_of(npu)
+        kept = before.memory is not None and not has_mode
+        found.append(before.tighter(replace(endpoint, mode=before.mode) if kept else endpoint))
+    return with_endpoints(network, found)

@@ -231,7 +231,7 @@ class FileContext:
         if name == "limited":
             given = {n: self.evaluator.wanted(a.value, frame, NPU_ATTRIBUTES[n], n).data for n, a in rest.items()}
             known = {name: value for name, value in given.items() if value is not None}
-            return limited_npus(base, endpoint_of(known, call.arguments, call.span))
+            return limited_npus(base, endpoint_of(known, call.arguments, call.span), "endpoint" in known)
         distance = self.evaluator.whole(rest["degree"].value, frame, "a degree") if rest else 1
         return unwound(base, distance, call.span)
 

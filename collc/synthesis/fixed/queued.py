@@ -148,6 +148,6 @@ def _transfers(sends: AlgorithmSends, found: Simulation) -> Transfers:
     ready[offsets[:-1]] = found.start[: len(sends)]
     alone = (lengths == 1) & (found.hops.begin[offsets[:-1]] == found.start[: len(sends)])
     number = np.where(alone[message], -1, message).astype(np.int32)
-    messages = QueuedMessages(number, ready) if bool((number >= 0).any()) else None
+    messages = QueuedMessages(number, ready, found.hops.injected) if bool((number >= 0).any()) else None
     chunk, reduce = sends.chunk[message], sends.reduce[message]
     return Transfers.of(chunk, found.hops.link, found.hops.begin, reduce, None, messages)

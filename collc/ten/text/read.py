@@ -115,6 +115,7 @@ class _TransferReader:
         self.relayed: list[int] = []
         self.message: list[int] = []
         self.ready: list[int | None] = []
+        self.injected: list[int | None] = []
 
     def read(self) -> int:
         """Read all transfers up to the next `at`, `step` or brace, and return their number."""
@@ -132,6 +133,8 @@ class _TransferReader:
                 self.message[-1] = self.cursor.integer(0, _INT32, "message")
                 if self.cursor.accept("ready"):
                     self.ready[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
+                if self.cursor.accept("injected"):
+                    self.injected[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
 
     def _add(self, chunk: int, link: int, reduce: bool, relayed: int = -1) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
@@ -142,13 +145,17 @@ class _TransferReader:
         self.relayed.append(relayed)
         self.message.append(-1)
         self.ready.append(None)
+        self.injected.append(None)
 
     def messages(self, starts: Int64Array) -> QueuedMessages | None:
-        """The messages of all transfers. starts: int64, when each enters its link: when it is ready, if not said."""
+        """The messages of all transfers. starts: int64, when each enters its link: what is not said happens then."""
         if max(self.message, default=-1) < 0:
             return None
-        ready = [start if at is None else at for at, start in zip(self.ready, starts.tolist(), strict=True)]
-        return QueuedMessages(np.array(self.message, np.int32), np.array(ready, np.int64))
+        ready, injected = (
+            np.array([start if at is None else at for at, start in zip(column, starts.tolist(), strict=True)], np.int64)
+            for column in (self.ready, self.injected)
+        )
+        return QueuedMessages(np.array(self.message, np.int32), ready, injected)
 
     def _read_printed_lines(self) -> None:
         """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
@@ -291,3 +298,4 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reader.relayed.clear()
     reader.message.clear()
     reader.ready.clear()
+    reader.injected.clear()

@@ -223,10 +223,12 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
     for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
         lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
     if part.messages is not None:
-        columns = zip(part.messages.number.tolist(), part.messages.ready.tolist(), part.start.tolist(), strict=True)
-        for row, (number, ready, start) in enumerate(columns):
+        columns = part.messages.number, part.messages.ready, part.messages.injected, part.start
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for row, (number, ready, injected, start) in enumerate(rows):
             lines[row] += f" message {number}" if number >= 0 else ""
             lines[row] += f" ready {time_text(ready)}" if number >= 0 and ready != start else ""
+            lines[row] += f" injected {time_text(injected)}" if number >= 0 and injected != start else ""
     return "".join(f"{line}\n" for line in lines)
 
 
