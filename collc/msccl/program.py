@@ -60,6 +60,16 @@ class Point(NamedTuple):
     step: int
 
 
+class SwitchAccess(NamedTuple):
+    """An operation over a switch that adds and stores to all its GPUs (plans only).
+
+    ranks: of these GPUs. adds: whether it loads the sum of a slot of all of them; else it loads its own GPU's.
+    """
+
+    ranks: tuple[int, ...]
+    adds: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """Neighbouring chunks that one GPU sends to another in one step.
@@ -67,7 +77,8 @@ class Message:
     source, target: ranks. chunk: number of the first chunk in the demand. count: number of chunks. path: numbers of
     the links, in order. start, leave, arrival: times in picoseconds at which it enters the first link, the sender has
     sent all of it, and the receiver has all of it. reduce: whether the receiver adds it to what it holds. relayed: the
-    link over which came what it carries, which the sender kept apart; -1: it carries what the sender holds.
+    link over which came what it carries, which the sender kept apart; -1: it carries what the sender holds. switch: one
+    operation over it stores this message and all others of its sender with this chunk and start; None: none does.
     """
 
     source: int
@@ -80,6 +91,7 @@ class Message:
     arrival: int
     reduce: bool
     relayed: int = -1
+    switch: SwitchAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,8 @@ class Step:
 
     when: its position in the order of steps. count: number of chunks, from src and dst on. receive, send: numbers of
     the program's messages, -1 for none. waits: steps of other threadblocks that must be done before; at most one in a
-    final program. awaited: whether another step waits for this one.
+    final program. awaited: whether another step waits for this one. switch: of a copy that stores the sum of all GPUs
+    of a switch to all of them.
     """
 
     op: Op
@@ -100,6 +113,7 @@ class Step:
     send: int = -1
     waits: tuple[Point, ...] = ()
     awaited: bool = False
+    switch: SwitchAccess | None = None
 
     def reads(self) -> Iterator[Slot]:
         """The slots that it reads."""

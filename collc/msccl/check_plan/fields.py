@@ -57,11 +57,12 @@ def text_of(item: JsonObject, name: str, location: FileLocation) -> str:
     return value
 
 
-def channel_type_of(item: JsonObject, name: str, location: FileLocation) -> str:
-    """One of `CHANNEL_TYPES` (X0402)."""
+def channel_type_of(item: JsonObject, name: str, location: FileLocation, *, switch: bool = False) -> str:
+    """One of `CHANNEL_TYPES` (X0402). switch: or "switch"."""
     kind = text_of(item, name, location)
-    if kind not in CHANNEL_TYPES:
-        raise PlanError("X0402", f'{name} "{kind}"', replace(location, attribute=name), "memory or port")
+    if kind not in CHANNEL_TYPES and not (switch and kind == "switch"):
+        rule = "memory, port or switch" if switch else "memory or port"
+        raise PlanError("X0402", f'{name} "{kind}"', replace(location, attribute=name), rule)
     return kind
 
 

@@ -9,7 +9,7 @@ from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
     *("copy", "put", "pws", "pwsf", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
-    *("barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
+    *("glres", "gstore", "barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
 SIGNALS: Final = ("signal", "rlxsignal", "pws", "pwsf")
 PUTS: Final = ("put", "pws", "pwsf")
@@ -20,6 +20,14 @@ MAX_OP_BUFFERS: Final = 10
 
 Channel = tuple[str, int, int, int]
 """(type, from, to, which of the channels between the two): signals on it arrive at `to`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchChannel:
+    """A buffer of some gpus that a switch adds and stores to. ranks: in the order of the file."""
+
+    buffer: int
+    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,8 @@ class Plan:
     """A whole plan.
 
     chunks: input, output and scratch chunks of each gpu. threadblocks: the operations of each threadblock, by gpu;
-    gpu_of: the gpu of each. semaphores: initial values, by gpu. largest: max_message_size in bytes, None for no limit.
+    gpu_of: the gpu of each. semaphores: initial values, by gpu. switches: switch channels, by gpu. largest:
+    max_message_size in bytes, None for no limit.
     """
 
     name: str
@@ -82,3 +91,4 @@ class Plan:
     gpu_of: list[int]
     semaphores: list[list[int]]
     largest: int | None = None
+    switches: list[list[SwitchChannel]] = field(default_factory=list["list[SwitchChannel]"])

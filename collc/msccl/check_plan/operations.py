@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check_plan.fields import (
@@ -30,6 +30,7 @@ from collc.msccl.check_plan.model import (
     Operation,
     Plan,
     SlotRange,
+    SwitchChannel,
 )
 
 MAX_OP_CHANNELS: Final = 8
@@ -38,7 +39,7 @@ MAX_SEMAPHORES: Final = 16
 MAX_MOVED: Final = 2**26
 """Chunks that all operations move together; a limit of the check, not of the runtime."""
 
-_MOVING: Final = ("copy", *PUTS, "get", "re", "res", "rre", "rres")
+_MOVING: Final = ("copy", *PUTS, "get", "re", "res", "rre", "rres", "glres", "gstore")
 _OVER_PORTS: Final = (*PUTS, "copy", "re")
 """Operations on data that a port channel may have."""
 
@@ -48,10 +49,11 @@ RemoteBuffer = tuple[int, int]
 
 @dataclass(frozen=True)
 class References:
-    """The lists of a threadblock that its operations index, by channel type."""
+    """The lists of a threadblock that its operations index, by channel type; and its switch channels."""
 
     channels: dict[str, list[Channel]] = field(default_factory=lambda: {kind: [] for kind in CHANNEL_TYPES})
     buffers: dict[str, list[RemoteBuffer]] = field(default_factory=lambda: {kind: [] for kind in CHANNEL_TYPES})
+    switches: list[SwitchChannel] = field(default_factory=list[SwitchChannel])
 
 
 class OperationReader:
@@ -68,7 +70,7 @@ class OperationReader:
         if op.name not in NAMES:
             raise PlanError("X0404", f'operation "{op.name}"', location, f"one of {', '.join(NAMES)}")
         if "channel_type" in item:
-            op.via = channel_type_of(item, "channel_type", location)
+            op.via = channel_type_of(item, "channel_type", location, switch=True)
         self._channels(op, item, references)
         _refuse_what_is_not_done(op, item)
         if op.name == "barrier":
@@ -116,6 +118,9 @@ class OperationReader:
 
     def _buffers(self, op: Operation, item: JsonObject, references: References) -> None:
         entries = [optional_list_of(item, name, op.location) for name in ("src_buff", "dst_buff")]
+        if op.via == "switch" or op.name in ("glres", "gstore"):
+            op.moves = [self._over_switch(op, entries, references)]
+            return
         sources, targets = ([self._slots(entry, op, references) for entry in side] for side in entries)
         most = max(len(sources), len(targets))
         self.limit(most, MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
@@ -128,6 +133,26 @@ class OperationReader:
         else:
             op.moves = [DataMove(tuple(sources), tuple(targets))]
 
+    def _over_switch(self, op: Operation, entries: list[list[Any]], references: References) -> DataMove:
+        """The move of an operation over switch channels: with all gpus of these as sources or targets."""
+        stores = op.name == "gstore"
+        if op.via != "switch" or op.name not in ("glres", "gstore") or [len(side) for side in entries] != [1, 1]:
+            text = f"{op.name} over {op.via or 'no'} channels, with {len(entries[0])} and {len(entries[1])} buffers"
+            raise PlanError("X0404", text, op.location, "glres and gstore over switch channels, one buffer each side")
+        source = [self._slots(entries[0][0], op, references)] if stores else self._of_all(entries[0][0], op, references)
+        target = self._of_all(entries[1][0], op, references)
+        if source[0].size != target[0].size or (stores and source[0].remote):
+            raise PlanError("X0404", f"{op.name} with buffers of different sizes, or a remote one", op.location)
+        return DataMove(tuple(source), tuple(target))
+
+    def _of_all(self, entry: object, op: Operation, references: References) -> list[SlotRange]:
+        """The slots of all gpus of a switch channel."""
+        item = object_of(entry, "buffer", op.location)
+        channel = item_at(references.switches, item.get("switch_channel_id"), "switch channel", op.location)
+        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
+        found = [self._inside(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
+        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in found]
+
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
         """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""
         item = object_of(entry, "buffer", op.location)
@@ -138,15 +163,19 @@ class OperationReader:
             owner, buffer = item_at(buffers, item["buffer_id"], "remote buffer of the threadblock", op.location)
         else:
             owner, buffer = op.location.gpu, buffer_of(item, op.location)
-        limit = self.plan.chunks[owner][buffer]
+        return self._inside(SlotRange(owner, buffer, index, size, remote), op)
+
+    def _inside(self, slots: SlotRange, op: Operation) -> SlotRange:
+        """The slots, if they are inside their buffer (else X0405)."""
+        limit, index, size = self.plan.chunks[slots.gpu][slots.buffer], slots.index, slots.size
         if size < 1 or index + size > limit:
-            text = f"{'ios'[buffer]}[{index} .. {index + size - 1}] of gpu {owner} is outside the buffer"
+            text = f"{'ios'[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
             raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
         self.moved += size
         if self.moved > MAX_MOVED:
             text = "operations move too many chunks to be checked"
             raise PlanError("X0406", text, op.location, f"at most {MAX_MOVED}")
-        return SlotRange(owner, buffer, index, size, remote)
+        return slots
 
 
 def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:

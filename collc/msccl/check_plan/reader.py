@@ -28,6 +28,7 @@ from collc.msccl.check_plan.json_text import PlanError, json_of
 from collc.msccl.check_plan.model import Channel, Operation, Plan
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
 from collc.msccl.check_plan.pairs import check_pairs
+from collc.msccl.check_plan.switch_channels import check_groups, switch_channels_of
 from collc.msccl.check_plan.synchronisation import check_synchronisation
 
 MAX_OPS: Final = 64
@@ -77,6 +78,7 @@ class _PlanReader:
                 location = FileLocation(gpu=rank, tb=number)
                 self._threadblock(object_of(entry, "threadblock", location), location)
         check_pairs(self.plan, self.channels, self.findings)
+        check_groups(self.plan, self.findings)
         check_synchronisation(self.plan, self.findings)
         self._remote_memory(root)
         return self.plan
@@ -149,9 +151,13 @@ class _PlanReader:
         self.operations.limit(len(found), MAX_SEMAPHORES, "semaphores of a gpu", location)
         listed: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
         met: Counter[tuple[str, int]] = Counter()
+        plan.switches.append([])
         for entry in list_of(gpu, "channels", location):
             item = object_of(entry, "channel", location)
-            kind = channel_type_of(item, "channel_type", location)
+            kind = channel_type_of(item, "channel_type", location, switch=True)
+            if kind == "switch":
+                plan.switches[-1] += switch_channels_of(item, ranks, location)
+                continue
             for peer in list_of(item, "connected_to", location):
                 if not is_number(peer) or not 0 <= peer < ranks or peer == rank:
                     raise PlanError("X0403", f"channel to {peer}", location, f"another rank of 0 .. {ranks - 1}")
@@ -176,6 +182,7 @@ class _PlanReader:
             limit(len(references.channels[kind]), MAX_CHANNELS, f"{kind} channels of a threadblock", location)
             count = len(references.buffers[kind])
             limit(count, MAX_BUFFERS, f"remote buffers of a threadblock for {kind} channels", location)
+        limit(len(references.switches), MAX_CHANNELS, "switch channels of a threadblock", location)
         items = list_of(entry, "ops", location)
         limit(len(items), MAX_OPS, "operations of a threadblock", location)
         plan, row = self.plan, len(self.plan.threadblocks)
@@ -191,7 +198,12 @@ class _PlanReader:
         found = References()
         for item in list_of(entry, "channels", location):
             group = object_of(item, "channels", location)
-            kind = channel_type_of(group, "channel_type", location)
+            kind = channel_type_of(group, "channel_type", location, switch=True)
+            if kind == "switch":
+                known = self.plan.switches[location.gpu]
+                numbers = list_of(group, "channel_ids", location)
+                found.switches.extend(item_at(known, number, "switch channel", location) for number in numbers)
+                continue
             mine = self.channels[location.gpu][kind]
             for number in list_of(group, "channel_ids", location):
                 found.channels[kind].append(item_at(mine, number, f"{kind} channel", location))

@@ -51,6 +51,15 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
     return _needed(module, _useful(module, found)), collapse.again
 
 
+def messages_between(module: Module) -> list[Message]:
+    """All messages of a module's schedule, also those that nobody uses; else as `messages_of`."""
+    schedule = module.schedule
+    if schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    _refuse_forwarded(module, schedule)
+    return _SwitchCollapse(module, schedule).messages()
+
+
 class _SwitchCollapse:
     """Joins the hops over switches to messages from GPU to GPU. again: number of messages that are sent again."""
 

@@ -69,6 +69,7 @@ class ThreadblocksByChunk:
         self._items: list[list[int]] = _items(program)
         self._parts: _MemoryParts = _parts(program, self._items)
         self._loads: dict[int, _PartLoad] = _loads_of(program, self._items, self._parts)
+        self._switched: set[int] = {n for n, message in enumerate(program.messages) if message.switch is not None}
         self._fusable: list[dict[int, FusablePair]] = [
             {id(p.receive): p for p in fusable(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
             for gpu in program.gpus
@@ -100,7 +101,7 @@ class ThreadblocksByChunk:
             made: dict[int, list[Step]] = defaultdict(list)
             for step in steps[number]:
                 made[group.get(_peer(program, step), 0)].append(step)
-            for block in (_fused(made[k], self._fusable[gpu.rank]) for k in sorted(made)):
+            for block in (_fused(made[k], self._fusable[gpu.rank], self._switched) for k in sorted(made)):
                 size = -(-len(block) // (pieces if len(block) > _LONG else 1))
                 blocks += [block[k : k + size] for k in range(0, len(block), size)]
         threadblocks = tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks or [[]])
@@ -230,22 +231,24 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
     peers = sorted({peer for step in steps if (peer := _peer(program, step)) >= 0})
     sends = defaultdict[int, int](int)
     for step in steps:
-        if step.send >= 0:
+        if step.send >= 0 and program.messages[step.send].switch is None:
             sends[_peer(program, step)] += 1
     size = _MOST_PEERS if max(sends.values(), default=0) < 2 else _PEERS
     count = -(-len(peers) // size)
     return {peer: k * count // len(peers) for k, peer in enumerate(peers)}
 
 
-def _fused(block: list[Step], pairs: dict[int, FusablePair]) -> list[Step]:
-    """The steps with sums fused with the sends that follow them directly. pairs: by id of the receive."""
+def _fused(block: list[Step], pairs: dict[int, FusablePair], switched: set[int]) -> list[Step]:
+    """The steps with sums fused with the sends that follow them directly. pairs: by id of the receive. switched:
+    messages that a switch stores.
+    """
     made: list[Step] = []
     fused_before = False
     for step, after in zip(block, [*block[1:], None], strict=True):
         pair = pairs.get(id(step))
         if fused_before:
             fused_before = False
-        elif pair is not None and after is pair.send:
+        elif pair is not None and after is pair.send and pair.send.send not in switched:
             dst = step.dst if pair.kept else None
             made.append(replace(step, op=_FUSED[pair.kept], dst=dst, send=pair.send.send))
             fused_before = True

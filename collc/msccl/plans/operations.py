@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot, routes_of
-from collc.msccl.program import Gpu, Op, Program, Slot, Step
+from collc.msccl.program import Buffer, Gpu, Op, Program, Slot, Step, SwitchAccess
 
 _MOST_IN_OPERATION: Final = 8
 """Most channels of one operation, and most buffers on each side of it."""
 
 _MOST_SEMAPHORES: Final = 16
 """Most semaphores of one operation."""
+
+SwitchChannel = tuple[Buffer, tuple[int, ...]]
+"""A buffer of some GPUs, by rank, that a switch adds and stores to."""
 
 KINDS: Final = ("memory", "port")
 """Kinds of channels between two GPUs, in the order in which the runtime pairs them."""
@@ -33,13 +36,16 @@ class GpuPlan:
 
     channels, remotes: in the order of the file; remotes are (rank, buffer, kind of channel). shifts: offsets of input
     and output in the memory that they share in place, None out of place. semaphores: by (threadblock awaited,
-    threadblock waiting).
+    threadblock waiting). switches: its switch channels, in the order of the file. sends: by message, the switch
+    that stores it.
     """
 
     gpu: Gpu
     routes: Routes
     channels: list[Connection]
     shifts: dict[str, int] | None
+    switches: list[SwitchChannel]
+    sends: dict[int, SwitchAccess]
     remotes: dict[tuple[int, str, str], int] = field(default_factory=dict["tuple[int, str, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
@@ -56,6 +62,14 @@ class GpuPlan:
                 {"channel_type": kind, "connected_to": [over.other(rank) for over in self.of_kind(kind)]}
                 for kind in KINDS
                 if kind == "memory" or self.of_kind(kind)
+            ]
+            + [
+                {
+                    "channel_type": "switch",
+                    "buffer_type": buffer,
+                    "rank_groups": [{"size": len(ranks), "ranks": list(ranks)}],
+                }
+                for buffer, ranks in self.switches
             ],
             "remote_buffers": [
                 {"rank": peer, "type": buffer, "access_channel_types": [kind]} for peer, buffer, kind in self.remotes
@@ -77,13 +91,34 @@ def gpu_plans(program: Program, node: Sequence[int]) -> list[GpuPlan]:
         used[connection.low].add(connection)
         used[connection.high].add(connection)
     plans: list[GpuPlan] = []
+    sends = {number: message.switch for number, message in enumerate(program.messages) if message.switch is not None}
+    switches = _switch_channels(program, sends)
     for gpu in program.gpus:
         channels = sorted(used[gpu.rank], key=lambda over, rank=gpu.rank: (over.other(rank), over.number))
-        plans.append(GpuPlan(gpu, routes, channels, _shifts(program, gpu)))
+        mine = [channel for channel in switches if gpu.rank in channel[1]]
+        plans.append(GpuPlan(gpu, routes, channels, _shifts(program, gpu), mine, sends))
         for number, tb in enumerate(gpu.threadblocks):
             for point in (point for step in tb.steps for point in step.waits):
                 plans[-1].semaphores.setdefault((point.threadblock, number), len(plans[-1].semaphores))
     return plans
+
+
+def _switch_channels(program: Program, sends: dict[int, SwitchAccess]) -> list[SwitchChannel]:
+    """All switch channels, in one order for all GPUs."""
+    found: set[SwitchChannel] = set()
+    for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
+        access = sends.get(step.send) if step.op is Op.SEND else step.switch
+        if access is None or step.src is None or step.dst is None:
+            continue
+        found.add((step.dst.buffer, access.ranks))
+        if access.adds:
+            found.add((_summed(program.placement.in_place, step.src).buffer, access.ranks))
+    return sorted(found)
+
+
+def _summed(in_place: bool, slot: Slot) -> Slot:
+    """The slot whose sum over all GPUs a switch loads; in place, the output that is the input too."""
+    return Slot("o", slot.offset) if in_place and slot.buffer == "i" else slot
 
 
 def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
@@ -98,7 +133,8 @@ class _BlockWriter:
     position: of each channel among those of its kind in the list of the GPU. channels, remotes: by kind, from positions
     in the lists of the GPU to those in the lists of the threadblock. quiet: channels over which the other end has not
     signalled yet that it has begun. leaving: puts over ports that a round still has to make, as (source, target,
-    channel). read, written: slots accessed since the last `nop`.
+    channel). over_switches: switch channels, in the order of the file. stored: what switches have stored, as (slot,
+    time). read, written: slots accessed since the last `nop`.
     """
 
     plan: GpuPlan
@@ -108,6 +144,8 @@ class _BlockWriter:
     remotes: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     quiet: set[Connection] = field(default_factory=set[Connection])
     leaving: list[tuple[Json, Json, Connection]] = field(default_factory=list["tuple[Json, Json, Connection]"])
+    over_switches: dict[int, int] = field(default_factory=dict[int, int])
+    stored: set[tuple[Slot, int]] = field(default_factory=set["tuple[Slot, int]"])
     read: set[Slot] = field(default_factory=set[Slot])
     written: set[Slot] = field(default_factory=set[Slot])
 
@@ -160,6 +198,12 @@ class _BlockWriter:
         buffer = mine.setdefault(number, len(mine))
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
+    def switched(self, slot: Slot, access: SwitchAccess, count: int) -> Json:
+        """Slots of all GPUs of a switch in the form of the file."""
+        position = self.plan.switches.index((slot.buffer, access.ranks))
+        channel = self.over_switches.setdefault(position, len(self.over_switches))
+        return {"switch_channel_id": channel, "index": self.local(slot, count)["index"], "size": count}
+
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
         """The `count` slots from each given one on; in place, by the one name of the memory that buffers share."""
         shifts = self.plan.shifts
@@ -193,7 +237,9 @@ def _threadblock(plan: GpuPlan, number: int) -> Json:
     return {
         "id": number,
         "channels": [
-            {"channel_type": kind, "channel_ids": list(mine)} for kind, mine in block.channels.items() if mine
+            {"channel_type": kind, "channel_ids": list(mine)}
+            for kind, mine in {**block.channels, "switch": block.over_switches}.items()
+            if mine
         ],
         "remote_buffer_refs": [
             {"access_channel_type": kind, "remote_buffer_ids": list(mine)}
@@ -239,6 +285,10 @@ def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
         block.add("sem_acquire", semaphore_ids=acquired[k : k + _MOST_SEMAPHORES])
     waits: list[Connection] = []
     for step in steps:
+        if step.switch is not None:
+            begun = [one for one in block.quiet if one.other(block.plan.gpu.rank) in step.switch.ranks]
+            block.quiet.difference_update(begun)
+            waits += sorted(begun)
         for connection in [over[message] for message in (step.receive, step.send) if message >= 0]:
             if connection in block.quiet:
                 block.quiet.discard(connection)
@@ -298,6 +348,10 @@ def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) ->
 
 def _move(block: _BlockWriter, step: Step) -> None:
     """Append the operations that move the data of a step."""
+    access = block.plan.sends.get(step.send) if step.op is Op.SEND else step.switch
+    if access is not None and step.src is not None and step.dst is not None:
+        _store_to_all(block, step, step.src, step.dst, access)
+        return
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
         _copy(block, step.src, step.dst, step.count)
     if step.op is Op.REDUCE and step.src is not None and step.dst is not None:
@@ -311,6 +365,21 @@ def _move(block: _BlockWriter, step: Step) -> None:
         _hand_to_port(block, step, held or routes.landing[step.receive])
     elif step.send >= 0 and not adds and held is not None:
         _put(block, step, held)
+
+
+def _store_to_all(block: _BlockWriter, step: Step, source: Slot, target: Slot, access: SwitchAccess) -> None:
+    """Append the operation that stores chunks, or their sums over all GPUs of a switch, to all of these."""
+    if (source, step.when[0]) in block.stored:
+        return
+    block.stored.add((source, step.when[0]))
+    block.touch([source], [target], step.count)
+    to = block.switched(target, access, step.count)
+    if access.adds:
+        summed = _summed(block.plan.shifts is not None, source)
+        loaded = block.switched(summed, access, step.count)
+        block.add("glres", src_buff=[loaded], dst_buff=[to], channel_type="switch", reduce_op="sum")
+    else:
+        block.add("gstore", src_buff=[block.local(source, step.count)], dst_buff=[to], channel_type="switch")
 
 
 def _hand_to_port(block: _BlockWriter, step: Step, held: Slot) -> None:

@@ -28,6 +28,8 @@ from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.precheck import smallest_message
+from collc.msccl.plans.switch_program import switch_program
+from collc.msccl.plans.switches import uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -85,8 +87,8 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     options = options or MscclOptions()
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
-    start = _selected(module, options)
     node = nodes_of_ranks(module.network, options)
+    start = _selected(module, options, node)
     closest: LimitUse | None = None
     last: LimitUse | None = None
     for form in _block_forms(start):
@@ -120,8 +122,10 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     return notes
 
 
-def _selected(module: Module, options: MscclOptions) -> Program:
-    """The program after `select`; a collective that MSCCL++ has no name for is custom."""
+def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
+    """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
+    if uses_switches(module):
+        return switch_program(module, options, options.placement or Placement.OUT, node)
     inside = options.placement is Placement.IN
     outside = replace(options, placement=Placement.OUT)
     if options.custom:
@@ -143,6 +147,9 @@ def _is_all_to_all(module: Module) -> bool:
 
 def _block_forms(start: Program) -> Iterator[_BlockForm]:
     """Forms in the order in which they are tried: by flow, then by chunk; with merged steps, then with single ones."""
+    if any(message.switch for message in start.messages):
+        yield _BlockForm(ThreadblocksByChunk(start).divided, 1, len(start.messages))
+        return
     merged = merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
     def by_flow(shares: int) -> Program:
