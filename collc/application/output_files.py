@@ -157,6 +157,20 @@ def _options(emit: EmitRequest) -> MscclOptions:
     return (plan_options_of if emit.kind == "mscclpp" else options_of)(emit.options)
 
 
+def switch_options(emits: Sequence[EmitRequest], kinds: set[str], request: ScheduleRequest) -> MscclOptions | None:
+    """The options of the plan that may use switches which add and multicast; None where no such plan is written.
+
+    kinds: of all files, also those that are only planned for. Other files know no such switches.
+    """
+    from collc.msccl.plans.switch_program import may_use_switches
+
+    if kinds & set(FROM_NPU_TO_NPU) != {"mscclpp"}:
+        return None
+    plans = [_options(emit) for emit in emits if emit.kind == "mscclpp"] or [MscclOptions()]
+    fits = all(may_use_switches(request.network, request.demand, options) for options in plans)
+    return plans[0] if fits else None
+
+
 def stays_in_groups(emits: Sequence[EmitRequest]) -> bool:
     """Whether the chunks of a run may pass NPUs of its group only, since a file has ranks for no others."""
     return any(not _options(emit).custom for emit in emits if emit.kind in RANKED)

@@ -22,6 +22,7 @@ from collc.application.output_files import (
     check_feasible,
     emits_of,
     stays_in_groups,
+    switch_options,
     write_outputs,
 )
 from collc.application.proofs import prove
@@ -297,6 +298,27 @@ class ScheduleBuild:
         request = options.request
         kinds = {emit.kind for emit in emits} | set(self.settings.planned_for)
         relays = not kinds.isdisjoint(FROM_NPU_TO_NPU)
+        plan = switch_options(emits, kinds, request)
+        if plan is not None:
+            module = self._passed(pipeline, options, context, emits, module_text, relays=False)
+            from collc.msccl.plans.switch_program import has_plan
+
+            if has_plan(module, plan):
+                return module
+        return self._passed(pipeline, options, context, emits, module_text, relays=relays)
+
+    def _passed(
+        self,
+        pipeline: Sequence[Pass],
+        options: SynthesisOptions,
+        context: PassContext,
+        emits: Sequence[EmitRequest],
+        module_text: Callable[[str], None],
+        *,
+        relays: bool,
+    ) -> Module:
+        """The module after all passes. relays: whether switches only pass on. Raises what the passes raise."""
+        request = options.request
         module = Module(request.name, request.network, request.demand, options.link_model, relays=relays)
         confine = stays_in_groups(emits) and any(run.moves is None for run in request.runs)
         confine &= self.settings.passes is None

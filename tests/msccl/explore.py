@@ -127,8 +127,22 @@ class Plan:
             return Operation(name, keys=tuple(self._key("channel", *end) for end in ends))
         if name in ("sem_acquire", "sem_release"):
             return Operation(name, keys=tuple(self._key("semaphore", rank, k) for k in op["semaphore_ids"]))
-        sources = tuple(self._slots(gpu, block, one) for one in op["src_buff"])
-        return Operation(name, sources, tuple(self._slots(gpu, block, one) for one in op["dst_buff"]))
+        sides = [
+            [slots for one in op[side] for slots in self._each(gpu, block, one)] for side in ("src_buff", "dst_buff")
+        ]
+        return Operation(name, tuple(sides[0]), tuple(sides[1]))
+
+    def _each(self, gpu: dict, block: dict, buff: dict) -> list[tuple[int, ...]]:
+        """The slots of an entry; over a switch channel, those of each of its gpus."""
+        if "switch_channel_id" not in buff:
+            return [self._slots(gpu, block, buff)]
+        groups = [
+            (c["buffer_type"], g["ranks"]) for c in gpu["channels"] if "rank_groups" in c for g in c["rank_groups"]
+        ]
+        ids = next(one["channel_ids"] for one in block["channels"] if one["channel_type"] == "switch")
+        kind, ranks = groups[ids[buff["switch_channel_id"]]]
+        starts = [self.base[rank, kind] + buff["index"] for rank in ranks]
+        return [tuple(range(start, start + buff["size"])) for start in starts]
 
     def _slots(self, gpu: dict, block: dict, buff: dict, via: str = "memory") -> tuple[int, ...]:
         owner, kind = gpu["id"], buff.get("type")

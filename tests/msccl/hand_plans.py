@@ -151,7 +151,28 @@ def by_port(n=3):
     return found
 
 
+def multicast(n=3):
+    """All-Gather over a switch: each GPU stores its chunk to all."""
+    gpus = []
+    for rank in range(n):
+        channels = {"channel_type": "memory", "channel_ids": list(range(n - 1))}
+        meet = [{"name": "signal", **channels}, {"name": "wait", **channels}]
+        store = {
+            "name": "gstore",
+            "src_buff": [buff("i", 0)],
+            "dst_buff": [{"switch_channel_id": 0, "index": rank, "size": 1}],
+            "channel_type": "switch",
+        }
+        one = gpu(rank, n, (1, n, 0), [[*meet, {"name": "nop"}, store, {"name": "nop"}, *meet]], [])
+        group = {"size": n, "ranks": list(range(n))}
+        one["channels"].append({"channel_type": "switch", "buffer_type": "o", "rank_groups": [group]})
+        one["threadblocks"][0]["channels"].append({"channel_type": "switch", "channel_ids": [0]})
+        gpus.append(one)
+    return plan("allgather", gpus)
+
+
 GOOD = {
+    "multicast": multicast,
     "all-gather": all_gather,
     "all-gather over ports": lambda: all_gather(3, "port"),
     "put with signal": by_port,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import numpy as np
 from collc.emit.msccl import write_xml
 from collc.msccl.check import FileVerdict, check_file
 from collc.msccl.program import Program, Step
+from collc.synthesis.in_network import in_network
+from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
@@ -39,6 +42,29 @@ COLLECTIVES = [
 def scheduled(network: Network, demand: Demand, model: LinkModel = LinkModel.STORE) -> Module:
     module = Module(network.name, network, demand, model)
     return join(solve(module, lambda task: tacos(task, Effort())))
+
+
+def switch_nodes(count: int, size: int) -> Network:
+    """Nodes with a switch each that adds and multicasts; GPU k of all nodes is linked to switch k between them."""
+    fast, slow = (LinkKind(350_000, Fraction(rate * 10**9)) for rate in (450, 50))
+    npus, links = count * size, []
+    for gpu in range(npus):
+        hub, leaf = npus + gpu // size, npus + count + gpu % size
+        links += [(gpu, hub, fast), (hub, gpu, fast)]
+        links += [(gpu, leaf, slow), (leaf, gpu, slow)] if count > 1 else []
+    switches = count + (size if count > 1 else 0)
+    able = np.arange(switches) < count
+    return replace(support.network(npus, links, switches=switches), multicast=able, reduces=able)
+
+
+def in_switch(demand: Demand, count: int = 1) -> Module:
+    """A schedule of a demand over nodes with switches that add (All-Reduce) or multicast."""
+    npus = len(demand.runs[0].group)
+    module = Module("in switch", switch_nodes(count, npus // count), demand)
+    standard = demand.runs[0].standard
+    if standard is None or standard.kind in ("all_gather", "broadcast"):
+        return join(solve(module, lambda task: pccl(task, Effort())))
+    return in_network(module, Effort(), lambda inner: join(solve(inner, lambda task: pccl(task, Effort()))))
 
 
 def by_hand(network: Network, demand: Demand, rows: list[tuple[int, int, int, int]], reduce: bool = False) -> Module:

@@ -9,15 +9,16 @@ from collections import Counter
 import pytest
 
 from collc.msccl.check_plan import check_plan
-from collc.msccl.options import MscclOptions
+from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of
 from tests import support
 
 from . import hand_plans as by_hand
 from .explore import Plan, TooMany
-from .lowering import scheduled
+from .lowering import in_switch, scheduled
 
 PORTS = MscclOptions(gpus_per_node=1)
+IN_PLACE = MscclOptions(placement=Placement.IN)
 TINY = {
     "all-gather by hand": lambda: by_hand.all_gather(2),
     "all-reduce by hand": lambda: by_hand.all_reduce(2),
@@ -27,6 +28,9 @@ TINY = {
     "puts with signals": lambda: by_hand.by_port(2),
     "all-gather over ports": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1])), PORTS),
     "all-reduce over ports": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1])), PORTS),
+    "all-reduce in a switch": lambda: plan_of(in_switch(support.all_reduce([0, 1]))),
+    "all-reduce in a switch, in place": lambda: plan_of(in_switch(support.all_reduce([0, 1])), IN_PLACE),
+    "stores to all": lambda: by_hand.multicast(2),
     "all-gather": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1]))),
     "all-reduce": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1]))),
 }
@@ -88,8 +92,11 @@ def other_index(draw, plan):
 
 def other_buffer(draw, plan):
     op = draw.choice([op for ops in blocks(plan) for op in ops if "src_buff" in op])
-    buff = draw.choice([one for one in op["src_buff"] + op["dst_buff"] if "type" in one])
-    buff["type"] = draw.choice("ios".replace(buff["type"], ""))
+    buff = draw.choice([one for one in op["src_buff"] + op["dst_buff"] if "buffer_id" not in one])
+    if "type" in buff:
+        buff["type"] = draw.choice("ios".replace(buff["type"], ""))
+    else:
+        buff["switch_channel_id"] = draw.randrange(2)
 
 
 def other_block(draw, plan):

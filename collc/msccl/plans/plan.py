@@ -29,7 +29,7 @@ from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.precheck import smallest_message
 from collc.msccl.plans.switch_program import switch_program
-from collc.msccl.plans.switches import uses_switches
+from collc.msccl.plans.switches import usable, uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -112,6 +112,11 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     notes += residency_notes(most)
     if network is not None:
         notes += node_notes(nodes_of_ranks(network, options), options)
+        if usable(network).any() and plan["collective"] in ("reducescatter", "reduce"):
+            notes.append(
+                "MSCCL++ has no operation that loads a sum from a switch for one GPU alone: "
+                "in this plan switches add nothing"
+            )
     if plan["collective"] not in _SELECTED:
         notes.append(
             f"only the Executor of MSCCL++ runs a plan for {plan['collective']}: "

@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import LimitUse
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile
-from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages
+from collc.msccl.plans.nodes import nodes_of_ranks
+from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
 from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
+from collc.ten.demand import Demand
+from collc.ten.demand import Op as DemandOp
 from collc.ten.module import Module
+from collc.ten.network import Network
 
 _PARTIAL: Final = 1 << 40
 """Input offsets from here on stand for partial sums until `select` has made steps of them."""
@@ -35,6 +41,7 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
     profile = Profile.OLD if options.custom else options.profile
     collective = collective_of(module.network, demand, layout, profile, custom=options.custom)
     messages, sums = switch_messages(module)
+    messages = _inputs_at_once(messages, layout, {(one.rank, one.chunk) for one in sums})
     _check_groups(messages, sums, node)
     program = Program(
         name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
@@ -49,13 +56,37 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
         messages=tuple(cut_messages(_with_equal_slots(messages, layout), module.demand)),
         gpus=(),
     )
-    place = {(one.rank, one.chunk): number for number, one in enumerate(sums)}
+    numbers = {(one.rank, one.chunk): number for number, one in enumerate(sums)}
     partials = [
-        {chunk: _PARTIAL + place[rank, chunk] if (rank, chunk) in place else slot for chunk, slot in slots.items()}
+        {chunk: _PARTIAL + numbers[rank, chunk] if (rank, chunk) in numbers else slot for chunk, slot in slots.items()}
         for rank, slots in enumerate(layout.inputs)
     ]
     chosen = select(program, BufferLayout(tuple(partials), layout.outputs))
     return replace(chosen, gpus=tuple(_with_sums(chosen, gpu, layout, sums) for gpu in chosen.gpus))
+
+
+_STORED: Final = ("all_reduce", "all_gather", "broadcast")
+"""Collectives of which switches can do a part: others would load sums for single GPUs, or store nothing to all."""
+
+
+def may_use_switches(network: Network, demand: Demand, options: MscclOptions) -> bool:
+    """Whether a plan of this demand can use switches that add and multicast."""
+    run = next(iter(demand.runs))
+    standard = run.standard
+    if not usable(network).any() or len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
+        return False
+    whole = np.array_equal(run.group, network.npus)
+    return whole and not options.custom and standard.op in (DemandOp.COPY, DemandOp.SUM)
+
+
+def has_plan(module: Module, options: MscclOptions) -> bool:
+    """Whether what a schedule does in switches has operations in MSCCL++."""
+    try:
+        if uses_switches(module):
+            _check_groups(*switch_messages(module), nodes_of_ranks(module.network, options))
+    except SourceError:
+        return False
+    return True
 
 
 def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...]) -> None:
@@ -67,6 +98,20 @@ def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[i
         if len(ranks) > MOST_GPUS:
             hint = "declare the switch with 'reduce: false'"
             raise LimitUse("GPUs of one switch channel", len(ranks), MOST_GPUS, hint).error("MSCCL++ plan")
+
+
+def _inputs_at_once(messages: list[Message], layout: BufferLayout, later: set[tuple[int, int]]) -> list[Message]:
+    """The messages; those by which switches store inputs start at once, since the switches put them in turn.
+
+    later: (rank, chunk) of inputs that a GPU adds to before.
+    """
+
+    def ready(message: Message) -> bool:
+        held = (message.source, message.chunk)
+        return message.switch is not None and message.chunk in layout.inputs[message.source] and held not in later
+
+    found = [replace(message, start=0) if ready(message) else message for message in messages]
+    return sorted(found, key=lambda message: message.start)
 
 
 def _with_equal_slots(messages: list[Message], layout: BufferLayout) -> list[Message]:

@@ -3,7 +3,9 @@
 An operation starts when its threadblock has done the one before and what it waits for has happened. What it moves
 from or to another GPU is a message; the threadblock goes on when its data has entered the first link, or has come where
 it reads from another GPU. Port channels move data beside the threadblock, which does not wait. A signal is a message
-without bytes, and counts when the data before it has come too. Local work takes no time.
+without bytes, and counts when the data before it has come too. Local work takes no time. Over a switch channel, data
+goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; where the network has no such
+switch, from GPU to GPU.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from collc.simulation.engine import Deadlock
 from collc.simulation.routing import shortest_routes
 from collc.simulation.send_order import send_order
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
+from collc.ten.arrays import Int32Array
 from collc.ten.network import Network
 
 
@@ -49,11 +52,12 @@ def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGrap
 
     Raises NoRoute where no path leads to a receiver, Deadlock where operations wait for one another.
     """
-    builder = _PlanTasks(plan, chunks, size)
+    builder = _PlanTasks(plan, chunks, size, _Switches(network))
     builder.build()
     source, target, sizes = (np.array(column, np.int64) for column in zip(*builder.tasks, strict=True))
     route = np.full(len(source), -1, np.int32)
-    ends = network.npus[source], network.npus[target]
+    devices: Int32Array = np.concatenate([network.npus, builder.switches.able])
+    ends = devices[source], devices[target]
     messages = np.flatnonzero(source != target)
     routes, route[messages] = shortest_routes(network, ends[0][messages], ends[1][messages])
     count = len(source)
@@ -72,6 +76,35 @@ def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGrap
 
 
 @dataclass
+class _Switches:
+    """Switches that add and multicast. able: their device numbers. A task names switch k by the number after all ranks
+    plus k. turns: how often some GPUs have used one of theirs.
+    """
+
+    network: Network
+    turns: dict[tuple[int, ...], int] = field(default_factory=dict["tuple[int, ...]", int])
+
+    def __post_init__(self) -> None:
+        network = self.network
+        able = np.flatnonzero(network.reduces & network.multicast) + network.npu_count
+        self.able: Int32Array = able.astype(np.int32)
+        self.links: set[tuple[int, int]] = set(zip(network.source.tolist(), network.target.tolist(), strict=True))
+
+    def joining(self, ranks: tuple[int, ...]) -> int | None:
+        """The end of tasks at a switch that joins some GPUs, in turn where there are several; None without one."""
+        npus = self.network.npus[list(ranks)].tolist()
+        found = [
+            number
+            for number, switch in enumerate(self.able.tolist())
+            if all((npu, switch) in self.links and (switch, npu) in self.links for npu in npus)
+        ]
+        if not found:
+            return None
+        turn = self.turns[ranks] = self.turns.get(ranks, -1) + 1
+        return len(self.network.npus) + found[turn % len(found)]
+
+
+@dataclass
 class _PlanTasks:
     """Tasks as (source, target, bytes), and edges as (before, after, phase).
 
@@ -84,6 +117,7 @@ class _PlanTasks:
     plan: Plan
     chunks: int
     size: int
+    switches: _Switches
     tasks: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     edges: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     sent: dict[Channel, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -153,6 +187,8 @@ class _PlanTasks:
 
     def _moves(self, tb: int, op: Operation, start: int) -> int:
         """The messages of an operation. Returns the task after which its threadblock goes on."""
+        if op.via == "switch":
+            return self._over_switch(tb, op, start)
         gpu = op.location.gpu
         ready = self.task(gpu, gpu)
         self.edges.append((start, ready, DONE))
@@ -168,6 +204,25 @@ class _PlanTasks:
                 self.edges.append((message, end, SENT))
             self.moved[tb].append(message)
             self.unsignalled[tb, slots.gpu].append(message)
+        return end
+
+    def _over_switch(self, tb: int, op: Operation, start: int) -> int:
+        """The messages of an operation over a switch channel, as `_moves`."""
+        move, gpu = op.moves[0], op.location.gpu
+        gpus, chunks = [slots.gpu for slots in move.targets], move.targets[0].size
+        switch = self.switches.joining(tuple(gpus))
+        hub = gpu if switch is None else switch
+        come = [self.task(slots.gpu, hub, chunks) for slots in move.sources]
+        self.edges += [(start, message, DONE) for message in come]
+        end = self.task(gpu, gpu)
+        self.edges += [(message, end, SENT if op.name == "gstore" else DONE) for message in come]
+        for other in (other for other in gpus if other != gpu or (op.name == "glres" and hub != gpu)):
+            message = self.task(hub, other, chunks)
+            self.edges += [(before, message, DONE) for before in come]
+            if other == gpu:
+                self.edges.append((message, end, DONE))
+            self.moved[tb].append(message)
+            self.unsignalled[tb, other].append(message)
         return end
 
     def _signal(self, tb: int, gpu: int, target: int, end: int) -> int:

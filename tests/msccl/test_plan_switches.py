@@ -1,0 +1,293 @@
+"""Plans over switches that add and multicast (NVLS): what they do, what they cannot, and every break is caught."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from collc.base.diagnostics import SourceError
+from collc.command.cli import main
+from collc.msccl.check_plan import check_plan
+from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.plans.plan import plan_of, remarks_of
+from collc.msccl.running.run_plan import run_plan_file
+from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.simulation.engine import simulate
+from collc.simulation.timing import ExactTiming
+from tests import support
+
+from . import hand_plans as by_hand
+from .lowering import in_switch, scheduled, switch_nodes
+from .test_plan_kinds import Broken, between
+
+BOTH = (Placement.OUT, Placement.IN)
+
+
+def written(tmp_path, plan):
+    path = tmp_path / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return path
+
+
+def names(plan):
+    return Counter(op["name"] for gpu in plan["gpus"] for tb in gpu["threadblocks"] for op in tb["ops"])
+
+
+def errors(verdict):
+    return [(finding.check, finding.code) for finding in verdict.findings if not finding.warning]
+
+
+def assert_right(tmp_path, plan):
+    path = written(tmp_path, plan)
+    verdict = check_plan(path)
+    assert set(verdict.checks.values()) == {"ok"}, [d.message for d in verdict.diagnostics]
+    assert all(report.ok for report in run_plan_file(path, runs=3))
+
+
+@pytest.mark.parametrize("placement", BOTH)
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_a_node_adds_and_stores_in_its_switch(tmp_path, size, placement):
+    plan = plan_of(in_switch(support.all_reduce(list(range(size)))), MscclOptions(placement=placement))
+    assert set(names(plan)) == {"signal", "wait", "nop", "glres"}
+    assert names(plan)["glres"] == size
+    groups = [one for gpu in plan["gpus"] for one in gpu["channels"] if one["channel_type"] == "switch"]
+    assert {one["buffer_type"] for one in groups} == ({"i", "o"} if placement is Placement.OUT else {"o"})
+    assert_right(tmp_path, plan)
+
+
+@pytest.mark.parametrize("placement", BOTH)
+@pytest.mark.parametrize("collective", [support.all_gather, support.broadcast], ids=lambda c: c.__name__)
+def test_a_node_stores_to_all_over_its_switch(tmp_path, collective, placement):
+    plan = plan_of(in_switch(collective(list(range(4)), chunks=2)), MscclOptions(placement=placement))
+    assert set(names(plan)) <= {"signal", "wait", "nop", "gstore", "copy"}
+    assert names(plan)["gstore"] == (8 if collective is support.all_gather else 2)
+    assert_right(tmp_path, plan)
+
+
+@pytest.mark.parametrize("placement", BOTH)
+def test_nodes_add_inside_and_exchange_sums_between_them(tmp_path, placement):
+    """Sums of a node are stored in the scratch of all its GPUs, since none can be loaded for one of them alone."""
+    module = in_switch(support.all_reduce(list(range(8)), chunks=2), 2)
+    for instances in (1, 2):
+        plan = plan_of(module, MscclOptions(placement=placement, instances=instances))
+        found = names(plan)
+        assert found["glres"] == found["gstore"] == 32 * instances
+        assert found["pws"] + found["pwsf"] == 32 * instances
+        assert not found["put"]
+        assert_right(tmp_path, plan)
+
+
+def test_a_sum_for_one_gpu_alone_has_no_operation():
+    module = in_switch(support.reduce_scatter(list(range(4))))
+    with pytest.raises(SourceError, match=r"a switch adds chunk .* for npu\[\d\] alone") as caught:
+        plan_of(module)
+    assert caught.value.diagnostics[0].code == "M0118"
+
+
+def test_a_switch_joins_gpus_of_one_node():
+    with pytest.raises(SourceError, match="joins GPUs of several nodes") as caught:
+        plan_of(in_switch(support.all_reduce([0, 1, 2, 3])), MscclOptions(gpus_per_node=2))
+    assert caught.value.diagnostics[0].code == "M0117"
+
+
+def test_the_gpus_of_a_switch_are_limited():
+    assert names(plan_of(in_switch(support.all_reduce(list(range(17))))))["glres"] == 17
+    with pytest.raises(SourceError, match="the MSCCL\\+\\+ plan has 18 GPUs of one switch channel") as caught:
+        plan_of(in_switch(support.all_reduce(list(range(18)))))
+    assert caught.value.diagnostics[0].code == "M0111"
+
+
+def test_a_report_says_where_switches_add_nothing():
+    network = switch_nodes(1, 4)
+    plan = plan_of(scheduled(support.fully_connected(4), support.reduce_scatter([0, 1, 2, 3])))
+    assert "for one GPU alone: in this plan switches add nothing" in remarks_of(plan, MscclOptions(), network)[-1]
+
+
+PROGRAM = """
+import std.collectives
+topology nvlink {
+    npu gpu[4]
+    switch nvswitch (multicast: true, reduce: true)
+    for i in 0..4 { link gpu[i] <-> nvswitch (bandwidth: 450GB/s, latency: 0.35us) }
+}
+schedule sum on nvlink { run all_reduce(nvlink.npus, size: 64MiB) emit mscclpp("sum.json") }
+schedule part on nvlink { run reduce_scatter(nvlink.npus, size: 64MiB) emit mscclpp("part.json") }
+schedule both on nvlink { run all_reduce(nvlink.npus, size: 64MiB) emit mscclpp("both.json") emit msccl("both.xml") }
+"""
+
+
+def test_programs_use_switches_where_only_plans_are_written(tmp_path, capsys):
+    file = tmp_path / "p.coll"
+    file.write_text(PROGRAM)
+    assert main(["compile", str(file), "-o", str(tmp_path)]) == 0
+    assert "switches add nothing" in capsys.readouterr().err
+    found = {name: names(json.loads((tmp_path / f"{name}.json").read_text())) for name in ("sum", "part", "both")}
+    assert [bool(found[name]["glres"]) for name in ("sum", "part", "both")] == [True, False, False]
+
+
+def test_the_simulator_multicasts(tmp_path):
+    """A plan takes as long as its schedule, or less: its operations begin at once, and the switch puts them in turn."""
+    for demand in (support.all_reduce(list(range(8))), support.all_gather(list(range(8)))):
+        module = in_switch(demand)
+        plan, chunks = sound_plan(written(tmp_path, plan_of(module)))
+        time = simulate(module.network, plan_tasks(plan, chunks, module.network, 8 << 20), ExactTiming()).time
+        assert module.schedule is not None
+        assert time <= 1.001 * module.schedule.collective_time(module.network, module.demand)
+
+
+PLANS = {
+    "sum": lambda: plan_of(in_switch(support.all_reduce(list(range(4)), chunks=2))),
+    "sum in place": lambda: plan_of(
+        in_switch(support.all_reduce(list(range(4)))), MscclOptions(placement=Placement.IN)
+    ),
+    "gather": lambda: plan_of(in_switch(support.all_gather(list(range(4)), chunks=2))),
+    "nodes": lambda: plan_of(in_switch(support.all_reduce(list(range(8))), 2)),
+}
+
+
+@cache
+def text_of(name):
+    return json.dumps(PLANS[name]())
+
+
+def switched(broken):
+    return broken.pick("glres", "gstore")
+
+
+def dropped(*kinds):
+    return lambda broken: broken.drop(*kinds)
+
+
+def nop_dropped(before, after):
+    return lambda broken: broken.drop("nop", when=between(before, after))
+
+
+def other_index(side):
+    def change(broken):
+        spot = switched(broken)
+        one = spot[1]["ops"][spot[2]][side][0]
+        one["index"] += 1 if one["index"] == 0 else -1
+        return True
+
+    return change
+
+
+def other_kind(broken):
+    """A sum in place of a copy, or the other way round."""
+    spot = broken.pick("glres")
+    if spot is None:
+        return False
+    op = spot[1]["ops"][spot[2]]
+    op.update(name="gstore", src_buff=[{"type": "i", "index": op["src_buff"][0]["index"], "size": 1}])
+    return True
+
+
+def twice(broken):
+    spot = switched(broken)
+    spot[1]["ops"].insert(spot[2], json.loads(json.dumps(spot[1]["ops"][spot[2]])))
+    return True
+
+
+def other_channel(broken):
+    spot = broken.pick("glres", when=lambda gpu, tb, k: len(tb["channels"][-1]["channel_ids"]) > 1)
+    if spot is None:
+        return False
+    ids, op = len(spot[1]["channels"][-1]["channel_ids"]), spot[1]["ops"][spot[2]]
+    op["src_buff"][0]["switch_channel_id"] = (op["src_buff"][0]["switch_channel_id"] + 1) % ids
+    return True
+
+
+def regrouped(change):
+    def broken_group(broken):
+        gpu = broken.draw.choice(broken.plan["gpus"])
+        change(broken.draw.choice([one for one in gpu["channels"] if one["channel_type"] == "switch"]))
+        return True
+
+    return broken_group
+
+
+def other_order(broken):
+    channels = broken.plan["gpus"][0]["channels"]
+    switches = [one for one in channels if one["channel_type"] == "switch"]
+    if len(switches) < 2:
+        return False
+    broken.plan["gpus"][0]["channels"] = [channels[0], *reversed(switches)]
+    return True
+
+
+KINDS = {
+    "operation dropped": (dropped("glres", "gstore"), {"result"}),
+    "operation twice": (twice, {"race", "result"}),
+    "signal dropped": (dropped("signal"), {"deadlock", "contract"}),
+    "wait dropped": (dropped("wait"), {"deadlock", "contract", "race"}),
+    "no nop before the signal": (nop_dropped(("glres", "gstore"), ("signal",)), {"race"}),
+    "no nop after the wait": (nop_dropped(("wait",), ("glres", "gstore")), {"race"}),
+    "other source": (other_index("src_buff"), {"result", "race", "contract"}),
+    "other target": (other_index("dst_buff"), {"result", "race", "contract"}),
+    "no sum": (other_kind, {"result"}),
+    "other channel": (other_channel, {"result", "race", "contract"}),
+    "a rank less": (regrouped(lambda one: one["rank_groups"][0]["ranks"].pop()), {"contract"}),
+    "ranks in another order": (regrouped(lambda one: one["rank_groups"][0]["ranks"].reverse()), {"contract"}),
+    "another size": (regrouped(lambda one: one["rank_groups"][0].update(size=9)), {"contract"}),
+    "another buffer": (regrouped(lambda one: one.update(buffer_type="s")), {"contract"}),
+    "another order": (other_order, {"contract"}),
+}
+
+
+def caught(tmp_path, name, change, seed):
+    """The failed checks of a plan that was broken; None if it could not be."""
+    mutant = json.loads(text_of(name))
+    if not change(Broken(mutant, random.Random(seed))) or mutant == json.loads(text_of(name)):
+        return None
+    verdict = check_plan(written(tmp_path, mutant))
+    return {check for check, outcome in verdict.checks.items() if outcome == "failed"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    found = [caught(tmp_path, name, change, f"{kind} {name} {seed}") for name in PLANS for seed in range(2)]
+    assert any(failed is not None for failed in found)
+    assert all(failed & checks for failed in found if failed is not None), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    for name in PLANS:
+        for seed in range(40):
+            failed = caught(tmp_path, name, change, f"{kind} {name} {seed}")
+            assert failed is None or failed & checks, (name, seed, failed)
+
+
+def changed(change):
+    found = by_hand.multicast()
+    change(found["gpus"][0], by_hand.ops(found)[3])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda gpu, op: op.update(name="glre"), "X0404"),
+        (lambda gpu, op: op.update(name="put"), "X0404"),
+        (lambda gpu, op: op.update(channel_type="memory"), "X0404"),
+        (lambda gpu, op: op["dst_buff"].append(op["dst_buff"][0]), "X0404"),
+        (lambda gpu, op: op["dst_buff"][0].update(size=2), "X0404"),
+        (lambda gpu, op: op["dst_buff"][0].update(index=3), "X0405"),
+        (lambda gpu, op: op["dst_buff"][0].update(switch_channel_id=1), "X0403"),
+        (lambda gpu, op: gpu["channels"][1].update(buffer_type="x"), "X0402"),
+        (lambda gpu, op: gpu["channels"][1]["rank_groups"][0].update(ranks=[1, 2, 3]), "X0403"),
+        (lambda gpu, op: gpu["channels"][1]["rank_groups"][0].update(ranks=[1, 2]), "X0403"),
+        (lambda gpu, op: gpu["channels"][1]["rank_groups"][0].pop("size"), "X0402"),
+        (lambda gpu, op: gpu["threadblocks"][0]["channels"][1].update(channel_ids=[1]), "X0403"),
+        (lambda gpu, op: gpu["threadblocks"][0]["channels"][1].update(channel_ids=[0] * 17), "X0406"),
+    ],
+)
+def test_what_no_loader_takes(tmp_path, change, code):
+    assert (("contract", code)) in errors(check_plan(written(tmp_path, changed(change))))
