@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.memory import LEAST
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
 from collc.base.units import UNITS, Dimension
@@ -36,6 +37,7 @@ _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or 
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
+_MEMORY_LIMIT: Final = "memory that collc may take, as in 8GiB (default: nine tenths of what is free)"
 _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
 
 
@@ -78,6 +80,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     for name, (summary, add_arguments) in COMMANDS.items():
         commands[name] = subparsers.add_parser(name, help=summary, description=summary)
         add_arguments(commands[name])
+        commands[name].add_argument("--memory-limit", type=_memory, metavar="BYTES", help=_MEMORY_LIMIT)
     return parser, commands
 
 
@@ -167,6 +170,13 @@ def _size(text: str) -> int:
     size = int(match[1]) * int(scale) if match and dimension is Dimension.BYTES else 0
     if not 0 < size < 2**60:
         raise argparse.ArgumentTypeError(f"a size is expected, as in 64MiB, not {text!r}")
+    return size
+
+
+def _memory(text: str) -> int:
+    size = _size(text)
+    if size < LEAST:
+        raise argparse.ArgumentTypeError(f"at least {LEAST >> 20}MiB are needed, not {text!r}")
     return size
 
 

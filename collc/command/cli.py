@@ -7,11 +7,14 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Final, TextIO
 
 from collc.base.diagnostics import CollcError, Diagnostic, Exit
+from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.command.arguments import parse_arguments
 
 _MEMORY_HINTS: Final = {
@@ -38,8 +41,7 @@ def _messages_of(error: BaseException | None, command: str, partial: bool) -> tu
         rest = "what was built before it was kept" if partial else "nothing was written"
         return [Diagnostic("U0115", f"interrupted: {rest}")], INTERRUPTED
     if isinstance(error, MemoryError):
-        hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
-        return [Diagnostic("U0109", "there is not enough memory for this", hint=hint)], int(Exit.SOURCE)
+        return [_out_of_memory(error, command)], int(Exit.SOURCE)
     if isinstance(error, UnicodeEncodeError):
         message = f"{error.object!a} cannot be written in the encoding of the locale, {error.encoding}"
         hint = "take a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
@@ -50,6 +52,18 @@ def _messages_of(error: BaseException | None, command: str, partial: bool) -> tu
     from collc.command.terminal import internal_error
 
     return [internal_error(error)], int(Exit.INTERNAL)
+
+
+def _out_of_memory(error: MemoryError, command: str) -> Diagnostic:
+    """The message about memory that was refused, with its size where NumPy asked for it."""
+    hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
+    limit = memory_limit()
+    known = re.match(r"Unable to allocate ([\d.]+ [KMGTPE]iB)", str(error))
+    message = f"not enough memory: an array of {known[1]} is needed" if known else "there is not enough memory for this"
+    if limit is not None:
+        message += f", and the limit is {gibibytes(limit)}"
+        hint += "; or allow more with --memory-limit"
+    return Diagnostic("U0109", message, hint=hint)
 
 
 def _report_error(error: BaseException, words: Sequence[str]) -> int:
@@ -104,24 +118,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
-    try:
-        chosen = parse_arguments(words)
-        code = int(Exit.DONE)
-        if chosen is not None:
-            from collc.command import commands
+    with ExitStack() as limits:
+        try:
+            chosen = parse_arguments(words)
+            code = int(Exit.DONE)
+            if chosen is not None:
+                from collc.command import commands
 
-            code = int(commands.run(chosen))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
-        sys.stderr.close()
-        return int(Exit.DONE)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) and error.filename is None:
+                limits.enter_context(limited_memory(chosen.memory_limit))
+                code = int(commands.run(chosen))
+            sys.stdout.flush()
+        except BrokenPipeError:
             _drop_output()
-        return _report_error(error, words)
-    except (Exception, KeyboardInterrupt) as error:
-        return _report_error(error, words)
+            sys.stderr.close()
+            return int(Exit.DONE)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) and error.filename is None:
+                _drop_output()
+            return _report_error(error, words)
+        except (Exception, KeyboardInterrupt) as error:
+            return _report_error(error, words)
     return code
 
 

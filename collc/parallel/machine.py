@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-_CGROUP: Final = Path("/sys/fs/cgroup")
+from collc.base.memory import free_memory
 
-SHARE: Final = 0.9
-"""The share of the free memory that all processes together may take."""
+_CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
@@ -24,27 +23,8 @@ def usable_cores() -> int:
 
 def memory_per_process(processes: int) -> int | None:
     """Bytes that each of so many processes may take; None where the system does not say what is free."""
-    free: int | None = None
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            free = int(rest.split()[0]) * 1024
-    limit, used = _read(_CGROUP / "memory.max"), _read(_CGROUP / "memory.current")
-    if limit.isdigit() and used.isdigit():
-        left = int(limit) - int(used)
-        free = left if free is None else min(free, left)
-    return None if free is None else max(1, int(free * SHARE)) // processes
-
-
-def limit_memory(size: int) -> None:
-    """Let this process take at most so many bytes more; beyond that, MemoryError. Without effect where unsupported."""
-    try:
-        import resource
-    except ImportError:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    free = free_memory()
+    return None if free is None else free // processes
 
 
 def _read(path: Path) -> str:

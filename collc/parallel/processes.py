@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final, cast
 
-from collc.parallel.machine import limit_memory, memory_per_process, usable_cores
+from collc.base.memory import limit_memory
+from collc.parallel.machine import memory_per_process, usable_cores
 from collc.parallel.tasks import Lost, named_function
 
 ATTEMPTS: Final = 2

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from collc.base.diagnostics import SourceError, Span
+from collc.base.memory import require
 from collc.source.problems import fail
 
 MAX_LINKS: Final = 10_000_000
 MAX_CHUNKS: Final = 10_000_000
+CHUNK_BYTES: Final = 200
+"""Bytes that a chunk takes at most while its collective is expanded."""
 MAX_DEVICES: Final = 10_000_000
 MAX_ITERATIONS: Final = 20_000_000
 MAX_ITEMS: Final = 20_000_000
@@ -36,6 +39,12 @@ def check_count(what: str, count: int, span: Span) -> None:
     code, limit = _CODES[what]
     if count > limit:
         raise fail(code, f"{count:,} {what} exceed the limit of {limit:,}", span)
+
+
+def check_chunks(count: int, span: Span) -> None:
+    """Raise SourceError where there are too many chunks (E0803), or more than there is memory for (U0109)."""
+    check_count("chunks", count, span)
+    require(CHUNK_BYTES * count, f"{count:,} chunks", "take fewer chunks", span)
 
 
 def too_deep(what: str, span: Span) -> SourceError:

@@ -11,7 +11,7 @@ import numpy as np
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel, Schedule, Transfers
+from collc.ten.schedule import LinkModel, Schedule, Transfers, require_memory_of
 from collc.ten.translations import Translations
 
 
@@ -75,6 +75,7 @@ class FactoredSchedule(Schedule):
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Blocks are sorted, and each begins after the one before."""
+        require_memory_of(len(self))
         parts = list(self.blocks())
         return _in_order(parts) if len(parts) > 1 else Transfers.joined(parts) if not parts else parts[0]
 

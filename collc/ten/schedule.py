@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.html import html_table
+from collc.base.memory import require
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -188,6 +190,15 @@ class Clock:
         return self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
 
+TRANSFER_BYTES: Final = 64
+"""Bytes that a transfer takes at most while transfers are listed: its row, twice, and its position while sorting."""
+
+
+def require_memory_of(transfers: int) -> None:
+    """Raise SourceError U0109 where listing so many transfers needs more memory than there is."""
+    require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "take fewer chunks or a smaller network")
+
+
 class Schedule(ABC):
     """The transfers of a demand on a network; a subclass for each layout."""
 
@@ -211,7 +222,8 @@ class Schedule(ABC):
 
     @cached_property
     def transfers(self) -> Transfers:
-        """All transfers at once."""
+        """All transfers at once. Raises SourceError U0109 where they need more memory than there is."""
+        require_memory_of(len(self))
         return Transfers.joined(list(self.blocks()))
 
     def collective_time(self, network: Network, demand: Demand) -> int:

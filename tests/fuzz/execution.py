@@ -66,7 +66,7 @@ def _judged(code: object, out: str, err: str, case: Case) -> list[str]:
         found.append(f"exit code {code}")
     if "Traceback" in err or "internal error" in err:
         found.append("an internal error: " + err[-600:])
-    if code and "error" not in err and not out.strip():
+    if code and not err.strip() and not out.strip():
         found.append(f"exit code {code} without a word of the reason")
     if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", err):
         found.append("control characters in messages")
@@ -100,8 +100,8 @@ def _changes(case: Case, folder: Path, code: object, out: str) -> list[str]:
     found = [f"files outside of the folder: {beside}"] if beside else []
     if code in (0, None):
         return found
-    written = ()
-    with contextlib.suppress(ValueError, AttributeError, TypeError):
+    written: set[str] = set()
+    with contextlib.suppress(ValueError, AttributeError, TypeError, KeyError):
         written = {name for schedule in json.loads(out).get("schedules", []) for name in schedule["files"]}
     listed = "--json" in case.words
     for name, data in case.files.items():

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from operator import ne
+from typing import Final, Literal
 
 import numpy as np
 
@@ -63,6 +65,10 @@ def buffer_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
                 np.where(np.arange(program.ngpus) == root, grown, chunks[:, buffer]) if only_root else grown
             )
     return chunks
+
+
+_SAME_OUTPUT: Final = ("allgather", "allreduce", "broadcast")
+"""Collectives whose output is the same on all ranks."""
 
 
 def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, MemoryLayout]:
@@ -149,35 +155,57 @@ def _run(
 
 
 def wrong_outputs(
-    program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
-) -> list[WrongOutput]:
-    """Output slots with wrong values, in order of rank and slot. A slot beyond the output buffer is undefined."""
-    return [slot for rank in _wrong_by_rank(program, call, values, memory, layout) for slot in rank]
+    program: FileProgram,
+    call: CollectiveCall,
+    values: SymbolicValues,
+    memory: list[int],
+    layout: MemoryLayout,
+    shown: int,
+) -> tuple[list[WrongOutput], int]:
+    """(the first output slots with wrong values, by rank and slot; the number of all). Slots beyond the output buffer
+    are undefined. shown: how many slots there are at most for each rank.
+    """
+    first: list[WrongOutput] = []
+    count = 0
+    for slots, of_rank in _wrong_by_rank(program, call, values, memory, layout, shown):
+        first += slots
+        count += of_rank
+    return first, count
 
 
 def is_right(
     program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
 ) -> bool:
     """Whether no output slot has a wrong value."""
-    return not any(_wrong_by_rank(program, call, values, memory, layout))
+    return not any(count for _, count in _wrong_by_rank(program, call, values, memory, layout, 0))
 
 
 def _wrong_by_rank(
-    program: FileProgram, call: CollectiveCall, values: SymbolicValues, memory: list[int], layout: MemoryLayout
-) -> Iterator[list[WrongOutput]]:
-    """The wrong slots of each rank."""
+    program: FileProgram,
+    call: CollectiveCall,
+    values: SymbolicValues,
+    memory: list[int],
+    layout: MemoryLayout,
+    shown: int,
+) -> Iterator[tuple[list[WrongOutput], int]]:
+    """For each rank with wrong slots, the first of them and their number."""
     held = buffer_chunks(program, call.coll, call.root)[:, OUTPUT].tolist()
+    wanted: list[int] = []
     for rank in range(program.ngpus):
         base = int(layout.base[rank, OUTPUT])
         if call.expected is not None:
-            yield _custom_misses(rank, base, call.expected, values, memory)
+            wrong = _custom_misses(rank, base, call.expected, values, memory)
+            if wrong:
+                yield wrong[:shown], len(wrong)
             continue
-        wanted = _wanted(program, call, rank, values)
+        if not rank or call.coll not in _SAME_OUTPUT:
+            wanted = _wanted(program, call, rank, values)
         got = memory[base : base + min(len(wanted), held[rank])]
         got += [UNDEFINED] * (len(wanted) - len(got))
         if got != wanted:
             pairs = enumerate(zip(got, wanted, strict=True))
-            yield [WrongOutput(rank, slot, a, b) for slot, (a, b) in pairs if a != b]
+            slots = (WrongOutput(rank, slot, a, b) for slot, (a, b) in pairs if a != b)
+            yield list(islice(slots, shown)), sum(map(ne, got, wanted))
 
 
 def _wanted(program: FileProgram, call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:

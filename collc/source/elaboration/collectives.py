@@ -64,7 +64,7 @@ class LazyChunks:
     @cached_property
     def expanded(self) -> NamedChunks:
         """The chunks with their names. Raises SourceError where there are too many."""
-        limits.check_count("chunks", self.count, self.span)
+        limits.check_chunks(self.count, self.span)
         return self.build()
 
     def expand(self) -> ChunkTable:
@@ -169,7 +169,7 @@ class _CollectiveBuilder:
         """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""
         count = 1 if frame.rows is None else frame.rows
         self.count += count
-        limits.check_count("chunks", self.count, node.span)
+        limits.check_chunks(self.count, node.span)
         name, rank = node.chunk.name.name, len(node.chunk.indices)
         if name not in self.families:
             self.families[name] = len(self.declared)

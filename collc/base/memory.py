@@ -1,0 +1,108 @@
+"""The memory that this process may take: a limit that the system keeps, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from collc.base.diagnostics import Diagnostic, SourceError, Span
+
+SHARE: Final = 0.9
+"""The share of the free memory that is taken at most; the rest is left to others."""
+
+LEAST: Final = 1 << 28
+"""Bytes of the smallest limit: Python and NumPy need about half of them."""
+
+_SMALL: Final = 1 << 26
+"""Bytes that are not asked for: counting what is taken costs time too."""
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def free_memory(share: float = SHARE) -> int | None:
+    """A share of the bytes that the machine, or its control group, has left; None where the system does not say."""
+    free: int | None = None
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            free = int(rest.split()[0]) * 1024
+    limit, used = _read(_CGROUP / "memory.max"), _read(_CGROUP / "memory.current")
+    if limit.isdigit() and used.isdigit():
+        left = int(limit) - int(used)
+        free = left if free is None else min(free, left)
+    return None if free is None else max(1, int(free * share))
+
+
+def limit_memory(size: int) -> None:
+    """Let this process have at most so many bytes; beyond them, MemoryError. Without effect where unsupported."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+@contextmanager
+def limited_memory(size: int | None) -> Generator[None]:
+    """What runs inside has at most so many bytes; None: what is free now, unless there is a limit already."""
+    try:
+        import resource
+    except ImportError:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if size is None and before[0] == resource.RLIM_INFINITY:
+        free = free_memory()
+        size = None if free is None else max(LEAST, free + _taken())
+    if size is not None:
+        limit_memory(size)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def memory_limit() -> int | None:
+    """Bytes that this process may have; None where there is no limit."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def require(size: int, what: str, hint: str, at: Span | None = None) -> None:
+    """Raise SourceError U0109 where so many bytes are more than is left of the memory limit, before they are taken.
+
+    what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
+    """
+    limit = memory_limit() if size > _SMALL else None
+    if limit is None or size <= max(0, limit - _taken()):
+        return
+    message = f"{what} need about {gibibytes(size)} of memory, more than is left of {gibibytes(limit)}"
+    raise SourceError(Diagnostic("U0109", message, at, hint=f"{hint}, or allow more with --memory-limit"))
+
+
+def gibibytes(size: int) -> str:
+    """Bytes as GiB, or as MiB where they are fewer."""
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.0f} MiB"
+
+
+def _taken() -> int:
+    """Bytes of data that this process has, as the system counts them for its limit."""
+    for line in _read(Path("/proc/self/status")).splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
