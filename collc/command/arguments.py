@@ -8,14 +8,23 @@ import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.memory import LEAST
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
-from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed
+from collc.command.values import (
+    chunks_of,
+    definition_of,
+    list_of,
+    memory_of,
+    number_from,
+    positive,
+    seconds_of,
+    size_of,
+    values_of,
+)
 from collc.pictures import DESIGN_PICTURES, PICTURES
 from collc.version import __version__
 
@@ -80,104 +89,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     for name, (summary, add_arguments) in COMMANDS.items():
         commands[name] = subparsers.add_parser(name, help=summary, description=summary)
         add_arguments(commands[name])
-        commands[name].add_argument("--memory-limit", type=_memory, metavar="BYTES", help=_MEMORY_LIMIT)
+        commands[name].add_argument("--memory-limit", type=memory_of, metavar="BYTES", help=_MEMORY_LIMIT)
     return parser, commands
-
-
-# Values
-
-
-def _definition(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and name.strip().isidentifier() and value.strip()):
-        raise argparse.ArgumentTypeError(f"-D takes name=value, not {text!r}")
-    return name.strip(), value.strip()
-
-
-def _values(text: str) -> tuple[str, tuple[str, ...]]:
-    """The values of a param to sweep, as in `size=1MiB,16MiB`."""
-    name, value = _definition(text)
-    return name, tuple(_parts(value))
-
-
-def _parts(text: str) -> list[str]:
-    """What commas separate, but for those in brackets and quotes."""
-    parts = [""]
-    depth, quoted = 0, False
-    for letter in text:
-        quoted ^= letter == '"'
-        depth += 0 if quoted else (letter in "([") - (letter in ")]")
-        if letter == "," and not depth and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    parts = [part.strip() for part in parts]
-    if not all(parts):
-        raise argparse.ArgumentTypeError(f"values separated by commas are expected, not {text!r}")
-    return parts
-
-
-T = TypeVar("T")
-
-
-def _list_of(read: Callable[[str], T]) -> Callable[[str], list[T]]:
-    """A reader of several values, separated by commas."""
-    return lambda text: [read(part) for part in _parts(text)]
-
-
-def _number(least: int) -> Callable[[str], int]:
-    """A reader of whole numbers from `least` to 2**63 - 1."""
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = -1
-        if not least <= value < 2**63:
-            raise argparse.ArgumentTypeError(
-                f"a whole number of at least {least} and below 2**63 is expected, not {text!r}"
-            )
-        return value
-
-    return read
-
-
-_positive: Final = _number(1)
-
-
-def _chunks(text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        return _positive(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"auto or {error}") from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
-    return value
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,18})([A-Za-z]*)", text)
-    dimension, scale = UNITS.get((match[2] or "B") if match else "", (None, 0))
-    size = int(match[1]) * int(scale) if match and dimension is Dimension.BYTES else 0
-    if not 0 < size < 2**60:
-        raise argparse.ArgumentTypeError(f"a size is expected, as in 64MiB, not {text!r}")
-    return size
-
-
-def _memory(text: str) -> int:
-    size = _size(text)
-    if size < LEAST:
-        raise argparse.ArgumentTypeError(f"at least {LEAST >> 20}MiB are needed, not {text!r}")
-    return size
 
 
 # Commands
@@ -185,7 +98,13 @@ def _memory(text: str) -> int:
 
 def _add_definitions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help=_DEFINITION
+        "-D",
+        dest="definitions",
+        action="append",
+        type=definition_of,
+        default=[],
+        metavar="name=value",
+        help=_DEFINITION,
     )
 
 
@@ -195,9 +114,9 @@ def _add_synthesizer_option(parser: argparse.ArgumentParser, name: str, option: 
     if option.choices:
         parser.add_argument(flag, choices=option.choices, help=option.meaning)
     elif option.type == "time":
-        parser.add_argument(flag, type=_seconds, metavar="SECONDS", help=option.meaning)
+        parser.add_argument(flag, type=seconds_of, metavar="SECONDS", help=option.meaning)
     else:
-        parser.add_argument(flag, type=_number(option.least or 0), metavar="N", help=option.meaning)
+        parser.add_argument(flag, type=number_from(option.least or 0), metavar="N", help=option.meaning)
 
 
 def _compile_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +137,7 @@ def _compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--synthesizer", "--algorithm", metavar="NAME", help=synthesizers)
     for name, option in COMMON.items():
         _add_synthesizer_option(parser, name, option)
-    add("--chunks", type=_chunks, metavar="N|auto", help=_CHUNKS)
+    add("--chunks", type=chunks_of, metavar="N|auto", help=_CHUNKS)
     add("--passes", metavar="PIPELINE", help=_PASSES)
     add("--print-after", action="append", default=[], metavar="PASS", help="print the module after this pass, as .ten")
     add("--prove", action="store_true", help="prove all properties with Z3, and look for a shorter schedule")
@@ -267,11 +186,11 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
     add("--dtype", default="float32", metavar="TYPE", help="type of the elements: float32 (default), int32, ...")
     add("--op", metavar="OP", help="reduction: sum, prod, max or min (default: what the file says, else sum)")
-    add("--count", type=_positive, metavar="N", help="number of elements, as NCCL counts them (default: a few)")
-    add("--runs", type=_positive, default=1, metavar="N", help="number of runs, each with its own data and timing")
+    add("--count", type=positive, metavar="N", help="number of elements, as NCCL counts them (default: a few)")
+    add("--runs", type=positive, default=1, metavar="N", help="number of runs, each with its own data and timing")
     add("--threads", action="store_true", help="run each threadblock in a thread, instead of all in a random order")
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
-    add("--seed", type=_number(0), default=0, metavar="N", help="the seed of data and timing")
+    add("--seed", type=number_from(0), default=0, metavar="N", help="the seed of data and timing")
     add("--root", type=int, metavar="R", help=_ROOT)
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--json", action="store_true", help=_JSON)
@@ -282,7 +201,7 @@ def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add("file", type=Path, metavar="FILE", help=_SIMULATED)
     add("--network", type=Path, metavar="FILE.yml", help="the same, as a network file of ASTRA-sim")
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for all but programs and .ten files")
-    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
+    add("--size", type=size_of, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
     congestion = "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models"
@@ -308,11 +227,11 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.coll", help="the program; - for standard input")
     values = "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params"
-    add("-D", dest="definitions", action="append", type=_values, default=[], metavar="name=v1,v2", help=values)
+    add("-D", dest="definitions", action="append", type=values_of, default=[], metavar="name=v1,v2", help=values)
     algorithms = "synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring"
-    add("--algorithm", "--synthesizer", type=_list_of(str), default=[], metavar="A,B", help=algorithms)
-    add("--seed", type=_list_of(_number(0)), default=[], metavar="N,M", help="the seeds of all random choices")
-    add("--chunks", type=_list_of(_chunks), default=[], metavar="N,M", help=_CHUNKS)
+    add("--algorithm", "--synthesizer", type=list_of(str), default=[], metavar="A,B", help=algorithms)
+    add("--seed", type=list_of(number_from(0)), default=[], metavar="N,M", help="the seeds of all random choices")
+    add("--chunks", type=list_of(chunks_of), default=[], metavar="N,M", help=_CHUNKS)
     add("--schedule", metavar="NAME", help="compile only this schedule of the program")
     for name, option in COMMON.items():
         if name != "seed":
@@ -323,8 +242,13 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plot-x", metavar="PARAM", help="the param (default: the first one with several numbers)")
     add("--plot-y", choices=("time", "bandwidth"), help="what is drawn (default: bandwidth where it is known)")
     add("--timings", action="store_true", help="add the CPU seconds of each case to the table")
-    add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
-    add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")
+    add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
+    add(
+        "--memory",
+        type=size_of,
+        metavar="BYTES",
+        help="of each process, as in 4GiB (default: its part of what is free)",
+    )
     add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
     add("--json", action="store_true", help=_JSON)
     add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
@@ -346,7 +270,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     add("--design", metavar="NAME", help="show only this design of the program")
     _add_definitions(parser)
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network on which an MSCCL file or a plan is simulated")
-    add("--size", type=_size, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
+    add("--size", type=size_of, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
 
 
@@ -358,18 +282,23 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     add("--schedule", metavar="NAME", help="the schedule of the program")
     _add_definitions(parser)
     kinds = "kinds of files, of msccl and mscclpp (default: both)"
-    add("--emit", type=_list_of(_file_kind), default=["msccl", "mscclpp"], metavar="KIND", help=kinds)
+    add("--emit", type=list_of(_file_kind), default=["msccl", "mscclpp"], metavar="KIND", help=kinds)
     algorithms = "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
-    add("--algorithm", "--synthesizer", type=_list_of(str), default=[], metavar="A,B", help=algorithms)
-    add("--chunks", type=_list_of(_positive), default=[], metavar="N,M", help="chunks per block that are tried")
-    add("--instances", type=_list_of(_channels), default=[], metavar="N,M", help="instances that are tried")
-    add("--channels", type=_list_of(_channels), default=[None], metavar="N,M", help="most channels that are tried")
+    add("--algorithm", "--synthesizer", type=list_of(str), default=[], metavar="A,B", help=algorithms)
+    add("--chunks", type=list_of(positive), default=[], metavar="N,M", help="chunks per block that are tried")
+    add("--instances", type=list_of(_channels), default=[], metavar="N,M", help="instances that are tried")
+    add("--channels", type=list_of(_channels), default=[None], metavar="N,M", help="most channels that are tried")
     costs = "a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
     add("--protocol", action="append", type=_protocol_cost, default=[], metavar="P", help=costs + "LL=1/2:0us")
     add("--tolerance", type=_share, default=Fraction(1, 50), metavar="SHARE", help="for fewer files (default: 0.02)")
-    add("--seed", type=_number(0), metavar="N", help="the seed of all random choices")
-    add("--jobs", type=_positive, metavar="N", help="processes (default: one for each core)")
-    add("--memory", type=_size, metavar="BYTES", help="of each process, as in 4GiB (default: its part of what is free)")
+    add("--seed", type=number_from(0), metavar="N", help="the seed of all random choices")
+    add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
+    add(
+        "--memory",
+        type=size_of,
+        metavar="BYTES",
+        help="of each process, as in 4GiB (default: its part of what is free)",
+    )
     add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
     add("--json", action="store_true", help=_JSON)
     add("--quiet", action="store_true", help="print only messages: no table, no progress")
@@ -377,9 +306,9 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _size_range(text: str) -> tuple[int, int]:
     low, dots, high = text.partition("..")
-    if not dots or _size(low.strip()) > _size(high.strip()):
+    if not dots or size_of(low.strip()) > size_of(high.strip()):
         raise argparse.ArgumentTypeError(f"a range of sizes is expected, as in 1KiB..4GiB, not {text!r}")
-    return _size(low.strip()), _size(high.strip())
+    return size_of(low.strip()), size_of(high.strip())
 
 
 def _file_kind(text: str) -> str:
@@ -389,9 +318,9 @@ def _file_kind(text: str) -> str:
 
 
 def _channels(text: str) -> int:
-    if _positive(text) > 32:
+    if positive(text) > 32:
         raise argparse.ArgumentTypeError(f"a runtime has 1 to 32 channels, not {text}")
-    return _positive(text)
+    return positive(text)
 
 
 def _protocol_cost(text: str) -> ProtocolCost:
@@ -423,8 +352,14 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", type=_name, default="link", help="the link class: the names of the lets begin with it")
     tests = ("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall")
     add("--collective", choices=tests, help="the test (default: what the file says, else sendrecv)")
-    add("--ranks", type=_number(2), metavar="N", help="ranks of the test (default: those that the file lists)")
-    add("--launch", type=_seconds, default=0.0, metavar="SECONDS", help="time of each call that is no latency of links")
+    add("--ranks", type=number_from(2), metavar="N", help="ranks of the test (default: those that the file lists)")
+    add(
+        "--launch",
+        type=seconds_of,
+        default=0.0,
+        metavar="SECONDS",
+        help="time of each call that is no latency of links",
+    )
     add("--sizes", type=_size_range, default=(0, 2**62), metavar="LOW..HIGH", help="fit only these sizes")
     add("--in-place", action="store_true", help="fit the times in place (default: out of place)")
     add("--json", action="store_true", help=_JSON)
@@ -452,9 +387,9 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
     _add_definitions(parser)
     add("--compare", action="store_true", help="show the closed forms equal, message and smart too")
     add("--network", choices=("clos", "rail_only"), help="instead of FILE: count and price the parts of this network")
-    add("--gpus", type=_positive, metavar="N", help="GPUs of that network")
-    add("--radix", type=_positive, metavar="K", help="ports of its switches (default: 64)")
-    add("--domain", type=_positive, metavar="X", help="GPUs in a high-bandwidth domain of rail_only (default: 256)")
+    add("--gpus", type=positive, metavar="N", help="GPUs of that network")
+    add("--radix", type=positive, metavar="K", help="ports of its switches (default: 64)")
+    add("--domain", type=positive, metavar="X", help="GPUs in a high-bandwidth domain of rail_only (default: 256)")
     add("--json", action="store_true", help=_JSON)
 
 
@@ -473,15 +408,20 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fabric", metavar="rails|switch|[KIND:]FILE", help="the network between nodes")
     add("--nodes", metavar="HOST,...", help="take these hosts of the fabric, in its order; or name the nodes")
     add("--gpu", metavar="MODEL", help="the GPUs, where the file does not say: v100, a100, h100, b200, ...")
-    add("--gpus-per-node", type=_positive, metavar="N", help="GPUs of a node, where no file describes its inside")
-    add("--nvlink", type=_number(0), metavar="N", help="NVLinks of each GPU to NVSwitches, where the file names none")
+    add("--gpus-per-node", type=positive, metavar="N", help="GPUs of a node, where no file describes its inside")
+    add(
+        "--nvlink",
+        type=number_from(0),
+        metavar="N",
+        help="NVLinks of each GPU to NVSwitches, where the file names none",
+    )
     add("--pcie", action=argparse.BooleanOptionalAction, help="keep paths over PCIe, also where NVLinks join all GPUs")
     add("--npu", metavar="ATTRIBUTE=VALUE", help="which nodes of a graph are NPUs; all: all of them")
     add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")
     add("--latency", metavar="ATTRIBUTE=UNIT", help="latency of the edges of a graph, as in latency=us")
-    add("--chunk", type=_size, metavar="BYTES", help="size of the chunk for which a TACCL file was made")
+    add("--chunk", type=size_of, metavar="BYTES", help="size of the chunk for which a TACCL file was made")
     links = "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
-    add("-D", dest="definitions", action="append", type=_definition, default=[], metavar="name=value", help=links)
+    add("-D", dest="definitions", action="append", type=definition_of, default=[], metavar="name=value", help=links)
 
 
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {

@@ -1,0 +1,109 @@
+"""The values of arguments: each function reads one, and raises ArgumentTypeError where it is none."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from collc.base.memory import LEAST
+from collc.base.units import UNITS, Dimension
+
+T = TypeVar("T")
+
+
+def definition_of(text: str) -> tuple[str, str]:
+    """The name and the value of `name=value`."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip().isidentifier() and value.strip()):
+        raise argparse.ArgumentTypeError(f"-D takes name=value, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def values_of(text: str) -> tuple[str, tuple[str, ...]]:
+    """The values of a param to sweep, as in `size=1MiB,16MiB`."""
+    name, value = definition_of(text)
+    return name, tuple(parts_of(value))
+
+
+def parts_of(text: str) -> list[str]:
+    """What commas separate, but for those in brackets and quotes."""
+    parts = [""]
+    depth, quoted = 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "([") - (letter in ")]")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"values separated by commas are expected, not {text!r}")
+    return parts
+
+
+def list_of(read: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """A reader of several values, separated by commas."""
+    return lambda text: [read(part) for part in parts_of(text)]
+
+
+def number_from(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` to 2**63 - 1."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = -1
+        if not least <= value < 2**63:
+            raise argparse.ArgumentTypeError(
+                f"a whole number of at least {least} and below 2**63 is expected, not {text!r}"
+            )
+        return value
+
+    return read
+
+
+positive: Final = number_from(1)
+"""Reads whole numbers from 1 on."""
+
+
+def chunks_of(text: str) -> int | str:
+    """A number of chunks, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"auto or {error}") from None
+
+
+def seconds_of(text: str) -> float:
+    """A time limit in seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
+    return value
+
+
+def size_of(text: str) -> int:
+    """Bytes, as in 64MiB."""
+    match = re.fullmatch(r"(\d{1,18})([A-Za-z]*)", text)
+    dimension, scale = UNITS.get((match[2] or "B") if match else "", (None, 0))
+    size = int(match[1]) * int(scale) if match and dimension is Dimension.BYTES else 0
+    if not 0 < size < 2**60:
+        raise argparse.ArgumentTypeError(f"a size is expected, as in 64MiB, not {text!r}")
+    return size
+
+
+def memory_of(text: str) -> int:
+    """Bytes of a memory limit."""
+    size = size_of(text)
+    if size < LEAST:
+        raise argparse.ArgumentTypeError(f"at least {LEAST >> 20}MiB are needed, not {text!r}")
+    return size
