@@ -32,6 +32,8 @@ def _change_file(root: etree._Element, draw: random.Random) -> str:
     tb = draw.choice(filled)
     step = draw.choice(list(tb))
     name = draw.choice([*_STEP_CHANGES, *_STEP_CHANGES, *_BLOCK_CHANGES, *_FILE_CHANGES])
+    if name in _OF_DEPENDENCIES:
+        step = draw.choice([one for one in root.iter("step") if one.get("depid", "-1") != "-1"] or [step])
     if name in _STEP_CHANGES:
         _STEP_CHANGES[name](step, draw)
     elif name in _BLOCK_CHANGES:
@@ -62,11 +64,12 @@ def _count(step: etree._Element, draw: random.Random) -> None:
 
 
 def _buffer(step: etree._Element, draw: random.Random) -> None:
-    step.set(f"{_end(step, draw)}buf", draw.choice("ios"))
+    name = f"{_end(step, draw)}buf"
+    step.set(name, draw.choice([buffer for buffer in "ios" if buffer != step.get(name)]))
 
 
 def _kind(step: etree._Element, draw: random.Random) -> None:
-    step.set("type", draw.choice(KINDS))
+    step.set("type", draw.choice([kind for kind in KINDS if kind != step.get("type")]))
 
 
 def _undepend(step: etree._Element, _: random.Random) -> None:
@@ -121,6 +124,9 @@ _STEP_CHANGES: dict[str, Callable[[etree._Element, random.Random], None]] = {
     "dependency on an earlier step": _earlier,
     "hasdep": _tell,
 }
+
+_OF_DEPENDENCIES = ("dependency dropped", "dependency on another", "dependency on an earlier step")
+"""Changes of a step that has one; without any in the file, only the second changes something."""
 
 
 def _swap(tb: etree._Element, step: etree._Element, draw: random.Random) -> None:

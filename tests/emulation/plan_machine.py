@@ -51,7 +51,7 @@ class PlanRun:
         self.turns: Counter[Hashable] = Counter()
         self.busy: Counter[tuple[int, int]] = Counter()
         self.threads = Threads(order)
-        self.wrong = ""
+        self.wrong = self.changed = ""
         self.clocks: PlanClocks | None = None
         self.held: tuple[int, int] | None = None
 
@@ -79,7 +79,7 @@ class PlanRun:
             return Outcome("hangs", f"{len(stuck)} threadblocks wait for ever")
         if +self.counts != +self.start or -self.counts != -self.start:
             return Outcome("wrong", "signals or semaphores do not balance")
-        return Outcome("right")
+        return Outcome("input", self.changed) if self.changed else Outcome("right")
 
     def _launches_without_blocks(self, rank: int) -> None:
         for _ in range(self.launches):
@@ -270,7 +270,8 @@ class PlanRun:
     def _caller(self, rank: int) -> None:
         """A run is over: its result is looked at, and the next one begins with another input."""
         launch, memory = self.launch[rank], self.memory
-        wrong = memory.wrong(rank, self.wanted[launch][rank], self.given[launch][rank])
+        wrong = memory.wrong(rank, self.wanted[launch][rank])
+        self.changed = self.changed or memory.changed(rank, self.given[launch][rank])
         self.wrong = self.wrong or (wrong and f"launch {launch}: {wrong}")
         component = self._caller_component(rank)
         if self.clocks is not None:

@@ -88,8 +88,8 @@ class Memory:
         where = self.region(rank, "i")
         self.values[where.start : where.stop] = data
 
-    def wrong(self, rank: int, wanted: list[int] | None, given: list[int]) -> str:
-        """What is wrong in the memory of a rank after a run; "" if nothing is."""
+    def wrong(self, rank: int, wanted: list[int] | None) -> str:
+        """What is wrong in the output of a rank after a run; "" if nothing is."""
         if wanted is not None:
             where = self.region(rank, "o")
             found = self.values[where.start : where.stop]
@@ -98,11 +98,13 @@ class Memory:
             bad = [k // self.cells for k, want in enumerate(wanted) if found[k] != want]
             if bad:
                 return f"rank {rank}: o[{bad[0]}] and {len(set(bad)) - 1} other chunks of the output are wrong"
-        if not self.call.inplace:
-            where = self.region(rank, "i")
-            if self.values[where.start : where.stop] != given:
-                return f"rank {rank}: the input was overwritten"
         return ""
+
+    def changed(self, rank: int, given: list[int]) -> str:
+        """Whether a program that is out of place has written to the input of a rank, in words; "" if not."""
+        where = self.region(rank, "i")
+        kept = self.call.inplace or self.values[where.start : where.stop] == given
+        return "" if kept else f"rank {rank}: the input was overwritten"
 
 
 def results(call: Call, inputs: list[list[int]]) -> list[list[int] | None]:
