@@ -32,6 +32,7 @@ SUITES: tuple[str, ...] = (
     "reduce",
     "clusters",
     "forest",
+    "throughput",
     "simulate",
     "design",
 )

@@ -205,7 +205,7 @@ def _checked(path: Path, expected: Expectation, check: _Check) -> FileVerdict | 
     if seen.summary is None or seen.checks.get("contract") == "failed":
         return seen  # its numbers may be absurd
     part = _part_for_file(path, request, seen.summary.coll, seen.summary.ranks)
-    standard = part.demand.runs[0].standard if len(part.demand.runs) == 1 else None
+    standard = part.demand.standard
     if standard is not None and seen.summary.coll != "custom":
         root = standard.root if standard.root >= 0 else None
         return check(collective=expected.collective or standard.kind, root=root)
@@ -226,7 +226,7 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
     runs = communicators_of(request.network, request.demand)
     fitting: list[Communicator] = []
     for communicator in runs:
-        standard = communicator.demand.runs[0].standard if len(communicator.demand.runs) == 1 else None
+        standard = communicator.demand.standard
         if len(communicator.members) == ranks and (
             len(runs) == 1 or canonical(standard.kind if standard else "custom") == coll
         ):

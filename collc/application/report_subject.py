@@ -172,7 +172,7 @@ def _facts(module: Module, times: Mapping[str, Any], algorithm: str, congested: 
         facts.append(("lower bound", format_time(bound), "met" if bound == time else "with these chunks"))
     if ideal is not None and time and not congested:
         facts.append(("of ideal", percent(ideal / time), f"of {format_time(ideal)}, the ideal"))
-    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    standard = module.demand.standard
     if time and standard is not None and not congested:
         facts += _bandwidths(standard.kind, standard.size, time, len(module.demand.runs[0].group))
     if times.get("steps") is not None:

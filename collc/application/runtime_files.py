@@ -204,7 +204,7 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
 
 def _collective_of(module: Module) -> tuple[str | None, int | None]:
     """The collective of the standard library that a module computes, and its root; None where there is none."""
-    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    standard = module.demand.standard
     if standard is None:
         return None, None
     return standard.kind, standard.root if standard.root >= 0 else None

@@ -220,7 +220,7 @@ def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings
 
 def _workload_of(demand: Demand) -> Workload:
     """The collective of a demand of one run of the standard library."""
-    standard = demand.runs[0].standard if len(demand.runs) == 1 else None
+    standard = demand.standard
     if standard is None:
         return Workload()
     return Workload(standard.kind, standard.size)

@@ -138,7 +138,7 @@ def _shape(request: ScheduleRequest, name: str) -> tuple[int, ...]:
 
 
 def _row(case: SweepCase, request: ScheduleRequest, report: ScheduleReport) -> dict[str, Cell]:
-    standard = request.demand.runs[0].standard if len(request.demand.runs) == 1 else None
+    standard = request.demand.standard
     size = standard.size if standard is not None else None
     rate = algorithm_bandwidth(size, report.time_ps) if size and report.time_ps else None
     factor = bus_factor(standard.kind, len(request.demand.runs[0].group)) if standard is not None else None

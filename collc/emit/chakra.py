@@ -249,7 +249,7 @@ _KEYS: Final = {
 
 def _write_workload(module: Module, name: str, folder: Path) -> list[str]:
     """Write the workload of every rank, and system.json, which names the algorithm. Returns remarks."""
-    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    standard = module.demand.standard
     if standard is None or standard.kind not in _KEYS:
         known = ", ".join(sorted(_KEYS))
         return [

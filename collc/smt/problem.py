@@ -106,7 +106,7 @@ class ScheduleProblem:
     @property
     def needs_relaxed(self) -> bool:
         """Whether a schedule of the problem could become wrong when it is shifted to the left."""
-        return bool((self.network.buffers >= 0).any()) or any(goal.reduced for goal in self.goals)
+        return self.network.has_limited_buffers or any(goal.reduced for goal in self.goals)
 
     @property
     def step(self) -> int | None:

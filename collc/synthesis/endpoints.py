@@ -137,7 +137,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
         message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
         hint = "give all runs algorithms with 'using', or leave out the limits"
         raise NoSchedule(Diagnostic("S0206", message, hint=hint))
-    if bool((module.network.buffers >= 0).any()):
+    if module.network.has_limited_buffers:
         message = "limits of NPUs are not kept where switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
     rows = schedule.transfers

@@ -51,7 +51,7 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
     Transfers keep their order on each link, and arrivals and departures theirs at each device. Also None where a switch
     has a limited buffer: which chunk fills a slot that another one leaves is not among what is kept.
     """
-    if (network.buffers >= 0).any():
+    if network.has_limited_buffers:
         return None
     start = earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
     return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce, rows.relayed)

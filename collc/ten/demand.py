@@ -163,6 +163,11 @@ class Demand:
         ]
         return html_table(("run", "collective", "NPUs", "chunks", "size"), rows)
 
+    @property
+    def standard(self) -> Standard | None:
+        """The collective of the standard library that this is; None for a custom one, and for several runs."""
+        return self.runs[0].standard if len(self.runs) == 1 else None
+
     @cached_property
     def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: the number of the first chunk of each run, then the number of all chunks."""

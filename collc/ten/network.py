@@ -111,6 +111,11 @@ class Network:
         return bool((self.target >= self.npu_count).any())
 
     @property
+    def has_limited_buffers(self) -> bool:
+        """Whether a switch can hold only so many chunks at once."""
+        return bool((self.buffers >= 0).any())
+
+    @property
     def has_endpoints(self) -> bool:
         """Whether NPUs have limits on what they send, receive or read."""
         return len(self.endpoint) > 0

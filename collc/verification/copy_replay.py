@@ -55,7 +55,7 @@ class _Replay:
         rings = clock.total.size
         if not len(table) or (table.op != Op.COPY).any() or bits > MOST_HELD or not 0 < rings <= MOST_RINGS:
             return None
-        plain = not (network.buffers >= 0).any() and not network.reduces.any() and not network.has_endpoints
+        plain = not network.has_limited_buffers and not network.reduces.any() and not network.has_endpoints
         if not plain or module.planned is not None or int(clock.busy.min()) <= 0:
             return None
         if int(_slots(network, clock).sum()) > MOST_SLOTS:

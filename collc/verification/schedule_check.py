@@ -100,7 +100,7 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
 
     network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(transfers.chunk, len(table))
-    limited = bool((network.buffers >= 0).any())
+    limited = network.has_limited_buffers
     filled = np.full(len(transfers) if limited else 0, -1, np.int64)
     columns = (offsets, order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
     clock = transfers.clock

@@ -145,8 +145,7 @@ def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> P
 
 
 def _is_all_to_all(module: Module) -> bool:
-    runs = module.demand.runs
-    standard = runs[0].standard if len(runs) == 1 else None
+    standard = module.demand.standard
     return standard is not None and standard.kind == "all_to_all"
 
 

@@ -100,7 +100,7 @@ def _best_first(module: Module, effort: Effort) -> Module:
 def _unwound(module: Module) -> Module | None:
     """Direct links for the switches; None where something is planned already or a switch has a limited buffer."""
     network = module.network
-    if module.schedule is not None or not network.has_switches or bool((network.buffers >= 0).any()):
+    if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
         return None
     try:
         return replace(module, network=unwound(network))

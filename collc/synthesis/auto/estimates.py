@@ -92,7 +92,7 @@ def _by_dimension(shape: ProblemShape) -> Estimate | None:
 
 def _forest(shape: ProblemShape) -> Estimate | None:
     module = shape.module
-    if module.schedule is not None or not shape.is_one_collective or bool((module.network.buffers >= 0).any()):
+    if module.schedule is not None or not shape.is_one_collective or module.network.has_limited_buffers:
         return None
     links = module.network.link_count
     near = shape.is_shared and shape.is_bandwidth_bound

@@ -141,7 +141,7 @@ class ProblemShape:
         if self.has_switches:
             return is_cluster(module)
         runs = module.demand.runs
-        standard = runs[0].standard if len(runs) == 1 else None
+        standard = module.demand.standard
         whole = len(runs) == 1 and len(runs[0].group) == module.network.npu_count
         return (
             whole

@@ -58,7 +58,7 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[T
     kinds = {standard.kind if standard is not None else "" for standard in standards}
     network = module.network
     many = sum(len(run.pattern) for run in module.demand.runs) > MOST_TRANSFERS
-    if len(kinds) != 1 or many or module.schedule is not None or bool((network.buffers >= 0).any()):
+    if len(kinds) != 1 or many or module.schedule is not None or network.has_limited_buffers:
         return
     messages = sum(_messages(table) for table in module.demand.tables)
     shape = dimension_sizes(network)

@@ -102,7 +102,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
 def _shared_slots(fluid: Fluid) -> Iterator[Bound]:
     """What all NPUs together must get, or send, over switches with few slots."""
     network = fluid.network
-    if not (network.buffers >= 0).any():
+    if not network.has_limited_buffers:
         return
     limited = network.npu_count + np.flatnonzero(network.buffers >= 0)
     name = network.device_name(int(limited[0]))
@@ -126,8 +126,7 @@ def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
             yield inside if received else ~inside
     for run in demand.runs:
         yield from narrowest_sets(fluid, run)
-    standard = demand.runs[0].standard
-    exact = len(demand.runs) == 1 and standard is not None and standard.kind in EXACT_KINDS
+    exact = demand.standard is not None and demand.standard.kind in EXACT_KINDS
     if exact and network.device_count > MORE_CUTS_DEVICES:
         return
     per_byte = np.array([max(1, int(SECOND * 1024 / rate)) for rate in fluid.rates], np.int64)

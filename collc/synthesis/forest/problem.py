@@ -111,7 +111,7 @@ def _check(conditions: Conditions) -> None:
         raise not_served("its chunks have unlike sizes")
     if len(conditions.holders) > len(conditions):
         raise not_served("a chunk is held by several NPUs at first")
-    if bool((task.network.buffers >= 0).any()):
+    if task.network.has_limited_buffers:
         raise not_served("switches have buffers of limited size")
     if task.inverted and bool(task.network.multicast.any()):  # on the way up, two paths over one would be added twice
         raise not_served("a switch adds up")

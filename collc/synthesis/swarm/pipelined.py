@@ -32,7 +32,7 @@ def moved_earlier(problem: SwarmProblem, planned: PathTransfers) -> PathTransfer
     arrival could exceed it), or the end would not be earlier.
     """
     paths, network = problem.paths, problem.conditions.task.network
-    if problem.reserved or paths.repeaters or bool((network.buffers >= 0).any()):
+    if problem.reserved or paths.repeaters or network.has_limited_buffers:
         return planned
     column: list[int] = problem.conditions.column.tolist()
     free = [0] * network.link_count

@@ -50,7 +50,7 @@ def cluster_schedule(module: Module) -> FactoredSchedule | None:
     if numbers is None or translations is None:
         return None
     times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
-    standard = module.demand.runs[0].standard
+    standard = module.demand.standard
     planner = _Planner(module, translations, times, numbers)
     return planner.plan(standard.kind if standard is not None else "")
 
@@ -72,7 +72,7 @@ def _translations(module: Module) -> Translations | None:
     if numbers is None or module.schedule is not None or not network.has_switches:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
-    if not whole or bool((network.buffers >= 0).any() | network.reduces.any()):
+    if not whole or network.has_limited_buffers or bool(network.reduces.any()):
         return None
     found = find_translations(network)
     return found if found is not None and found.count == network.npu_count else None

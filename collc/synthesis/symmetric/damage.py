@@ -28,7 +28,7 @@ def whole_cluster(network: Network) -> tuple[Network, Translations] | None:
 
     Switches must hold any number of chunks, and add nothing up.
     """
-    if not network.has_switches or bool((network.buffers >= 0).any() | network.reduces.any()):
+    if not network.has_switches or network.has_limited_buffers or bool(network.reduces.any()):
         return None
     whole = completed(network)
     translations = None if whole is None else find_translations(whole)

@@ -53,7 +53,7 @@ def patched_sums(module: Module) -> RowSchedule | None:
 
     Raises ValueError where links have no bandwidth or latency.
     """
-    standard = module.demand.runs[0].standard if len(module.demand.runs) == 1 else None
+    standard = module.demand.standard
     if standard is None or standard.kind != "all_reduce" or module.schedule is not None:
         return None
     opposite = _opposite_links(module.network)
@@ -93,9 +93,9 @@ def on_opposite_links(task: Task, inverse: Task, schedule: RowSchedule) -> RowSc
     transfers, each on the link in the other direction. None where the network has not all links in both directions, or
     the demands differ.
     """
-    runs, others = task.demand.runs, inverse.demand.runs
-    alike = len(runs) == len(others) == 1 and runs[0].standard is not None and runs[0].standard == others[0].standard
-    if not alike or not np.array_equal(runs[0].group, others[0].group):
+    one, other = task.demand, inverse.demand
+    alike = one.standard is not None and one.standard == other.standard
+    if not alike or not np.array_equal(one.runs[0].group, other.runs[0].group):
         return None
     if task.reserved is not None or (task.release is not None and bool(task.release.any())):
         return None
