@@ -27,6 +27,7 @@ SUITES: tuple[str, ...] = (
     "elaborate",
     "verify",
     "msccl",
+    "replay",
     "models",
     "exact",
     "reduce",

@@ -19,6 +19,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 
 if TYPE_CHECKING:
+    from collc.application.file_times import FileKind
     from collc.msccl.communicators import Communicator
     from collc.msccl.lowering.files import ProgramFile
 
@@ -34,17 +35,18 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     from collc.msccl.lowering.files import program_files
 
     def write(part: Module, run: int | None) -> WrittenFile:
+        chosen, sizes_note = _sized(part, options, "msccl", progress)
         progress(None, "lowering to MSCCL")
         written: list[WrittenFile] = []
-        files = program_files(part, options, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
+        files = program_files(part, chosen, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
         for file in files:
             path = destination.new(file.variant, run)
-            found = _write_xml(file, part, options, path, progress)
+            found = _write_xml(file, part, chosen, path, progress)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
                 found = found.named(destination.finals[path].name, f"for calls {placement}")
             written.append(found)
-        return combined(written)
+        return combined([WrittenFile(notes=sizes_note), *written])
 
     return _for_runs(module, options, destination, write)
 
@@ -81,10 +83,11 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     from collc.msccl.check_plan import check_plan
 
     def write(part: Module, run: int | None) -> WrittenFile:
+        chosen, sizes_note = _sized(part, options, "mscclpp", progress)
         path = destination.new(run=run)
         progress(None, "lowering to MSCCL++")
         with path.open("wb") as file:
-            custom, notes = write_plan(part, options, file)
+            custom, notes = write_plan(part, chosen, file)
         collective, root = _collective_of(part)
         progress(None, "reading the MSCCL++ plan back and checking it")
         if custom:
@@ -92,10 +95,22 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
             verdict = check_plan(path, collective="custom", expected=expected)
         else:
             verdict = check_plan(path, collective=collective, root=root)
-        notes = [*notes, *filter(None, [average_note(part), _added_note(part)])]
+        notes = [*sizes_note, *notes, *filter(None, [average_note(part), _added_note(part)])]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
     return _for_runs(module, options, destination, write)
+
+
+def _sized(
+    part: Module, options: MscclOptions, kind: FileKind, progress: Progress
+) -> tuple[MscclOptions, tuple[str, ...]]:
+    """The options with sizes, and a remark where the program leaves them to collc."""
+    if not options.best_known:
+        return options, ()
+    from collc.application.best_sizes import with_best_sizes
+
+    chosen, remark = with_best_sizes(part, options, kind, progress)
+    return chosen, (remark,)
 
 
 def average_note(module: Module) -> str:
@@ -135,6 +150,8 @@ def check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan:
     from collc.msccl.plans.precheck import precheck_plan
 
     found = communicators_of(network, demand, joint=options.custom)
+    if options.best_known:
+        _check_standard(found)
     for communicator in found:
         try:
             (precheck_plan if plan else precheck)(communicator.network, communicator.demand, options)
@@ -143,6 +160,17 @@ def check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan:
                 raise
             note = Note(f"it is run {communicator.run} of {len(found)}")
             raise SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
+
+
+def _check_standard(found: Sequence[Communicator]) -> None:
+    """Raise SourceError M0119 where a file is of no standard collective: nothing is known to compare it with."""
+    for one in found:
+        runs = one.demand.runs
+        if len(runs) > 1 or any(run.standard is None for run in runs):
+            names = " and ".join(dict.fromkeys(run.collective for run in runs))
+            message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
+            hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
+            raise SourceError(Diagnostic("M0119", message, hint=hint))
 
 
 def _for_runs(

@@ -13,11 +13,11 @@ from typing import Final, cast
 
 import numpy as np
 
+from collc.application.file_times import FileKind
 from collc.application.program_files import read_program
 from collc.application.settings import Progress
 from collc.application.sweeping import check_names
 from collc.application.tuning_case import (
-    FileKind,
     FileOptions,
     SchedulePlan,
     TunedProgram,

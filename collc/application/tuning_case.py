@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal, TypedDict
-
-import numpy as np
+from typing import Final, TypedDict
 
 from collc.application.compile_report import CompileReport
+from collc.application.file_times import FileKind, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files, with_own_name
 from collc.application.schedule_build import ScheduleBuild
 from collc.application.settings import Settings
@@ -19,26 +18,15 @@ from collc.application.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.synthesize import SYNTHESIZERS
-from collc.simulation.engine import Deadlock, expect_many, simulate
-from collc.simulation.routing import NoRoute
-from collc.simulation.tasks import TaskGraph
-from collc.simulation.timing import ExactTiming
+from collc.simulation.engine import expect_many
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.tuning.nccl_shapes import nccl_times, sampled, shapes_of
-from collc.tuning.protocols import ProtocolCost, with_protocol
-
-FileKind = Literal["msccl", "mscclpp"]
-
-LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16}
-"""The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans."""
+from collc.tuning.nccl_shapes import nccl_times, shapes_of
+from collc.tuning.protocols import ProtocolCost
 
 FEW_SIZES: Final = 6
 """Up to so many sizes, a task simulates too little to compile the simulator's kernel."""
-
-PLAN_LIMIT: Final = 2**32 - 1
-"""The most bytes of a buffer of a plan, whose offsets have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,106 +179,14 @@ def _simulated(
     task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
 ) -> Iterator[FileTimes]:
     """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
+    costs = [cost for cost in task.costs if options.kind == "msccl" or cost.name == "Simple"]
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
-        if options.kind == "msccl":
-            _write_xml(module, file_options(options, "Simple"), path)
-            for cost in task.costs:
-                tasks, parts = xml_tasks(path, network, cost.name)
-                yield _times(task, network, tasks, parts, cost, options, number)
-        else:
-            from collc.emit.mscclpp import write_plan
-
-            with path.open("wb") as file:
-                write_plan(module, file_options(options, "Simple"), file)
-            tasks, parts = read_plan_tasks(path, network)
-            for cost in task.costs:
-                if cost.name == "Simple":
-                    yield _times(task, network, tasks, parts, cost, options, number)
-
-
-def _write_xml(module: Module, options: MscclOptions, path: Path) -> None:
-    from collc.emit.msccl import write_xml
-    from collc.msccl.lowering.files import program_files
-
-    with path.open("wb") as file:
-        write_xml(program_files(module, options)[0].program, file)
-
-
-def xml_tasks(path: Path, network: Network, protocol: str | None = None) -> tuple[TaskGraph, int]:
-    """(tasks, parts): the steps of a file that collc wrote, with sizes in parts of the buffer, and how many there are.
-
-    protocol: in place of the file's.
-    """
-    from collc.msccl.check.findings import Findings
-    from collc.msccl.check.reader import read_file
-    from collc.msccl.simulating.file_tasks import file_tasks
-
-    program = read_file(path, "executor", Findings())
-    program = replace(program, proto=protocol or program.proto)
-    return file_tasks(program, network, program.nchunksperloop), program.nchunksperloop
-
-
-def read_plan_tasks(path: Path, network: Network) -> tuple[TaskGraph, int]:
-    """The same for a plan."""
-    from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
-
-    plan, chunks = sound_plan(path)
-    return plan_tasks(plan, chunks, network, chunks), chunks
-
-
-def times_of(
-    network: Network, tasks: TaskGraph, parts: int, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
-) -> list[int | None]:
-    """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
-    seen = with_protocol(network, cost)
-    found: list[int | None] = []
-    counts: list[int] = tasks.size.tolist()
-    for size in sizes:
-        if size < parts * LEAST_CHUNK[kind] or (kind == "mscclpp" and size > PLAN_LIMIT):
-            found.append(None)
-            continue
-        scaled = np.array([-(-count * size // parts) for count in counts], np.int64)
-        found.append(simulate(seen, replace(tasks, size=scaled), ExactTiming()).time_ps)
-    return found
-
-
-def _interpolated(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
-    """The times for all sizes from `least` to `most`, on straight lines between those that are known."""
-    found: list[int | None] = []
-    for at, size in enumerate(sizes):
-        if not least <= size <= most:
-            found.append(None)
-            continue
-        before = max((other for other in known if other <= at), default=min(known))
-        after = min((other for other in known if other >= at), default=max(known))
-        low, high = known[before], known[after]
-        wide = max(1, sizes[after] - sizes[before])
-        found.append(low + (high - low) * (size - sizes[before]) // wide)
-    return found
-
-
-def _times(
-    task: TuningTask,
-    network: Network,
-    tasks: TaskGraph,
-    parts: int,
-    cost: ProtocolCost,
-    options: FileOptions,
-    number: int,
-) -> FileTimes:
-    sizes = task.sizes
-    least, most = parts * LEAST_CHUNK[options.kind], PLAN_LIMIT if options.kind == "mscclpp" else sizes[-1]
-    fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
-    rows = [fitting[at] for at in sampled(len(fitting))]
-    try:
-        known = times_of(network, tasks, parts, cost, options.kind, [sizes[at] for at in rows])
-    except (Deadlock, NoRoute):
-        rows, known = [], []
-    found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
-    nothing: list[int | None] = [None] * len(sizes)
-    times = _interpolated(sizes, least, most, found) if found else nothing
-    return {"file": number, "protocol": cost.name, "times": times}
+        write_file(module, file_options(options, "Simple"), options.kind, path)
+        for cost in costs:
+            tasks, parts = read_tasks(path, network, options.kind, cost.name)
+            times = file_times(task.sizes, network, tasks, parts, cost, options.kind)
+            yield {"file": number, "protocol": cost.name, "times": times}
 
 
 # What they are compared with

@@ -8,17 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from collc.application.file_times import FileKind, read_tasks, times_of
 from collc.application.plan_script import plan_script
 from collc.application.runtime_files import write_msccl, write_mscclpp
-from collc.application.tuning_case import (
-    FileKind,
-    TunedProgram,
-    file_options,
-    planned_module,
-    read_plan_tasks,
-    times_of,
-    xml_tasks,
-)
+from collc.application.tuning_case import TunedProgram, file_options, planned_module
 from collc.application.written_files import Destination
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, Diagnostic
@@ -101,7 +94,7 @@ def _write_range(
         draft.publish()
     network = request.network
     cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
-    tasks, parts = xml_tasks(path, network) if kind == "msccl" else read_plan_tasks(path, network)
+    tasks, parts = read_tasks(path, network, candidate.options.kind)
     inside = [size for size in report.sizes if one.low <= size <= one.high]
     times = dict(zip(inside, times_of(network, tasks, parts, cost, candidate.options.kind, inside), strict=True))
     return network, tuple(times.get(size) for size in report.sizes)

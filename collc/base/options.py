@@ -15,7 +15,8 @@ class Option:
 
     type: "int", "bool", "time", "string" or "range" (of bytes), as docs/language.md names the types. meaning: one line,
     for the documents and for `--help`. default: the value if the option is not given; None for no value.
-    least: the smallest number allowed. choices: the strings allowed; () for any.
+    least: the smallest number allowed. choices: the strings allowed, () for any; of a range, the name that may stand
+    in its place.
     """
 
     type: str
@@ -30,7 +31,7 @@ Options = Mapping[str, Option]
 
 OptionData = int | float | str | bool | Fraction | tuple[int, int]
 """The value of an option: bytes as int, times in picoseconds and rates in bytes per second as Fraction, a range of
-bytes as its two ends."""
+bytes as its two ends, or the name in its place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ class MscclOptions:
     as many as the runtime allows. sizes: smallest and largest buffer in bytes, both included; None: no limit.
     placement: None: every one in which the program is right. custom: whether all runs are in one file, as the
     collective `custom` (`coll: "custom"`); else each run has a file. gpus_per_node: of plans, how many consecutive
-    ranks map each other's memory; None: those that fast links join (`node_parts.parts_of`).
+    ranks map each other's memory; None: those that fast links join (`node_parts.parts_of`). best_known: whether sizes
+    are to be those for which the schedule is the best known (`sizes: auto`).
     """
 
     instances: int = 1
@@ -70,6 +71,7 @@ class MscclOptions:
     placement: Placement | None = None
     custom: bool = False
     gpus_per_node: int | None = None
+    best_known: bool = False
 
 
 def options_of(values: Mapping[str, OptionValue], *, plan: bool = False) -> MscclOptions:
@@ -178,7 +180,7 @@ _READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] 
     "instances": lambda o, v: replace(o, instances=_positive("instances", v)),
     "protocol": lambda o, v: replace(o, protocol=Protocol(_choice("protocol", v, Protocol))),
     "channels": lambda o, v: replace(o, channels=_positive("channels", v)),
-    "sizes": lambda o, v: replace(o, sizes=_sizes(v)),
+    "sizes": lambda o, v: replace(o, best_known=True) if v.value == "auto" else replace(o, sizes=_sizes(v)),
     "profile": lambda o, v: replace(o, profile=Profile(_choice("profile", v, Profile))),
     "placement": lambda o, v: replace(o, placement=Placement(_choice("placement", v, Placement))),
     "coll": lambda o, v: replace(o, custom=bool(_choice("coll", v, _Coll))),

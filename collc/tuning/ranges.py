@@ -39,7 +39,7 @@ def fewest_ranges(
     segments = _segments(times, first, last, tolerance, starts)
     bounds = [sizes[first]]
     for (_, end, before), (_, _, after) in pairwise(segments):
-        bounds.append(_crossing(sizes, times[before], times[after], end))
+        bounds.append(crossing(sizes, times[before], times[after], end))
     highs = [*(bound - 1 for bound in bounds[1:]), sizes[last]]
     return [SizeRange(low, high, segment[2]) for low, high, segment in zip(bounds, highs, segments, strict=True)]
 
@@ -81,7 +81,7 @@ def _slowdowns(times: Sequence[Times], at: int, tolerance: Fraction) -> dict[int
     return {c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least}
 
 
-def _crossing(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
+def crossing(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
     """Where the later range begins: the first of 16 sizes after sizes[end] for which its candidate is not slower."""
     low, high = sizes[end], sizes[end + 1]
     ends = (before[end], before[end + 1], after[end], after[end + 1])

@@ -10,7 +10,7 @@ from collc.base.wording import did_you_mean, listed, plural
 from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.options import TYPES, OptionTables
+from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
 from collc.source.parsing.syntax import (
@@ -251,9 +251,12 @@ class BodyChecker:
             if option is None:
                 self.expressions.type_of(argument.value, env)
             elif option.type == "range":
+                if stands_for_range(option, argument, lambda name: self._is_value(name, env)):
+                    continue
                 given = self.expressions.type_of(argument.value, env)
                 if given.kind is not Kind.RANGE or given.item != BYTES:
-                    hint = f"write {argument.name.name if argument.name else ''}: 64MiB .. 4GiB"
+                    name = argument.name.name if argument.name else ""
+                    hint = f"write {name}: 64MiB .. 4GiB, or {name}: auto"
                     error = fail("E0605", f"a range of bytes is required, not {given}", argument.value.span, hint=hint)
                     self.problems.add(*error.diagnostics)
             else:

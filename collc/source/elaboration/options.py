@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -10,11 +10,12 @@ from typing import Final
 from collc.base.options import Option, Options, OptionValue
 from collc.base.synthesizers import SYNTHESIZERS
 from collc.base.wording import did_you_mean, listed
+from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerced
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import Interval, Value
-from collc.source.parsing.expressions import Argument
+from collc.source.parsing.expressions import Argument, Name
 from collc.source.problems import fail
 from collc.source.types import BOOL, BYTES, INT, RANGE, STRING, TIME, Kind, Type
 
@@ -34,7 +35,7 @@ MSCCL: Final[Options] = {
     "instances": Option("int", least=1),
     "protocol": Option("string", choices=("Simple", "LL", "LL128")),
     "channels": Option("int", least=1),
-    "sizes": Option("range", least=0),
+    "sizes": Option("range", least=0, choices=(AUTO,)),
     "profile": Option("string", choices=("executor", "old", "rccl")),
     "placement": Option("string", choices=("in", "out", "both")),
     "coll": Option("string", choices=("custom",)),
@@ -80,6 +81,8 @@ def _names(known: Options) -> str:
 def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator, frame: Frame) -> OptionValue:
     span = argument.value.span
     if option.type == "range":
+        if stands_for_range(option, argument, lambda name: frame.find(name) is not None):
+            return OptionValue("string", AUTO, span)
         return OptionValue("range", _sizes(evaluator.value(argument.value, frame), argument), span)
     value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
     if option.choices and value.data not in option.choices:
@@ -90,11 +93,17 @@ def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator,
     return OptionValue(option.type, Fraction(value.data) if option.type == "time" else value.data, span)
 
 
+def stands_for_range(option: Option, argument: Argument, is_declared: Callable[[str], bool]) -> bool:
+    """Whether an argument is the name that may stand for a range, such as `auto`, and no value of the program."""
+    value = argument.value
+    return isinstance(value, Name) and value.name in option.choices and not is_declared(value.name)
+
+
 def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
     """The ends of `64MiB .. 4GiB`, a range of bytes that includes both. Raises SourceError."""
     data = value.data
     if not isinstance(data, Interval) or value.type != Type(Kind.RANGE, BYTES):
-        hint = "write sizes: 64MiB .. 4GiB"
+        hint = "write sizes: 64MiB .. 4GiB, or sizes: auto"
         raise fail("E0605", f"a range of bytes is required, not {value.type}", argument.value.span, hint=hint)
     low, high = int(data.low), int(data.high)
     if not 0 <= low <= high:
