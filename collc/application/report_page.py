@@ -111,7 +111,7 @@ def _load(use: LinkUse) -> list[Block]:
     order = np.argsort(-use.busy_per_link, kind="stable")[:_BUSIEST].tolist()
     rows = [
         (
-            use.network.link_name(link),
+            use.network.shown_link(link),
             format_bytes(int(use.bytes_per_link[link])),
             format_time(int(use.busy_per_link[link])),
             percent(min(1.0, int(use.busy_per_link[link]) / max(1, use.time))),

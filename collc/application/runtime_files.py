@@ -194,11 +194,16 @@ def _for_runs(
         one = write(part, run)
         if several and len(destination.finals) == before + 1:
             one = one.named(destination.run_file(communicator.run or 0))
-        if not communicator.in_order:
+        if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
-            ranks = RunRanks(communicator.run or 0, part.demand.runs[0].collective, names)
-            which = f"run {ranks.run}: " if several else ""
-            one = replace(one, ranks=(ranks,), notes=(f"{which}rank {_listed(names)}", *one.notes))
+            labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
+            run_number, collective = communicator.run or 0, part.demand.runs[0].collective
+            ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
+            one = replace(one, ranks=(ranks,))
+        if not communicator.in_order:
+            which = f"run {communicator.run or 0}: " if several else ""
+            shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
+            one = replace(one, notes=(f"{which}rank {_listed(shown)}", *one.notes))
         written.append(one)
     everything = combined(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
@@ -248,7 +253,7 @@ def check_paths_inside(network: Network, demand: Demand) -> None:
         found = unreachable_chunk(for_one_run(network, run.group), alone)
         if found is None or unreachable_chunk(network, alone) is not None:
             continue
-        ends = f"{network.device_name(found.source)} to {network.device_name(found.target)}"
+        ends = f"{network.shown_name(found.source)} to {network.shown_name(found.target)}"
         message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
         hint = 'take these into the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
         raise SourceError(Diagnostic("M0115", message, hint=hint))

@@ -154,7 +154,7 @@ def _simulated_tasks(
     try:
         return simulate(network, make(), settings.timing())
     except NoRoute as error:
-        ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
+        ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another for ever")) from error

@@ -116,7 +116,7 @@ class SimulationReport:
         order = np.argsort(-found.busy, kind="stable")[:_SHOWN_LINKS].tolist()
         return [
             (
-                found.network.link_name(link),
+                found.network.shown_link(link),
                 format_bytes(int(found.sent[link])),
                 format_time(int(found.busy[link]) * found.unit),
                 format_time(int(found.queued[link]) * found.unit),

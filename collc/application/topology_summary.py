@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
+from collc.base.diagnostics import SourceFile
+from collc.base.host_lists import compressed_hosts
 from collc.base.units import format_bytes, format_rate, format_time
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
@@ -30,6 +31,9 @@ COLLECTIVES: Final = ("all_gather", "all_reduce", "all_to_all")
 EXACT_PAIRS: Final = 1024
 """NPUs up to which distances of all pairs are computed; above, from one NPU of each orbit."""
 
+SHOWN_NAMES: Final = 40
+"""Characters of the names in the machine that a table shows."""
+
 BISECTED: Final = 4096
 """Devices up to which halves are cut."""
 
@@ -44,7 +48,7 @@ class DeviceRow:
     """Devices of one family.
 
     links: out of one, least and most. rate_out, rate_in: bytes per second of the links of one, least and most; None
-    where a link has no bandwidth.
+    where a link has no bandwidth. labels: what the machine calls the devices, () where nothing says it.
     """
 
     name: str
@@ -53,12 +57,22 @@ class DeviceRow:
     links: tuple[int, int]
     rate_out: tuple[Fraction, Fraction] | None
     rate_in: tuple[Fraction, Fraction] | None
+    labels: tuple[str, ...] = ()
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
         kind = "switch" if self.is_switch else "NPU"
         out, into = _rates(self.rate_out), _rates(self.rate_in)
         return self.name, str(self.count), kind, _span(*map(str, self.links)), out, into
+
+    @property
+    def real_names(self) -> str:
+        """The labels in short: `node[1-4]/GPU[0-7]`."""
+        hosts = dict.fromkeys(label.rpartition("/")[0] for label in self.labels)
+        own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
+        parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
+        text = "/".join(part for part in parts if part)
+        return text if len(text) <= SHOWN_NAMES else f"{text[: SHOWN_NAMES - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,7 @@ class TopologySummary:
                     "name": row.name,
                     "count": row.count,
                     "switch": row.is_switch,
+                    "labels": list(row.labels),
                     "links_out": list(row.links),
                     "rate_out": None if row.rate_out is None else [float(rate) for rate in row.rate_out],
                     "rate_in": None if row.rate_in is None else [float(rate) for rate in row.rate_in],
@@ -141,18 +156,17 @@ class TopologySummary:
 
 
 def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
-    """The summary of FILE.coll:TOPOLOGY.
+    """The summary of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll.
 
-    Raises SourceError for errors of the program, U0133 where it has no such topology; UsageError U0151 where the
-    argument names none.
+    Raises SourceError for errors of the program, U0133 where it has no such topology, U0151 where the argument names
+    none and the program has several.
     """
     from collc.source.elaboration.elaborate import load_topology
 
     file, colon, name = target.rpartition(":")
-    if not colon or not name.isidentifier():
-        hint = "as in: collc topology pod.coll:pod"
-        raise UsageError(Diagnostic("U0151", f"'{target}' does not name a topology of a program", hint=hint))
-    return summary_of(load_topology(Path(file), name, definitions), name)
+    named = bool(colon) and name.isidentifier()
+    network = load_topology(Path(file if named else target), name if named else None, definitions)
+    return summary_of(network, network.name)
 
 
 def summary_of(network: Network, name: str) -> TopologySummary:
@@ -204,7 +218,9 @@ def _devices(network: Network) -> list[DeviceRow]:
         rates = [None if one is None else _range(one, devices) for one in sums]
         links = int(degree[devices].min()), int(degree[devices].max())
         switch = network.is_switch(int(devices[0]))
-        rows.append(DeviceRow(name, len(devices), switch, links, rates[0], rates[1]))
+        real = tuple(network.real_name(device) for device in devices.tolist())
+        labels = real if any(real) else ()
+        rows.append(DeviceRow(name, len(devices), switch, links, rates[0], rates[1], labels))
     return rows
 
 
@@ -254,13 +270,21 @@ def _links(network: Network) -> list[LinkRow]:
     table: dict[tuple[int, int, int], int] = dict(zip(kinds, counts.tolist(), strict=True))
     rows: list[LinkRow] = []
     for (a, b, kind), count in table.items():
-        opposite = table.get((b, a, kind))
-        if opposite == count and a > b:
+        both = table.get((b, a, kind)) == count
+        if a == b:
+            inside = np.flatnonzero((keys == (a, b, kind)).all(axis=1))
+            both = _mirrored(network.source[inside], network.target[inside])
+        if both and a > b:
             continue
-        both = opposite == count
         each = count // 2 if both and a == b else count
         rows.append(LinkRow((names[a], names[b]), both, each, network.kinds[kind]))
     return rows
+
+
+def _mirrored(source: Int32Array, target: Int32Array) -> bool:
+    """Whether there is an opposite link for each link."""
+    there, back = np.lexsort((source, target)), np.lexsort((target, source))
+    return np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])
 
 
 def _symmetry(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
@@ -339,7 +363,8 @@ def _limits(network: Network) -> tuple[LimitRow, ...]:
     rows: list[LimitRow] = []
     for collective in COLLECTIVES:
         parts = len(network.npus)
-        size = SIZE if SIZE % parts == 0 else -(-SIZE // parts) * parts
+        unit = parts * (1 << 20 if parts <= 1 << 10 else 1 << 10)
+        size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
         bound = ideal_bound(network, _demand(collective, network, size))
         if bound.time > 0:
             bandwidth = Fraction(size * 10**12, bound.time)
@@ -363,8 +388,12 @@ def _demand(collective: str, network: Network, size: int) -> Demand:
 
 def tables(summary: TopologySummary) -> Sequence[tuple[Sequence[str], list[tuple[str, ...]]]]:
     """The tables for a person, each with its columns."""
+    device_columns, devices = DEVICE_COLUMNS, [row.cells() for row in summary.devices]
+    if any(row.labels for row in summary.devices):
+        device_columns = (*DEVICE_COLUMNS, "called")
+        devices = [(*row.cells(), row.real_names) for row in summary.devices]
     return [
-        (DEVICE_COLUMNS, [row.cells() for row in summary.devices]),
+        (device_columns, devices),
         (LINK_COLUMNS, [row.cells() for row in summary.links]),
         (FACT_COLUMNS, [*summary.facts]),
         (BOUND_COLUMNS, [row.cells() for row in summary.limits]),

@@ -18,18 +18,29 @@ _WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
 
 @dataclass(frozen=True, slots=True)
 class RunRanks:
-    """The ranks of the files of one run. run: its number. npus: names of NPUs by rank."""
+    """The ranks of the files of one run. run: its number. npus: names of NPUs by rank. labels: what the machine calls
+    them, `host/device` where the host is known; () where no label says it.
+    """
 
     run: int
     collective: str
     npus: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The object of the run in the file of the ranks."""
+        found: dict[str, object] = {"run": self.run, "collective": self.collective, "ranks": list(self.npus)}
+        if self.labels:
+            found["labels"] = list(self.labels)
+            found["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
 
-    ranks: of each run, where the ranks are not all NPUs in their order; else ().
+    ranks: of each run, where the ranks are not all NPUs in their order or NPUs have labels; else ().
     """
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -117,5 +128,5 @@ def ranks_name(name: str) -> str:
 
 def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
     """Write the names of NPUs by rank, for each run, as JSON."""
-    rows = [{"run": one.run, "collective": one.collective, "ranks": list(one.npus)} for one in ranks]
+    rows = [one.as_json() for one in ranks]
     path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")

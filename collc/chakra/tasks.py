@@ -32,7 +32,7 @@ def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
         routes, route[sends] = shortest_routes(network, device[sends], target[sends])
     except NoRoute as error:
         node = int(sends[(device[sends] == error.source) & (target[sends] == error.target)][0])
-        ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
+        ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         message = f"{traces.label(node)}: {network.name} has no path from {ends}"
         raise SourceError(Diagnostic("X0511", message)) from error
     compute = np.where(traces.kind == NodeType.COMP, np.maximum(1, traces.duration * 1000), 0)

@@ -231,16 +231,21 @@ def run_command(chosen: argparse.Namespace) -> Exit:
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
+    from collc.application.rank_names import names_of_ranks
     from collc.base.atomic_files import write_file
     from collc.msccl.inspecting.inspect_file import inspection_of
 
     found = inspection_of(chosen.file, chosen.profile)
+    names = names_of_ranks(chosen.file, len(found.gpus))
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
     if chosen.json:
-        _print_json(found.as_json(), found.warnings)
+        _print_json(found.as_json() | ({"names": list(names)} if names else {}), found.warnings)
         return Exit.DONE
-    print_table(*found.table())
+    columns, rows = found.table()
+    if names:
+        columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
+    print_table(columns, rows)
     totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
     print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
     print_messages(found.warnings)
@@ -335,6 +340,11 @@ def topology_command(chosen: argparse.Namespace) -> Exit:
     from collc.application.topology_summary import summarize, tables
 
     found = summarize(chosen.topology, dict(chosen.definitions))
+    if chosen.svg is not None:
+        from collc.base.atomic_files import write_file
+        from collc.pictures.network_picture import network_picture
+
+        write_file(chosen.svg, network_picture(found.network).file())
     if chosen.json:
         _print_json(found.as_json())
         return Exit.DONE

@@ -77,8 +77,8 @@ def _names(network: Network) -> Iterator[Event]:
     for group, name in ((_LINKS, f"links of {network.name}"), (_NPUS, f"NPUs of {network.name}")):
         yield {"ph": "M", "name": "process_name", "pid": group, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": group, "args": {"sort_index": group}}
-    tracks = [(_LINKS, link, network.link_name(link)) for link in range(network.link_count)]
-    tracks += [(_NPUS, npu, network.device_name(npu)) for npu in network.npus.tolist()]
+    tracks = [(_LINKS, link, network.shown_link(link)) for link in range(network.link_count)]
+    tracks += [(_NPUS, npu, network.shown_name(npu)) for npu in network.npus.tolist()]
     for group, track, name in tracks:
         yield {"ph": "M", "name": "thread_name", "pid": group, "tid": track, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": group, "tid": track, "args": {"sort_index": track}}

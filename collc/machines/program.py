@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
+from collc.base.host_lists import compressed_hosts, is_host_range
 from collc.base.units import decimal, format_rate, format_time
 from collc.base.wording import listed
 from collc.machines.machine import Device, Family, LinkKind, Machine, Node, Wire
@@ -34,9 +35,8 @@ def program_text(machine: Machine, name: str, origin: str) -> str:
     place = {node: (group, at) for group in groups for at, node in enumerate(group.positions)}
     for group in groups:
         count = f"[{len(group.positions)}]" if len(group.positions) > 1 else ""
-        labels = [machine.nodes[at].label for at in group.positions]
-        lines += _label_lines(labels, f"{group.copy}{'[i]' if count else ''}, host")
-        lines.append(f"use {group.template} as {group.copy}{count}")
+        labels = _labels([machine.nodes[at].label for at in group.positions])
+        lines.append(f"use {group.template} as {group.copy}{count}{labels}")
     counts = {(group.copy, family.name): family.count for group in groups for family in group.node.families}
     lines += [*_body(machine.families, machine.wires, place, counts), "}"]
     return format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n"))
@@ -96,15 +96,25 @@ class _Copies:
 
 
 def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
-    alike: dict[Node, list[int]] = defaultdict(list)
+    positions_of: dict[Node, list[int]] = defaultdict(list)
     for at, node in enumerate(nodes):
-        alike[node].append(at)
+        positions_of[node].append(at)
+    alike = {_shared([nodes[at] for at in positions]): positions for positions in positions_of.values()}
     if len(alike) == 1:
         return [_Copies(f"{name}_node", "node", node, tuple(positions)) for node, positions in alike.items()]
     return [
         _Copies(f"{name}_node{number}", f"node{number}", node, tuple(positions))
         for number, (node, positions) in enumerate(alike.items())
     ]
+
+
+def _shared(nodes: Sequence[Node]) -> Node:
+    """One node for several that are alike, with the labels that are the same in all of them."""
+    families = [
+        one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())
+        for one in zip(*(node.families for node in nodes), strict=True)
+    ]
+    return replace(nodes[0], families=tuple(families))
 
 
 _Places = dict[int, tuple[_Copies, int]]
@@ -115,9 +125,8 @@ def _body(families: Sequence[Family], wires: Sequence[Wire], place: _Places, cou
     """The devices and links of a topology. place: of the nodes that it uses; counts: sizes of their families."""
     lines: list[str] = []
     for family in sorted(families, key=lambda one: one.is_switch):
-        lines += _label_lines(family.labels, family.name + ("[i]" if family.count > 1 else ""))
         size = f"[{family.count}]" if family.count > 1 else ""
-        lines.append(f"{'switch' if family.is_switch else 'npu'} {family.name}{size}")
+        lines.append(f"{'switch' if family.is_switch else 'npu'} {family.name}{size}{_labels(family.labels)}")
     counts = counts | {("", family.name): family.count for family in families}
     groups: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
     for wire in wires:
@@ -131,10 +140,14 @@ def _body(families: Sequence[Family], wires: Sequence[Wire], place: _Places, cou
     return lines
 
 
-def _label_lines(labels: Sequence[str], what: str) -> list[str]:
-    """A comment with the names that devices have in the file."""
-    named = [label for label in labels if label]
-    return _comment(f"{what}: {', '.join(named)}") if named else []
+def _labels(names: Sequence[str]) -> str:
+    """The names that devices have in the file, as ` labels "node[1-4]"`; a device without one is `?`."""
+    if not any(names):
+        return ""
+    clean = ["".join(c if c.isprintable() and c not in '"\\' else "?" for c in name) or "?" for name in names]
+    clean = [name.replace("[", "(").replace("]", ")") if is_host_range(name) else name for name in clean]
+    texts = [f'"{text}"' for text in compressed_hosts(clean)]
+    return f" labels {texts[0]}" if len(texts) == 1 else f" labels [{', '.join(texts)}]"
 
 
 def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, Index]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile, Span
+from collc.base.host_lists import expanded_hosts
 from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
 from collc.machines.reading import MAX_DEVICES, compose_yaml, line_span, too_large, wrong, yaml_fields, yaml_items
@@ -86,32 +87,15 @@ def _hosts(text: str, span: Span) -> tuple[str, ...]:
     """The names of a host list as node[01-04,7],login."""
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        names += _expanded(part, span)
+        try:
+            names += expanded_hosts(part, MAX_DEVICES)
+        except ValueError as error:
+            raise wrong(str(error), span, "as in node[01-16,20]") from None
+        except OverflowError as error:
+            raise too_large(str(error), span) from None
         if len(names) > MAX_DEVICES:
             raise too_large(f"more than {MAX_DEVICES:,} hosts", span)
     return tuple(names)
-
-
-def _expanded(text: str, span: Span) -> list[str]:
-    match = re.match(r"([^\[\]]*)\[([^\[\]]*)\](.*)", text)
-    if match is None:
-        if "[" in text or "]" in text:
-            raise wrong(f"'{text[:60]}' is no list of hosts", span, "as in node[01-16,20]")
-        return [text]
-    head, ranges, rest = match.groups()
-    middle: list[str] = []
-    for one in ranges.split(","):
-        numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", one.strip())
-        if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            raise wrong(f"'{one[:40]}' is no range of hosts", span, "as in node[01-16,20]")
-        first, last = int(numbers[1]), int(numbers[2] or numbers[1])
-        if last - first >= MAX_DEVICES:
-            raise too_large(f"{last - first + 1:,} hosts in one range", span)
-        middle += [str(number).zfill(len(numbers[1])) for number in range(first, last + 1)]
-    tails = _expanded(rest, span) if rest else [""]
-    if len(middle) * len(tails) > MAX_DEVICES:
-        raise too_large(f"{len(middle) * len(tails):,} hosts in one list", span)
-    return [head + number + tail for number in middle for tail in tails]
 
 
 def _yaml(source: SourceFile) -> Iterator[_Switch]:

@@ -82,7 +82,11 @@ def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
 def _renumbered(network: Network, members: Int32Array, number_of: Int32Array) -> Network:
     """The network with NPUs in another order, of which only the members are present. Links keep their numbers."""
     order = np.argsort(number_of)[: network.npu_count]
-    names = [DeviceFamily(network.device_name(int(old)), (), new, ()) for new, old in enumerate(order)]
+    real = [network.real_name(int(old)) for old in order]
+    names = [
+        DeviceFamily(network.device_name(int(old)), (), new, (), (real[new],) if real[new] else ())
+        for new, old in enumerate(order)
+    ]
     switches = tuple(family for family in network.families if family.first >= network.npu_count)
     present = network.present.copy()
     present[: network.npu_count] = np.arange(network.npu_count) < len(members)
@@ -106,7 +110,7 @@ def _check_relays(module: Module, communicator: Communicator, rows: Transfers) -
     network, run = module.network, module.demand.runs[communicator.run or 0]
     link = int(rows.link[outside[0]])
     message = (
-        f"{run.collective} passes through {network.device_name(int(network.target[link]))}, which is not in its group"
+        f"{run.collective} passes through {network.shown_name(int(network.target[link]))}, which is not in its group"
     )
     hint = "let collc plan the run, use algorithms that stay inside the group, or run it over all NPUs of the network"
     raise SourceError(Diagnostic("M0114", message, hint=hint))

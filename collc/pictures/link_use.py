@@ -117,7 +117,7 @@ def use_of_simulation(found: Simulation) -> LinkUse:
 
     def name(row: int) -> str:
         ends = (int(found.graph.source[task[row]]), int(found.graph.target[task[row]]))
-        return f"message {network.device_name(ends[0])} to {network.device_name(ends[1])}"
+        return f"message {network.shown_name(ends[0])} to {network.shown_name(ends[1])}"
 
     return LinkUse(
         network=network,

@@ -170,6 +170,10 @@ def _box(network: Network, layout: Layout, index: int, top: float) -> str:
     inside = [npu for npu in inside if box.y <= layout.at[npu][1] <= box.y + box.height]
     name = network.device_name(inside[0]) if inside else box.label
     label = node_label(name)
+    host = network.real_name(inside[0]).rpartition("/")[0] if inside else ""
+    label = f"{label} ({host})" if host else label
+    if host and text_width(label, 10.5) > box.width - 4:
+        label = host
     if text_width(label, 10.5) > box.width - 4:
         label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
     shown = shortened(label, box.width - 4, 10.5)
@@ -221,7 +225,7 @@ class _Shapes:
         return f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:
-        names = [self.network.device_name(device) for device in (line.source, line.target)]
+        names = [self.network.shown_name(device) for device in (line.source, line.target)]
         arrow = " and back" if line.both else ""
         lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
         said = f"{names[0]} -> {names[1]}{arrow}{lanes}: {kind_label(self.network.kinds[line.kind])}"
@@ -278,7 +282,7 @@ class _Shapes:
         radius = self.layout.radius
         present = bool(self.network.present[device])
         rank = int(np.searchsorted(self.network.npus, device))
-        about = f"{self.network.device_name(device)}, " + (f"rank {rank}" if present else "removed")
+        about = f"{self.network.shown_name(device)}, " + (f"rank {rank}" if present else "removed")
         if self.load is not None and present:
             sent = int(self.load[self.network.source == device].sum())
             received = int(self.load[self.network.target == device].sum())
@@ -294,7 +298,7 @@ class _Shapes:
         """The switches at one height: with names where there is room, else those of the first and last beside them."""
         xs = sorted(self.at[switch][0] for switch in switches)
         room = min((b - a for a, b in pairwise(xs)), default=160.0)
-        names = {switch: self.network.device_name(switch) for switch in switches}
+        names = {switch: self.network.shown_name(switch) for switch in switches}
         named = max(text_width(name, 10.5) for name in names.values()) + 14 <= room
         for switch in switches:
             x = self.at[switch][0]

@@ -93,7 +93,7 @@ def _colors(use: LinkUse, rows: Int64Array) -> list[str]:
     words = f"the NPU {use.owners}:"
     parts, x = [text(_PAD, 18, words, "muted small")], _PAD + text_width(words, 10.5) + 8
     for owner in owners:
-        name = use.network.device_name(owner) if 0 <= owner < use.network.device_count else str(owner)
+        name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
         name = shortened(name, (_WIDTH - 230) / len(owners) - 25, 10.5)
         parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
         parts.append(text(x + 15, 18, name, "small"))
@@ -156,7 +156,7 @@ def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int]) -> str:
 
 def _tip(use: LinkUse, row: int) -> str:
     does = " (added to what the target holds)" if use.reduce[row] else ""
-    link = use.network.link_name(int(use.link[row]))
+    link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
     return f"{use.name(row)}, {format_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
 
@@ -209,7 +209,7 @@ def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[
         x, end = frame.times.at(int(begins[first])), frame.times.at(int(ends[last]))
         high = frame.pitch - 4
         span = f"{format_time(int(begins[first]))} to {format_time(int(ends[last]))}"
-        tip = f"{use.network.link_name(int(use.link[rows[first]]))}: {last - first + 1} transfers, {span}"
+        tip = f"{use.network.shown_link(int(use.link[rows[first]]))}: {last - first + 1} transfers, {span}"
         shape = rect(x, frame.y(at) - high / 2, max(end - x, 0.8), high, "f0")
         yield mark(tip, shape)
         first = last + 1

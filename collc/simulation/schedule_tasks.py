@@ -139,7 +139,7 @@ def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
     none = (first == last) & ~held
     if none.any():
         k = int(np.flatnonzero(none)[0])
-        source, target = (network.device_name(int(end[k])) for end in (rows.source, rows.target))
+        source, target = (network.shown_name(int(end[k])) for end in (rows.source, rows.target))
         message = f"chunk {demand.chunk_name(int(rows.chunk[k]))} is never at the source of {source} -> {target}"
         raise CheckFailed(Diagnostic("S0401", message, hint="verify the schedule first"))
     first = np.where(switch, np.maximum(first, last - 1), first)

@@ -97,11 +97,11 @@ class Conditions:
         network, demand = self.task.network, self.task.demand
         holders, wanting = self.row(k)
         target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= UNREACHABLE)
-        names = ", ".join(network.device_name(v) for v in holders[:4].tolist())
+        names = ", ".join(network.shown_name(v) for v in holders[:4].tolist())
         return SourceError(
             Diagnostic(
                 "S0103",
-                f"no path leads from {names} to {network.device_name(target)}, "
+                f"no path leads from {names} to {network.shown_name(target)}, "
                 f"which is to get chunk {demand.chunk_name(int(self.chunk[k]))}",
                 hint="add links, or leave the NPU out of the group",
             )

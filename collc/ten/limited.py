@@ -160,5 +160,5 @@ class Ports:
     def name(self, network: Network, port: int) -> str:
         """What a port limits, in words."""
         device = self.devices[port]
-        endpoint, name = network.endpoint_of(device), network.device_name(device)
+        endpoint, name = network.endpoint_of(device), network.shown_name(device)
         return endpoint.send_limit(name) if self.sends[port] else endpoint.receive_limit(name)

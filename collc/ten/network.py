@@ -32,13 +32,15 @@ class LinkKind:
 class DeviceFamily:
     """An array of devices declared together: `npu gpu[2, 8]` is ("gpu", (2, 8), first, (8, 1)).
 
-    The device with indices i has the number first + sum(i * strides). A single device has shape ().
+    The device with indices i has the number first + sum(i * strides). A single device has shape (). labels: what the
+    machine calls the devices, in row-major order, `host/device` where the host is known; () for no labels.
     """
 
     name: str
     shape: tuple[int, ...]
     first: int
     strides: tuple[int, ...]
+    labels: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -49,11 +51,24 @@ class DeviceFamily:
         """The name of one of its devices: `gpu[1, 3]`."""
         if not self.shape:
             return self.name
+        return f"{self.name}[{', '.join(map(str, self.index(device)))}]"
+
+    def index(self, device: int) -> list[int]:
+        """The indices of one of its devices."""
         rest = device - self.first
         index = [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
             index[axis], rest = divmod(rest, self.strides[axis])
-        return f"{self.name}[{', '.join(map(str, index))}]"
+        return index
+
+    def real_name(self, device: int) -> str:
+        """The label of one of its devices, "" where it has none."""
+        if not self.labels:
+            return ""
+        at = 0
+        for index, size in zip(self.index(device), self.shape, strict=True):
+            at = at * size + index
+        return self.labels[at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +192,25 @@ class Network:
         """The name of a device as in its program: `gpu[0, 3]`, `spine`."""
         row = bisect_right(self._first_devices, device) - 1
         return self.families[row].label(device) if row >= 0 else f"npu {device}"
+
+    def real_name(self, device: int) -> str:
+        """What the machine calls a device, `host/device` where the host is known; "" where no label says it."""
+        row = bisect_right(self._first_devices, device) - 1
+        return self.families[row].real_name(device) if row >= 0 else ""
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """Whether devices have labels."""
+        return any(family.labels for family in self.families)
+
+    def shown_name(self, device: int) -> str:
+        """The name of a device for people, with its label: `node[0].gpu[3] (host7/GPU3)`."""
+        name, real = self.device_name(device), self.real_name(device)
+        return f"{name} ({real})" if real else name
+
+    def shown_link(self, link: int) -> str:
+        """The ends of a link for people, with their labels."""
+        return f"{self.shown_name(int(self.source[link]))} -> {self.shown_name(int(self.target[link]))}"
 
     @cached_property
     def _first_devices(self) -> list[int]:

@@ -107,11 +107,11 @@ class Findings:
     def link(self, number: int) -> str:
         """A link's name with its number."""
         known = 0 <= number < self.network.link_count
-        return f"{self.network.link_name(number)} (link {number})" if known else f"link {number}"
+        return f"{self.network.shown_link(number)} (link {number})" if known else f"link {number}"
 
     def device(self, number: int) -> str:
         """A device's name."""
-        return self.network.device_name(number)
+        return self.network.shown_name(number)
 
 
 def at(picoseconds: int) -> str:

@@ -10,7 +10,8 @@ import networkx as nx
 import pytest
 
 from collc.application.topology_summary import _cut_between, _halves, summarize, summary_of
-from collc.base.diagnostics import SourceError, UsageError
+from collc.base.diagnostics import SourceError
+from collc.command.cli import main
 from tests.synthesis.random_problems import random_network
 
 PROGRAM = """
@@ -85,9 +86,10 @@ def test_what_has_no_path_or_no_rates(summary):
 
 
 def test_errors(summary, tmp_path):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(SourceError) as caught:
         summarize(str(tmp_path / "p.coll"), {})
     assert caught.value.diagnostics[0].code == "U0151"
+    assert "5 topologies (pod, hurt, apart, shape and fed)" in caught.value.diagnostics[0].message
     with pytest.raises(SourceError) as missing:
         summary("pdo")
     assert missing.value.diagnostics[0].code == "U0133"
@@ -111,3 +113,20 @@ def test_diameter_and_bisection_of_random_networks(seed):
         assert all(half in halves for half in _halves(network) if len(half) == len(npus) // 2)
         least = min(_cut_between(network, half) for half in halves)
         assert least <= Fraction(found.values["bisection_at_most"])
+
+
+def test_a_file_about_one_topology_needs_no_name(tmp_path, capsys):
+    path = tmp_path / "p.coll"
+    path.write_text(
+        "topology node { npu g[2] link g[0] <-> g[1] (bandwidth: 1GB/s, latency: 1us) }\n"
+        "topology pair { use node as n[3] link n[0].g[0] <-> n[1].g[0] (bandwidth: 1GB/s, latency: 1us)\n"
+        "link n[1].g[0] -> n[2].g[0] (bandwidth: 1GB/s, latency: 1us)\n"
+        "link n[2].g[0] -> n[0].g[0] (bandwidth: 1GB/s, latency: 1us) }\n"
+        "topology spare(n: int) { npu g[n] }\n"
+    )
+    found = summarize(str(path), {})
+    assert found.name == "pair"
+    assert [row.cells()[:2] for row in found.links] == [("n[*].g[*] -> n[*].g[*]", "10")]
+    assert all(row.size % 2**20 == 0 for row in found.limits)  # 6 does not divide 1 GiB
+    assert main(["topology", str(path), "--svg", str(tmp_path / "p.svg")]) == 0
+    assert "<svg" in (tmp_path / "p.svg").read_text()

@@ -224,7 +224,8 @@ def test_a_tree_of_slurm(imported):
     assert links(one) == links(other)
     assert one.npu_count == 64
     assert one.switch_count == 8 + 2 + 1
-    assert "gpu01, gpu02" in program
+    assert 'use pod_node as node[8] labels "gpu[01-08]"' in program
+    assert one.real_name(9) == "gpu02/GPU1"
     assert "LinkSpeed" in program  # as dropped
 
 

@@ -12,7 +12,7 @@ EVERYTHING = """
 import std.topologies import "pod.coll"
 param nodes: int = 2 param free
 topology a(npu: int, link: list = [], time = 3us,) {  # names of every kind
-  npu npu[2,] (inject: 5GB/s) use dgx() as node use ring(4) * ring(2) as more[3]
+  npu npu[2,] (inject: 5GB/s) labels ["a"] use dgx() as node use ring(4) * ring(2) as more[3] labels "b[1-2]"
   links [[0]] links m (a: 1) links [[i] for i in 0..4 if i != 2] (x: 2)
   link npu[0].a[1] -> use (latency: 0.5us)
   switch s (multicast: false, buffer: 64)

@@ -178,7 +178,7 @@ def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
     if len(bad):
         row = int(bad[0])
         name, npu = module.demand.chunk_name(int(rows.chunk[row])), int(network.target[rows.link[row]])
-        message = f"{network.device_name(npu)} forwards a partial of chunk {name} that it does not add"
+        message = f"{network.shown_name(npu)} forwards a partial of chunk {name} that it does not add"
         note = Note("a GPU of a runtime adds what it receives of a sum, or replaces what it has by it")
         hint = "take an algorithm between linked GPUs, or leave out 'using'; emit ten, chakra or trace instead"
         raise SourceError(Diagnostic("M0116", message, notes=(note,), hint=hint))
@@ -186,7 +186,7 @@ def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
 
 def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:
     name, network = module.demand.chunk_name(chunk), module.network
-    message = f"{network.device_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot express"
+    message = f"{network.shown_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot express"
     note = Note("MSCCL moves data from GPU to GPU; a switch can only pass each message on once")
     hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
     raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
@@ -229,7 +229,7 @@ def _initial(module: Module) -> dict[tuple[int, int], int]:
 
 def _early(module: Module, message: Message) -> NoReturn:
     name, network = module.demand.chunk_name(message.chunk), module.network
-    sender = network.device_name(int(network.npus[message.source]))
+    sender = network.shown_name(int(network.npus[message.source]))
     text = f"{sender} sends chunk {name} at {message.start} ps before it holds it"
     raise CheckFailed(Diagnostic("M0108", text, hint="verify the schedule first"))
 

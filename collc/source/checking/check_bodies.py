@@ -95,6 +95,7 @@ class BodyChecker:
                 case Use():
                     self.ints(node.shape, inner, "a size")
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
+                    self.expressions.labels(node.labels, inner)
                 case _:
                     raise fail("E0302", "this statement is not allowed in a topology", node.span)
 

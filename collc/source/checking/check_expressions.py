@@ -183,6 +183,15 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         for size in node.shape:
             self.expect(size, env, INT, "a size")
         self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
+        self.labels(node.labels, env)
+
+    def labels(self, node: Expr | None, env: TypeScope) -> None:
+        """Check the labels of devices: strings."""
+        if node is not None:
+            given = self.type_of(node, env)
+            if not fits(given, STRING) and not fits(given, list_of(STRING)):
+                message = f"labels must be of type string or list of string, not {given}"
+                self.problems.add(*fail("E0211", message, node.span).diagnostics)
 
     def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
         """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""

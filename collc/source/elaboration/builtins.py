@@ -194,7 +194,7 @@ def _index(call: FunctionCall) -> Value | None:
     found = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)
     row = exact.first_row(found < 0)
     if row >= 0:
-        name = npu.home.network.device_name(int(numbers[row])) if npu.home is not None else str(numbers[row])
+        name = npu.home.network.shown_name(int(numbers[row])) if npu.home is not None else str(numbers[row])
         raise fail("E0404", f"{name} is not in the group", call.node.span, call.frame.note(row))
     return Value(INT, found if npu.varies else int(found[0]))
 

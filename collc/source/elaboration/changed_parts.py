@@ -93,7 +93,7 @@ class _LinkChanges:
             if not pairs and len(sources) == len(targets) == 1:
                 self._add(part, (sources[0], targets[0]), lanes or 1, frame)
             elif not pairs:
-                names = [self.topology.network.device_name(one[0]) if one else "none" for one in (sources, targets)]
+                names = [self.topology.network.shown_name(one[0]) if one else "none" for one in (sources, targets)]
                 message = f"no link leads from any of {plural(len(sources), 'device')} ({names[0]} ...)"
                 message += f" to any of {len(targets)} ({names[1]} ...)"
                 hint = "new links are added one by one: link a[i] <-> b[i] (...) for i in 0..8"
@@ -115,7 +115,7 @@ class _LinkChanges:
         return lanes
 
     def _names(self, pair: Pair) -> str:
-        return " -> ".join(map(self.topology.network.device_name, pair))
+        return " -> ".join(map(self.topology.network.shown_name, pair))
 
     def _chosen(self, part: ChangedLink, pair: Pair, lanes: int | None) -> list[int]:
         """Of the links of a pair, all, or the last ones that no part has changed."""

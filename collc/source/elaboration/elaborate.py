@@ -16,6 +16,7 @@ from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import table_prices
 from collc.source.elaboration.schedules import ScheduleBuilder
+from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
 from collc.source.imports import Loader
@@ -104,13 +105,27 @@ def _program(
     return Program(tuple(schedules), tuple(workloads.values()), tuple(designs))
 
 
-def load_topology(source: Path, name: str, definitions: Mapping[str, str] | None = None) -> Network:
-    """The network of a topology of a program. Raises SourceError, U0133 where the program has no such topology."""
+def load_topology(source: Path, name: str | None, definitions: Mapping[str, str] | None = None) -> Network:
+    """The network of a topology of a program. name: None for the one that no other topology of the file uses.
+
+    Raises SourceError, U0133 where the program has no such topology, U0151 where several could be meant.
+    """
 
     def load(loader: Loader) -> Network:
-        return _named_topology(_load_files(loader, source, definitions or {}, OptionTables()), loader.problems, name)
+        context = _load_files(loader, source, definitions or {}, OptionTables())
+        return _named_topology(context, loader.problems, _only_name(context, source) if name is None else name)
 
     return fed_links(_with_tables(load))
+
+
+def _only_name(context: FileContext, source: Path) -> str:
+    """The name of the topology that a file is about. Raises SourceError U0151."""
+    found = sole_topologies(context.file)
+    if len(found) == 1:
+        return found[0]
+    hint = f"name one of them, as in {source}:{found[0]}" if found else "as in: topology pod = dgx_h100(4)"
+    names = f"{len(found)} topologies ({listed(found[:8])})" if found else "no topology without parameters"
+    raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
 
 
 def _named_topology(context: FileContext, problems: Problems, name: str) -> Network:

@@ -72,9 +72,9 @@ def _removed_links(
 def _no_link(part: RemovedLink, base: Topology, ends: tuple[list[int], list[int]]) -> Exception:
     network = base.network
     if len(ends[0]) == len(ends[1]) == 1:
-        names = " -> ".join(network.device_name(one[0]) for one in ends)
+        names = " -> ".join(network.shown_name(one[0]) for one in ends)
         return fail("E0323", f"'{base.name}' has no link {names}", part.span, hint=_links_from(network, ends[0][0]))
-    first, second = (network.device_name(one[0]) if one else "none" for one in ends)
+    first, second = (network.shown_name(one[0]) if one else "none" for one in ends)
     message = f"'{base.name}' has no link from any of {plural(len(ends[0]), 'device')} ({first} ...) to"
     return fail("E0323", f"{message} any of {len(ends[1])} ({second} ...)", part.span)
 
@@ -88,7 +88,7 @@ def _last_lanes(part: RemovedLink, network: Network, links: Int64Array, gone: Bo
             parallel.append(link)
     for (a, b), parallel in pairs.items():
         if len(parallel) < lanes:
-            names = f"{network.device_name(a)} -> {network.device_name(b)}"
+            names = f"{network.shown_name(a)} -> {network.shown_name(b)}"
             message = f"{names} has {plural(len(parallel), 'lane')}, fewer than {lanes}"
             raise fail("E0325", message, part.span)
     return np.array(sorted(link for parallel in pairs.values() for link in parallel[-lanes:]), np.int64)

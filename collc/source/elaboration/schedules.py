@@ -166,7 +166,7 @@ class ScheduleBuilder:
             kind = network.kinds[row]
             missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
             if missing:
-                link = network.link_name(int(np.argmax(network.kind == row)))
+                link = network.shown_link(int(np.argmax(network.kind == row)))
                 hint = f"give the topology its {listed(missing)}"
                 note = Note(f"for example, link {link} has no {listed(missing, 'or')}")
                 message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
@@ -471,8 +471,8 @@ def _unreachable_error(
     problem: UnreachableChunk, topology: Topology, demand: Demand, draft: _ScheduleDraft
 ) -> SourceError:
     network = topology.network
-    source, target = network.device_name(problem.source), network.device_name(problem.target)
-    names = [network.device_name(int(d)) for d in problem.side[:8]]
+    source, target = network.shown_name(problem.source), network.shown_name(problem.target)
+    names = [network.shown_name(int(d)) for d in problem.side[:8]]
     if len(problem.side) > 8:
         names.append(f"{len(problem.side) - 8} more")
     side = f"{{{', '.join(names)}}}"

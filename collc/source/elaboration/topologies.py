@@ -17,6 +17,7 @@ from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.labels import labels_inside, labels_of
 from collc.source.elaboration.operators import shown
 from collc.source.elaboration.topology_parts import index_part, member_of
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
@@ -146,9 +147,10 @@ class TopologyBuilder:
         first = self.switches if switch else self.npus
         strides = row_major(shape)
         families = self.switch_families if switch else self.families
+        labels = labels_of(node.labels, size, frame, self.evaluator)
         for name in names:
             self.entries[name] = DeviceArray(name, switch, shape, strides, first)
-            families.append(DeviceFamily(name, shape, first, strides))
+            families.append(DeviceFamily(name, shape, first, strides, labels))
             first += size
         if not switch:
             kind = self.endpoints.setdefault(endpoint_of(given, node.attributes, node.span), len(self.endpoints))
@@ -211,12 +213,13 @@ class TopologyBuilder:
         )
         first = np.arange(copies, dtype=np.int64)
         base = np.stack([self.npus + first * inner.npu_count, self.switches + first * inner.switch_count], axis=1)
-        for index, (npu, switch) in zip(np.ndindex(shape), base.tolist(), strict=True):
+        labels = labels_of(node.labels, copies, frame, self.evaluator) or [""] * copies
+        for index, (npu, switch), host in zip(np.ndindex(shape), base.tolist(), labels, strict=True):
             prefix = name + (f"[{', '.join(map(str, index))}]" if shape else "")
             for family in inner.families:
                 below = family.first < inner.npu_count
                 at = npu + family.first if below else switch + family.first - inner.npu_count
-                copy = DeviceFamily(f"{prefix}.{family.name}", family.shape, at, family.strides)
+                copy = replace(family, name=f"{prefix}.{family.name}", first=at, labels=labels_inside(host, family))
                 (self.families if below else self.switch_families).append(copy)
         self.copy_attributes(inner, copies)
         table = self.copied_links(inner, base)
@@ -417,7 +420,7 @@ class TopologyBuilder:
     def network(self, name: str, table: Int64Array) -> Network:
         """The network of the devices with some links (int64[links, 3]), as `link` returns them."""
         ends = np.where(table[:, :2] < 0, self.npus - 1 - table[:, :2], table[:, :2]).astype(np.int32)
-        switch_families = [DeviceFamily(f.name, f.shape, f.first + self.npus, f.strides) for f in self.switch_families]
+        switch_families = [replace(family, first=family.first + self.npus) for family in self.switch_families]
         plain = len(self.endpoints) == 1
         return Network(
             name=name,

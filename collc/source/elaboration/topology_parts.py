@@ -161,7 +161,7 @@ def is_present(topology: Topology, numbers: Data) -> Data:
 def device_label(topology: Topology, number: int) -> str:
     """The name of a device. Switch s has the number -1 - s."""
     network = topology.network
-    return network.device_name(number if number >= 0 else network.npu_count - 1 - number)
+    return network.shown_name(number if number >= 0 else network.npu_count - 1 - number)
 
 
 def check_npus(numbers: Int64Array, home: Topology | None, span: Span) -> None:

@@ -102,14 +102,22 @@ class Builder(ExpressionBuilder):
         return self._nested(s.TopologyTemplate(span, self._identifier(name), known, items_of(body, s.Statement)), body)
 
     def device(
-        self, kind: Token, name: Token, shape: BracketedItems | None, attributes: BracketedItems | None
+        self,
+        kind: Token,
+        name: Token,
+        shape: BracketedItems | None,
+        attributes: BracketedItems | None,
+        labels: ex.Expr | None,
     ) -> s.DeviceDeclaration | s.DeviceTable:
         table = self.tables.pop(kind.start, None) if self.tables else None
         if isinstance(table, s.DeviceTable):
             return table
-        span = self._span(kind, name, shape, attributes)
-        sizes = items_of(shape, ex.Expr)
-        return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, items_of(attributes, ex.Argument))
+        span = self._span(kind, name, shape, attributes, labels)
+        sizes, known = items_of(shape, ex.Expr), items_of(attributes, ex.Argument)
+        return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, known, labels)
+
+    def labels(self, _keyword: Token, labels: ex.Expr) -> ex.Expr:
+        return labels
 
     def link(
         self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: BracketedItems | None
@@ -123,9 +131,17 @@ class Builder(ExpressionBuilder):
     def links(self, keyword: Token, matrix: ex.Expr, attributes: BracketedItems | None) -> s.LinkMatrix:
         return s.LinkMatrix(self._span(keyword, matrix, attributes), matrix, items_of(attributes, ex.Argument))
 
-    def use(self, keyword: Token, topology: ex.Expr, _as: Token, name: Token, shape: BracketedItems | None) -> s.Use:
-        span = self._span(keyword, name, shape)
-        return s.Use(span, topology, self._identifier(name), items_of(shape, ex.Expr))
+    def use(
+        self,
+        keyword: Token,
+        topology: ex.Expr,
+        _as: Token,
+        name: Token,
+        shape: BracketedItems | None,
+        labels: ex.Expr | None,
+    ) -> s.Use:
+        span = self._span(keyword, name, shape, labels)
+        return s.Use(span, topology, self._identifier(name), items_of(shape, ex.Expr), labels)
 
     # Groups
 

@@ -48,12 +48,13 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceDeclaration(Statement):
-    """`npu gpu[2, 8] (...)` or `switch s[2] (...)`; kind: "npu" or "switch"."""
+    """`npu gpu[2, 8] (...) labels [...]` or `switch s[2] (...)`; kind: "npu" or "switch"."""
 
     kind: str
     name: Identifier
     shape: tuple[Expr, ...]
     attributes: tuple[Argument, ...]
+    labels: Expr | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,11 +135,12 @@ class LinkMatrix(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use(Statement):
-    """`use dgx(8) as node[4]`."""
+    """`use dgx(8) as node[4] labels "host[1-4]"`."""
 
     topology: Expr
     name: Identifier
     shape: tuple[Expr, ...]
+    labels: Expr | None
 
 
 # Bodies of collectives and algorithms

@@ -91,7 +91,7 @@ def _of_each(
             if time > best:
                 best, worst = time, npu
     if worst >= 0:
-        endpoint, name = network.endpoint_of(worst), network.device_name(worst)
+        endpoint, name = network.endpoint_of(worst), network.shown_name(worst)
         yield Bound(best, (endpoint.send_limit(name) if sends else endpoint.receive_limit(name)) + which)
 
 

@@ -105,7 +105,7 @@ def _shared_slots(fluid: Fluid) -> Iterator[Bound]:
     if not network.has_limited_buffers:
         return
     limited = network.npu_count + np.flatnonzero(network.buffers >= 0)
-    name = network.device_name(int(limited[0]))
+    name = network.shown_name(int(limited[0]))
     if len(limited) > 1:
         name += f" and {len(limited) - 1} more switch{'es' if len(limited) > 2 else ''}"
     each = np.full(network.device_count, -1, np.int64)

@@ -30,7 +30,7 @@ def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, siz
     for part in traffic:
         time, start, end = part.longest(distance, sources, size)
         if (0 if best is None else best.time) < time < UNREACHABLE:
-            best = Bound(time, f"path from {network.device_name(start)} to {network.device_name(end)}")
+            best = Bound(time, f"path from {network.shown_name(start)} to {network.shown_name(end)}")
     return best
 
 

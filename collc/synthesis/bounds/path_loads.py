@@ -150,7 +150,7 @@ class PathLoads:
         work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
         work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
         busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
-        name = f"the links on the paths of the data, such as {network.link_name(busiest)}"
+        name = f"the links on the paths of the data, such as {network.shown_link(busiest)}"
         return Bound(self.fluid.time_of_work(whole, work), name)
 
     def _ends(self, distance: Int64Array) -> Iterator[tuple[int, int, int]]:

@@ -44,7 +44,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
                     time = reach.time(npu, other, int(row[other]), counts) if npu != other else -1
                     if time > largest:
                         largest = time
-                        yield Bound(time, name.format(network.device_name(npu), network.device_name(other)))
+                        yield Bound(time, name.format(network.shown_name(npu), network.shown_name(other)))
 
 
 class _Reach:

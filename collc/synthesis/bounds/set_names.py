@@ -67,14 +67,14 @@ class _DeviceSet:
         """A device, a copy of a topology, a node with its parts, a slice of an array, or the names of all devices."""
         network = self.network
         if len(self.devices) == 1:
-            return network.device_name(int(self.devices[0]))
+            return network.shown_name(int(self.devices[0]))
         if self.copy:
             return self.copy
         if self.node:
             return f"{self.node} ({', '.join([self.slice, *self._switches()])})"
         if self.slice:
             return self.slice
-        names = [network.device_name(int(device)) for device in self.devices[:MOST_NAMES]]
+        names = [network.shown_name(int(device)) for device in self.devices[:MOST_NAMES]]
         more = f" and {len(self.devices) - MOST_NAMES} more" if len(self.devices) > MOST_NAMES else ""
         return "{" + ", ".join(names) + more + "}"
 
@@ -152,5 +152,5 @@ class _DeviceSet:
 
     def _switches(self) -> list[str]:
         found = np.flatnonzero(self.members[self.network.npu_count :]) + self.network.npu_count
-        names = [self.network.device_name(int(switch)) for switch in found]
+        names = [self.network.shown_name(int(switch)) for switch in found]
         return names if len(names) <= MOST_NAMES else [f"{len(names)} switches"]

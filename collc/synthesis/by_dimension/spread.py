@@ -139,7 +139,7 @@ def _next_senders(
     missing = found.keys() - {hop.target for hop in tree}
     if missing:
         network = dimensions.network
-        names = f"{network.device_name(npu)} to {network.device_name(min(missing))}"
+        names = f"{network.shown_name(npu)} to {network.shown_name(min(missing))}"
         message = f"no links of their dimension lead from {names}"
         raise SourceError(Diagnostic("S0306", message, hint="use auto, tacos or pccl instead"))
     return found

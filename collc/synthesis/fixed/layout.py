@@ -284,7 +284,7 @@ class _AlgorithmLayout:
         return [(self._chunk[send], d) for d in self._paths[send][1:-1] if not self._network.is_switch(d)]
 
     def _device(self, device: int) -> str:
-        return self._network.device_name(device)
+        return self._network.shown_name(device)
 
     def _name(self, send: int) -> str:
         return self._demand.chunk_name(self._chunk[send])

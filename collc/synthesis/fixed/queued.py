@@ -102,7 +102,7 @@ def _routes(network: Network, sends: AlgorithmSends, size: int, model: LinkModel
     try:
         return shortest_routes(network, sends.source, sends.target, taken[network.kind])
     except NoRoute as error:
-        ends = f"{network.device_name(error.source)} to {network.device_name(error.target)}"
+        ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("S0103", f"no path leads from {ends}")) from error
 
 

@@ -156,7 +156,7 @@ class _Relays:
         """The devices behind the tree on the path to the nearest missing one."""
         path = nearest_path(self._edges, tree, missing)
         if path is None:
-            demand, name = self._conditions.task.demand, self._conditions.task.network.device_name(min(missing))
+            demand, name = self._conditions.task.demand, self._conditions.task.network.shown_name(min(missing))
             chunk = demand.chunk_name(int(self._conditions.chunk[row]))
             message = f"no path of links leads to {name}, which is to get chunk {chunk}"
             raise SourceError(Diagnostic("S0103", message, hint="add links"))

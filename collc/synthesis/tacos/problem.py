@@ -236,7 +236,7 @@ class _Relays:
         while missing:
             path = nearest_path(self._edges, tree, missing)
             if path is None:
-                name = self._network.device_name(min(missing))
+                name = self._network.shown_name(min(missing))
                 hint = "add links, or take it out of the group"
                 raise SourceError(Diagnostic("S0103", f"no path of links leads to {name}", hint=hint))
             tree.update(path)

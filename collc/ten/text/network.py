@@ -161,8 +161,24 @@ def _families(cursor: Cursor, devices: int) -> tuple[DeviceFamily, ...]:
         named += math.prod(shape)
         if named > devices:
             cursor.fail("T0107", f"more names than the {devices} devices", span)
-        families.append(DeviceFamily(name, shape, first, strides))
+        families.append(DeviceFamily(name, shape, first, strides, _labels(cursor, math.prod(shape))))
     return tuple(families)
+
+
+def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
+    """The labels of `count` devices, () where there are none."""
+    if not cursor.accept_word("labels"):
+        return ()
+    span = cursor.span
+    cursor.expect("[")
+    labels: list[str] = []
+    while not cursor.accept("]"):
+        labels.append(cursor.string())
+        if not cursor.at("]"):
+            cursor.expect(",")
+    if len(labels) != count:
+        cursor.fail("T0107", f"{len(labels)} labels of {count} devices", span)
+    return tuple(labels)
 
 
 def _options(

@@ -105,6 +105,8 @@ def _family(family: DeviceFamily) -> str:
     text = f"{indexed(family.name, family.shape)} from {family.first}"
     if family.strides != row_major(family.shape):
         text += f" strides [{', '.join(map(str, family.strides))}]"
+    if family.labels:
+        text += f" labels [{', '.join(map(quoted, family.labels))}]"
     return text
 
 

@@ -1,0 +1,40 @@
+"""The names of the ranks of a file for a runtime, from the `NAME.ranks.json` beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+
+def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
+    """What the ranks of an MSCCL file or a plan are called, by rank: their labels, else the names of the NPUs.
+
+    count: ranks of the file. () where there is no file of ranks that fits.
+    """
+    base = re.sub(r"\.(in|out)$", "", path.stem)
+    numbered = re.fullmatch(r"(.*?)[.-]?(\d+)", base)
+    candidates: list[tuple[str, int | None]] = [(base, None)]
+    if numbered is not None:
+        candidates.append((numbered[1], int(numbered[2])))
+    for name, number in candidates:
+        for run in _runs(path.with_name(f"{name}.ranks.json")):
+            if number in (None, run.get("run")):
+                names = [str(label or npu) for label, npu in zip(_labels(run), run["ranks"], strict=False)]
+                return tuple(names) if len(names) == count else ()
+    return ()
+
+
+def _labels(run: dict[str, Any]) -> list[str]:
+    return run.get("labels") or [""] * len(run["ranks"])
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of a file of ranks; none where it cannot be read."""
+    try:
+        runs: list[Any] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    known: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)]
+    return [run for run in known if isinstance(run.get("ranks"), list)]
