@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
-from collc.command.terminal import print_messages, print_table, progress_bar
+from collc.command.machine_commands import calibrate_command, import_command, topology_command
+from collc.command.terminal import print_json, print_messages, print_table, progress_bar
 
 if TYPE_CHECKING:
     from collc.application.compile_report import CompileReport, ScheduleReport
-
-
-def _print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
-    from collc.base.rendering import as_json
-
-    print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
 
 
 class CompilationEnded(Exception):
@@ -82,7 +76,7 @@ def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
 
     messages = report.all_diagnostics
     if chosen.json:
-        _print_json(report.as_json(), messages)
+        print_json(report.as_json(), messages)
     elif not chosen.quiet and not chosen.print_after and report.schedules:
         print_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
         for schedule in report.schedules:
@@ -102,7 +96,7 @@ def check_command(chosen: argparse.Namespace) -> Exit:
     except (SourceError, NoSchedule) as error:
         diagnostics, code = error.diagnostics, error.exit
     if chosen.json:
-        _print_json({}, diagnostics)
+        print_json({}, diagnostics)
     print_messages(diagnostics)
     return code
 
@@ -114,7 +108,7 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     expected = Expectation(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
     report = verify_file(chosen.file, expected)
     if chosen.json:
-        _print_json(report.as_json(), report.diagnostics)
+        print_json(report.as_json(), report.diagnostics)
     elif not report.unreadable:
         print_table(("check", "outcome"), report.rows())
         if description := report.description():
@@ -136,7 +130,7 @@ def design_command(chosen: argparse.Namespace) -> Exit:
         raise UsageError(Diagnostic("U0119", message, hint="as in: collc design --network rail_only --gpus 32768"))
     report = solve_designs(chosen.file, DesignSettings(chosen.output, chosen.design, dict(chosen.definitions)))
     if chosen.json:
-        _print_json(report.as_json(compare=chosen.compare), report.diagnostics)
+        print_json(report.as_json(compare=chosen.compare), report.diagnostics)
     else:
         rows = [row for design in report.designs for row in design.rows(compare=chosen.compare)]
         if rows:
@@ -151,7 +145,7 @@ def _network_command(chosen: argparse.Namespace) -> Exit:
 
     found = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
     if chosen.json:
-        _print_json({"networks": [network.as_json() for network in found]})
+        print_json({"networks": [network.as_json() for network in found]})
     else:
         print_table(COLUMNS, [network.cells() for network in found])
     return Exit.DONE
@@ -222,7 +216,7 @@ def run_command(chosen: argparse.Namespace) -> Exit:
         threads=chosen.threads,
     )
     if chosen.json:
-        _print_json(found.as_json(), found.diagnostics)
+        print_json(found.as_json(), found.diagnostics)
     else:
         print_table(COLUMNS, found.rows())
     print_messages(found.diagnostics)
@@ -240,7 +234,7 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
     if chosen.json:
-        _print_json(found.as_json() | ({"names": list(names)} if names else {}), found.warnings)
+        print_json(found.as_json() | ({"names": list(names)} if names else {}), found.warnings)
         return Exit.DONE
     columns, rows = found.table()
     if names:
@@ -271,7 +265,7 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     )
     found = simulate_file(chosen.file, settings)
     if chosen.json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
         return Exit.DONE
     print_table(COLUMNS, list(found.rows()))
     if rows := found.link_rows():
@@ -291,7 +285,7 @@ def compare_command(chosen: argparse.Namespace) -> Exit:
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
     if chosen.json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
     else:
         print(found.title())
         print_table(COLUMNS, list(found.rows()))
@@ -326,67 +320,13 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
     with progress_bar(chosen.quiet) as progress:
         report = sweep_program(chosen.file, settings, progress)
     if chosen.json:
-        _print_json({"rows": report.table.rows}, report.failures())
+        print_json({"rows": report.table.rows}, report.failures())
     elif not chosen.quiet:
         print_table(report.table.columns(), report.table.cells())
         for note in report.notes:
             print(note, file=sys.stderr)
     print_messages(report.failures())
     return report.exit
-
-
-def topology_command(chosen: argparse.Namespace) -> Exit:
-    """`collc topology`: what a person checks about a network."""
-    from collc.application.topology_summary import summarize, tables
-
-    found = summarize(chosen.topology, dict(chosen.definitions))
-    if chosen.svg is not None:
-        from collc.base.atomic_files import write_file
-        from collc.pictures.network_picture import network_picture
-
-        write_file(chosen.svg, network_picture(found.network).file())
-    if chosen.json:
-        _print_json(found.as_json())
-        return Exit.DONE
-    for columns, rows in tables(found):
-        if rows:
-            print_table(columns, rows)
-    return Exit.DONE
-
-
-def import_command(chosen: argparse.Namespace) -> Exit:
-    """`collc import`: files that describe a machine as a program."""
-    from collc.application.importing import ImportSettings, import_machine
-    from collc.base.atomic_files import write_file
-    from collc.machines.kinds import KINDS
-
-    words: list[str] = chosen.words
-    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
-    text = import_machine(
-        ImportSettings(
-            files=tuple(Path(word) for word in words[named:]),
-            kind=words[0] if named and words[0] != "pod" else None,
-            name=chosen.name,
-            node=chosen.node,
-            fabric=chosen.fabric,
-            nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
-            gpu=chosen.gpu,
-            gpus_per_node=chosen.gpus_per_node,
-            nvlink=chosen.nvlink,
-            pcie=chosen.pcie,
-            definitions=dict(chosen.definitions),
-            npu=chosen.npu,
-            capacity=chosen.capacity,
-            latency=chosen.latency,
-            chunk=chosen.chunk,
-        )
-    )
-    if chosen.output is None:
-        print(text, end="")
-    else:
-        write_file(chosen.output, text)
-        print(f"{chosen.output} written; 'collc check {chosen.output}' checks it", file=sys.stderr)
-    return Exit.DONE
 
 
 def show_command(chosen: argparse.Namespace) -> Exit:
@@ -416,7 +356,7 @@ def show_command(chosen: argparse.Namespace) -> Exit:
     with progress_bar(chosen.quiet) as progress:
         shown = show_file(chosen.file, settings, progress)
     if chosen.json:
-        _print_json(shown.as_json(), shown.messages)
+        print_json(shown.as_json(), shown.messages)
     elif not chosen.quiet:
         print("\n".join(map(str, shown.files)))
     print_messages(shown.messages)
@@ -450,35 +390,9 @@ def tune_command(chosen: argparse.Namespace) -> Exit:
     with progress_bar(chosen.quiet) as progress:
         report = tune_program(chosen.file, settings, progress)
     if chosen.json:
-        _print_json(report.as_json() | {"files": list(report.files)}, report.diagnostics)
+        print_json(report.as_json() | {"files": list(report.files)}, report.diagnostics)
     elif not chosen.quiet:
         print_table(COLUMNS, list(report.rows()))
-    print_messages(report.diagnostics)
-    return Exit.DONE
-
-
-def calibrate_command(chosen: argparse.Namespace) -> Exit:
-    """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
-    from collc.application.calibration import COLUMNS, CalibrationSettings, calibrate
-    from collc.base.atomic_files import write_file
-
-    settings = CalibrationSettings(
-        name=chosen.name,
-        collective=chosen.collective,
-        ranks=chosen.ranks,
-        launch=round(chosen.launch * 1e12),
-        sizes=chosen.sizes,
-        in_place=chosen.in_place,
-    )
-    report = calibrate(chosen.file, settings)
-    if chosen.output is not None:
-        write_file(chosen.output, report.program())
-    if chosen.json:
-        _print_json(report.as_json(), report.diagnostics)
-    elif chosen.output is not None:
-        print_table(COLUMNS, report.rows())
-    else:
-        print(report.program(), end="")
     print_messages(report.diagnostics)
     return Exit.DONE
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -158,3 +159,10 @@ def internal_error(error: BaseException | None) -> Diagnostic:
         "(COLLC_TRACEBACK=1 prints the details to send along)"
     )
     return Diagnostic("U0116", f"internal error: {type(error).__name__}: {error}{where}", hint=hint)
+
+
+def print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] = ()) -> None:
+    """Print one JSON object, with the messages about it."""
+    from collc.base.rendering import as_json
+
+    print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
