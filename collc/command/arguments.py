@@ -394,8 +394,9 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _topology_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a topology of a program; FILE.coll alone where it is about a single one"
-    parser.add_argument("topology", metavar="FILE.coll[:TOPOLOGY]", help=what)
+    parser.add_argument(
+        "topology", metavar="FILE.coll[:TOPOLOGY]", help="a topology of a program; the only one of a file"
+    )
     _add_definitions(parser)
     parser.add_argument("--json", action="store_true", help=_JSON)
     parser.add_argument("--svg", type=Path, metavar="FILE.svg", help="draw the nodes with their switches and links")
