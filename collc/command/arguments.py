@@ -17,6 +17,7 @@ from collc.base.wording import did_you_mean, listed
 from collc.command.values import (
     chunks_of,
     definition_of,
+    duration_of,
     list_of,
     memory_of,
     number_from,
@@ -353,13 +354,7 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     tests = ("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall")
     add("--collective", choices=tests, help="the test (default: what the file says, else sendrecv)")
     add("--ranks", type=number_from(2), metavar="N", help="ranks of the test (default: those that the file lists)")
-    add(
-        "--launch",
-        type=seconds_of,
-        default=0.0,
-        metavar="SECONDS",
-        help="time of each call that is no latency of links",
-    )
+    add("--launch", type=duration_of, default=0.0, metavar="TIME", help="of each call, as in 3us: no latency of links")
     add("--sizes", type=_size_range, default=(0, 2**62), metavar="LOW..HIGH", help="fit only these sizes")
     add("--in-place", action="store_true", help="fit the times in place (default: out of place)")
     add("--json", action="store_true", help=_JSON)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final, TypeVar
 
 from collc.base.memory import LEAST
@@ -89,6 +90,18 @@ def seconds_of(text: str) -> float:
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
     return value
+
+
+def duration_of(text: str) -> float:
+    """Seconds, from a time as in 3us; a number alone is seconds."""
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([a-z]+)", text)
+    dimension, scale = UNITS.get(match[2], (None, 0)) if match else (None, 0)
+    if match is not None and dimension is Dimension.TIME:
+        return float(Fraction(match[1]) * scale / 10**12)
+    try:
+        return seconds_of(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"a time is expected, as in 3us, not {text!r}") from None
 
 
 def size_of(text: str) -> int:

@@ -110,7 +110,7 @@ def test_launch_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     kinked = lambda size: 5e-6 + size / 10e9 if size < 2**20 else 20e-6 + size / 100e9  # noqa: E731
     Path("sendrecv.txt").write_text(table(kinked))
     assert [d["code"] for d in found(capsys)["diagnostics"]] == ["X0706"]
-    low = found(capsys, "--sizes", "8B..512KiB", "--launch", "2e-6")
+    low = found(capsys, "--sizes", "8B..512KiB", "--launch", "2us")
     assert low["diagnostics"] == []
     assert low["latency_ps"] == pytest.approx(3e6, rel=1e-3)
     assert low["bandwidth"] == pytest.approx(10e9, rel=1e-3)
