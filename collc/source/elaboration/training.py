@@ -180,6 +180,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
     at: where the program names the file.
     """
     source = read_text(path, name, limit=MAX_BYTES, at=at)
+    _check_is_workload(source.text, name, at)
     layers: list[training.TrainingLayer] = []
     start = 0
     for line in source.text.splitlines(keepends=True):
@@ -194,6 +195,19 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
     if not layers:
         raise fail("E0903", f"{name} has no layers", at)
     return layers
+
+
+def _check_is_workload(text: str, name: str, at: Span) -> None:
+    """Raise SourceError E0930 where the first line is that of no workload: a program may name any file of the machine
+    on which it is compiled, and nothing of another file is shown.
+    """
+    first = next((words for line in text.splitlines() if (words := line.split())), None)
+    if first is None:
+        return
+    kinds = [word.upper() for word in first[3::3][: len(training.PHASES)]]
+    if len(first) != COLUMNS or not any(kind == "NONE" or kind in _KINDS for kind in kinds):
+        hint = f"a workload file has a layer in each line, in {COLUMNS} columns"
+        raise fail("E0930", f"{name} is not a workload file", at, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
