@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from collc.application.sweep_case import Cell
-from collc.application.sweep_table import SweepTable, shown
+from collc.application.sweep_table import SweepTable, numbers_of, shown
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.units import Dimension
 from collc.base.wording import listed
 from collc.pictures.axes import Axis, Scale, bytes_label, number_label, rate_label, time_label
 from collc.pictures.charts import Series, line_chart
@@ -23,6 +22,9 @@ MEASURES: Final[dict[str, tuple[str, Axis]]] = {
     "bandwidth": ("bus_bandwidth", Axis("bus bandwidth", "linear", rate_label)),
 }
 """By name, the column and the axis."""
+
+_LABELS: Final[dict[str, Callable[[float], str]]] = {"bytes": bytes_label, "time": time_label, "rate": rate_label}
+"""By unit of a column."""
 
 _LOGARITHMIC: Final = 8
 """From this ratio of the largest to the smallest value on, the axis of a param is logarithmic."""
@@ -37,15 +39,20 @@ class SweepPlot:
     y: Measure | None = None
 
 
-def check_plot(plot: SweepPlot, params: Sequence[str], several: Sequence[str]) -> None:
-    """Raise UsageError U0162 for a plot that no result can give. several: the params with more than one value."""
+def check_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError U0162 for a plot that no result can give. params: their values, by name of the column."""
     if plot.file.suffix != ".svg":
         raise UsageError(Diagnostic("U0162", f"a plot is an .svg file, not {plot.file}"))
     if plot.x is not None and plot.x not in params:
         hint = f"the params are {listed(params)}" if params else "give one with -D name=v1,v2"
         raise UsageError(Diagnostic("U0162", f"--plot-x {plot.x}: this param is not swept", hint=hint))
-    if plot.x is None and not several:
-        message = "there is nothing to plot against: no param has several values"
+    numbers = [name for name, values in params.items() if all(_is_number(v) for v in numbers_of([*values])[1])]
+    if plot.x is not None and plot.x not in numbers:
+        text = ", ".join(params[plot.x])
+        message = f"--plot-x {plot.x}: its values are not all numbers, sizes, times or rates: {text}"
+        raise UsageError(Diagnostic("U0162", message))
+    if plot.x is None and not any(len(params[name]) > 1 for name in numbers):
+        message = "there is nothing to plot against: no param has several values that are numbers"
         raise UsageError(Diagnostic("U0162", message, hint="give one with -D name=v1,v2"))
 
 
@@ -87,7 +94,7 @@ def _is_number(value: Cell) -> bool:
 def _axis(table: SweepTable, x: str, rows: Sequence[dict[str, Cell]]) -> Axis:
     values = [float(row[x] or 0) for row in rows]
     unit = table.units.get(x, "")
-    label = bytes_label if unit == Dimension.BYTES else time_label if unit == Dimension.TIME else number_label
+    label = _LABELS.get(unit, number_label)
     scale: Scale = "log2" if min(values) > 0 and max(values) >= _LOGARITHMIC * min(values) else "linear"
     return Axis(x, scale, label)
 

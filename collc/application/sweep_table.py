@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 from collc.application.sweep_case import Cell, Rows
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.units import UNITS, Dimension, format_bytes, format_time, percent
+from collc.base.units import UNITS, Dimension, format_bytes, format_rate, format_time, percent
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 
@@ -29,7 +30,7 @@ _TITLES: Final = {"time_ps": "time", "of_ideal": "of ideal", "bus_bandwidth": "b
 class SweepTable:
     """The rows, all with the same keys in the same order.
 
-    asked: the columns that say which case a row is of. units: of those that are sizes or times, "bytes" or "time".
+    asked: the columns that say which case a row is of. units: of those that have a dimension: "bytes", "time", "rate".
     """
 
     rows: Rows
@@ -38,10 +39,10 @@ class SweepTable:
 
     @staticmethod
     def of(rows: Rows, params: Sequence[str]) -> SweepTable:
-        """The table with the values of params as numbers where all of one are: whole numbers, bytes, or picoseconds."""
+        """The table with the values of params as numbers where all of one are (`numbers_of`)."""
         units: dict[str, str] = {}
         for name in params:
-            unit, values = _numbers([str(row[name]) for row in rows])
+            unit, values = numbers_of([str(row[name]) for row in rows])
             if unit:
                 units[name] = unit
             for row, value in zip(rows, values, strict=True):
@@ -118,8 +119,8 @@ def _csv(rows: Rows) -> str:
     return text.getvalue()
 
 
-def _numbers(texts: list[str]) -> tuple[str, Sequence[Cell]]:
-    """(unit, values): as whole numbers, bytes or picoseconds where all are; else the texts, without a unit."""
+def numbers_of(texts: list[str]) -> tuple[str, Sequence[Cell]]:
+    """(unit, values): as numbers, bytes, picoseconds or bytes per second where all are; else the texts, no unit."""
     found = [_number(text) for text in texts]
     units = {None if number is None else number[0] for number in found}
     if len(units) != 1 or None in units:
@@ -127,17 +128,14 @@ def _numbers(texts: list[str]) -> tuple[str, Sequence[Cell]]:
     return str(units.pop()), [number[1] for number in found if number is not None]
 
 
-def _number(text: str) -> tuple[str, int] | None:
-    """(dimension, value) of a whole number, a size or a time in the syntax of `.coll`."""
-    match = re.fullmatch(r"(-?\d+)([A-Za-z]*)", text)
-    if match is None:
+def _number(text: str) -> tuple[str, int | float] | None:
+    """(dimension, value) of a number, a size, a time or a rate in the syntax of `.coll`."""
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([A-Za-z]*(?:/s)?)", text)
+    if match is None or match[2] not in ("", *UNITS):
         return None
-    if not match[2]:
-        return "", int(match[1])
-    dimension, scale = UNITS.get(match[2], (None, 0))
-    if dimension not in (Dimension.BYTES, Dimension.TIME):
-        return None
-    return str(dimension), int(int(match[1]) * scale)
+    dimension, scale = UNITS.get(match[2], ("", Fraction(1)))
+    value = Fraction(match[1]) * scale
+    return str(dimension), int(value) if value.denominator == 1 else float(value)
 
 
 def shown(name: str, value: Cell, unit: str) -> str:
@@ -150,4 +148,6 @@ def shown(name: str, value: Cell, unit: str) -> str:
         return percent(float(value))
     if name == "bus_bandwidth":
         return f"{float(value) / 1e9:.3f}GB/s"
+    if unit == Dimension.RATE:
+        return format_rate(Fraction(value))
     return format_bytes(int(value)) if unit == Dimension.BYTES else str(value)

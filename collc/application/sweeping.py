@@ -91,9 +91,7 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     outline = read_program(path)
     _check(outline, settings)
     if settings.plot is not None:
-        params = [column_of(name) for name, _ in settings.definitions]
-        several = [name for name, values in settings.definitions if len(values) > 1]
-        check_plot(settings.plot, params, several)
+        check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
     report = _swept(cases, outline, settings, progress)
     if settings.plot is not None:

@@ -190,6 +190,24 @@ def test_a_plot_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[str]
     assert not list(Path().glob("a.*"))
 
 
+def test_a_plot_against_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates are numbers in bytes per second; values that are none are refused before anything is compiled."""
+    Path("r.coll").write_text(
+        "import std.topologies\nimport std.collectives\nparam memory: rate = 5GB/s\n"
+        "topology t = limited(ring(4, bandwidth: 25GB/s, latency: 1us), memory: memory)\n"
+        "schedule s on t {\n    run all_gather(t.npus, size: 4MB)\n}\n"
+    )
+    words = ["sweep", "r.coll", "--quiet", "-o", "r.json", "--plot", "r.svg", "-D"]
+    assert main([*words, "memory=15GB/s,7.5GB/s,12Gb/s"]) == 0
+    assert [row["memory"] for row in json.loads(Path("r.json").read_text())] == [15 * 10**9, 75 * 10**8, 15 * 10**8]
+    text = Path("r.svg").read_text()
+    assert "at memory 7.5GB/s" in text
+    Path("r.json").unlink()
+    assert main([*words, "memory=15GB/s,t", "--plot-x", "memory"]) == 2
+    assert "its values are not all numbers, sizes, times or rates: 15GB/s, t" in capsys.readouterr().err
+    assert not Path("r.json").exists()
+
+
 def test_a_sweep_that_ends_early_goes_on_where_it_was(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
