@@ -1,11 +1,12 @@
 """The timeline of a schedule as Chrome trace events (JSON), which Perfetto (ui.perfetto.dev) and Chrome show.
 
-The form is that of "Trace Event Format" (Google). Times are microseconds.
+The form is that of "Trace Event Format" (Google). Times are microseconds, of which Perfetto keeps whole nanoseconds.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Final, TextIO
 
@@ -25,6 +26,11 @@ MOST_ARROWS: Final = 100_000
 
 _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
+
+FIRST_TRACK: Final = 100
+"""The number of the first track (thread) of links; those of NPUs follow. Perfetto takes thread 0 for the idle one, and
+one with the number of its process for the main one.
+"""
 
 Event = dict[str, object]
 
@@ -69,7 +75,23 @@ def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
 
 
 def _us(picoseconds: int) -> float:
-    return picoseconds / 1e6
+    """Microseconds of which Perfetto, which multiplies by 1000 and cuts off, keeps the whole nanoseconds."""
+    nanoseconds = picoseconds // 1000
+    found = nanoseconds / 1000
+    return found if int(found * 1000) == nanoseconds else math.nextafter(found, math.inf)
+
+
+def _span(begin: int, end: int) -> Event:
+    """When a slice begins and how long it takes, so that its end is the begin of what follows it."""
+    return {"ts": _us(begin), "dur": _us((end // 1000 - begin // 1000) * 1000)}
+
+
+def _link_track(link: int) -> int:
+    return FIRST_TRACK + link
+
+
+def _npu_track(network: Network, npu: int) -> int:
+    return FIRST_TRACK + network.link_count + npu
 
 
 def _names(network: Network) -> Iterator[Event]:
@@ -77,8 +99,8 @@ def _names(network: Network) -> Iterator[Event]:
     for group, name in ((_LINKS, f"links of {network.name}"), (_NPUS, f"NPUs of {network.name}")):
         yield {"ph": "M", "name": "process_name", "pid": group, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": group, "args": {"sort_index": group}}
-    tracks = [(_LINKS, link, network.shown_link(link)) for link in range(network.link_count)]
-    tracks += [(_NPUS, npu, network.shown_name(npu)) for npu in network.npus.tolist()]
+    tracks = [(_LINKS, _link_track(link), network.shown_link(link)) for link in range(network.link_count)]
+    tracks += [(_NPUS, _npu_track(network, npu), network.shown_name(npu)) for npu in network.npus.tolist()]
     for group, track, name in tracks:
         yield {"ph": "M", "name": "thread_name", "pid": group, "tid": track, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": group, "tid": track, "args": {"sort_index": track}}
@@ -93,9 +115,8 @@ def _link_slices(module: Module, rows: Transfers, leaves: Int64Array, arrives: I
             "name": module.demand.chunk_name(chunk),
             "cat": "reduce" if rows.reduce[k] else "copy",
             "pid": _LINKS,
-            "tid": link,
-            "ts": _us(start),
-            "dur": _us(int(leaves[k]) - start),
+            "tid": _link_track(link),
+            **_span(start, int(leaves[k])),
             "args": {
                 "bytes": int(module.demand.chunks.size[chunk]),
                 "start_ps": start,
@@ -114,14 +135,15 @@ def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: 
             changes[source[k]] += [(begin, 1, 0), (end, -1, 0)]
         if target[k] < network.npu_count:
             changes[target[k]] += [(begin, 0, 1), (arrival, 0, -1)]
-            yield {"ph": "i", "s": "t", "name": "arrival", "pid": _NPUS, "tid": target[k], "ts": _us(arrival)}
+            track = _npu_track(network, target[k])
+            yield {"ph": "i", "s": "t", "name": "arrival", "pid": _NPUS, "tid": track, "ts": _us(arrival)}
     for npu, found in enumerate(changes):
         sending = receiving = since = 0
         for time, sent, received in sorted(found):
             if time > since and sending + receiving:
                 name = f"sends on {sending}, receives on {receiving}"
-                span = {"ts": _us(since), "dur": _us(time - since)}
-                yield {"ph": "X", "name": name, "cat": "npu", "pid": _NPUS, "tid": npu, **span}
+                track = _npu_track(network, npu)
+                yield {"ph": "X", "name": name, "cat": "npu", "pid": _NPUS, "tid": track, **_span(since, time)}
             sending, receiving, since = sending + sent, receiving + received, time
 
 
@@ -131,5 +153,5 @@ def _arrows(module: Module, rows: Transfers, arrives: Int64Array) -> Iterator[Ev
     pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_ARROWS].tolist()
     for number, (before, after) in enumerate(pairs):
         common = {"name": "chunk", "cat": "chunk", "id": number, "pid": _LINKS}
-        yield {**common, "ph": "s", "tid": int(rows.link[before]), "ts": _us(int(rows.start[before]))}
-        yield {**common, "ph": "f", "bp": "e", "tid": int(rows.link[after]), "ts": _us(int(rows.start[after]))}
+        for end, row in (({"ph": "s"}, before), ({"ph": "f", "bp": "e"}, after)):
+            yield {**common, **end, "tid": _link_track(int(rows.link[row])), "ts": _us(int(rows.start[row]))}
