@@ -13,9 +13,15 @@ from collc.smt.script import Undecided
 
 Answer = Literal["sat", "unsat", "unknown"]
 
-_FIRST_CALL: Final = 0.5
-"""Seconds of the first call of Z3, after which progress is reported and `stop` is asked; each later call has twice the
-time of the one before."""
+_FIRST_CALL: Final = 1_000_000
+"""Work of the first call of Z3, after which progress is reported and `stop` is asked; each later call may do twice as
+much. Calls end by work, not by the clock, so that the answer is the same on all machines."""
+
+_LONGEST: Final = 2**31
+"""Milliseconds that a call may take at most, which Z3 keeps in 32 bits."""
+
+_ENDED: Final = ("canceled", "resource", "timeout")
+"""What Z3's reason for an unknown answer has in it where a call ended by a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class SolverLimits:
     """How long Z3 may work on one question.
 
     seconds: wall-clock time. work: Z3's resource limit (`rlimit`), which stops at the same point on every machine (a
-    million takes about a second); None for no limit. seed: Z3's random seed. stop: asked now and then; True ends the
+    million takes 0.1 to 0.6 s); None for no limit. seed: Z3's random seed. stop: asked now and then; True ends the
     search. progress: called now and then with the share of the time that is over, from 0 to 1.
     """
 
@@ -66,22 +72,26 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
     """
     z3: Any = import_module("z3")
     began = monotonic()
-    solver = z3.SolverFor("QF_FD") if propositional else z3.Solver()
+    context = z3.Context()  # what Z3 was asked before in the same context changes its answers
+    solver = z3.SolverFor("QF_FD", ctx=context) if propositional else z3.Solver(ctx=context)
     solver.set("random_seed", limits.seed)
-    if limits.work is not None:
-        solver.set("rlimit", limits.work)
     solver.from_string(text)
-    said, call = "unknown", _FIRST_CALL
+    said, call, spent = "unknown", _FIRST_CALL, 0
     while said == "unknown" and (left := limits.seconds - (monotonic() - began)) > 0 and not limits.stop():
+        part = call if limits.work is None else min(call, limits.work - spent)
+        if part <= 0:
+            break
         limits.progress(1 - left / limits.seconds)
-        solver.set("timeout", max(1, int(min(left, call) * 1000)))
+        solver.set("rlimit", part)
+        solver.set("timeout", min(_LONGEST, int(left * 1000) + 1))
         said = str(solver.check())
         reason = str(solver.reason_unknown()) if said == "unknown" else ""
         if "interrupt" in reason:
             signal.raise_signal(signal.SIGINT)  # for Python's handler, which may raise KeyboardInterrupt
             raise Interrupted
-        if limits.work is not None and said == "unknown" and "timeout" not in reason:
+        if reason and not any(word in reason for word in _ENDED):
             break
+        spent += part
         call *= 2
     answer: Answer = "sat" if said == "sat" else "unsat" if said == "unsat" else "unknown"
     true: frozenset[str] = frozenset()

@@ -1,0 +1,66 @@
+"""Questions to Z3: equal ones get equal answers, whatever was asked before and however fast the machine is."""
+
+import collc.smt.solver
+import pytest
+from collc.smt.script import Script, any_of
+from collc.smt.solver import SolverLimits, solve
+from collc.synthesis.exact import exact_sums
+from collc.synthesis.exact.swapped_sums import SwappedSumEncoding
+from collc.synthesis.task import Effort
+from collc.ten.demand import Op
+from collc.ten.module import Module
+from tests.support import MiB, all_reduce, demand_of, ring
+
+
+def sums(npus: int, steps: int, chunks: int = 1) -> str:
+    """The question whether a ring can form sums in some steps."""
+    net = ring(npus)
+    demand = demand_of([(MiB, range(npus), range(npus), Op.SUM)] * chunks)
+    return SwappedSumEncoding(Module("m", net, demand), steps, lambda: False).text()
+
+
+def pigeons(holes: int) -> str:
+    """A question that takes much work: whether holes + 1 pigeons have a hole each."""
+    script = Script("QF_UF")
+    rows = [[script.declare(f"p{i}_{j}") for j in range(holes)] for i in range(holes + 1)]
+    for row in rows:
+        script.require(any_of(row))
+    for column in zip(*rows, strict=True):
+        script.at_most(1, column)
+    return script.text()
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_an_answer_does_not_depend_on_what_was_asked_before(finite: bool) -> None:
+    question, limits = sums(4, 3, chunks=4), SolverLimits(60.0)
+    first = solve(question, limits, finite)
+    for other in (sums(5, 3, chunks=2), sums(5, 2), sums(6, 4)):
+        solve(other, limits, finite)
+        assert solve(question, limits, finite) == first
+
+
+def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
+    net = ring(5)
+    module = Module("m", net, all_reduce(net.npus.tolist()))
+    first = exact_sums(module, Effort(), 6)
+    exact_sums(Module("m", ring(4), all_reduce([0, 1, 2, 3])), Effort(), 4)
+    again = exact_sums(module, Effort(), 6)
+    for column in ("chunk", "link", "start", "reduce"):
+        assert getattr(first.transfers, column).tobytes() == getattr(again.transfers, column).tobytes()
+
+
+def test_calls_end_by_work_and_add_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that ends by the clock would leave Z3 in a state that depends on the speed of the machine."""
+    monkeypatch.setattr(collc.smt.solver, "_FIRST_CALL", 1_000)
+    reports: list[float] = []
+    asked = SolverLimits(60.0, work=7_000, progress=reports.append)
+    assert solve(pigeons(9), asked, propositional=True)[0].answer == "unknown"
+    assert len(reports) == 3  # 1,000, 2,000 and 4,000
+    assert solve(pigeons(4), SolverLimits(60.0), propositional=True)[0].answer == "unsat"
+
+
+def test_a_search_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collc.smt.solver, "_FIRST_CALL", 1_000)
+    answers = iter([False, False, True])
+    asked = SolverLimits(60.0, stop=lambda: next(answers))
+    assert solve(pigeons(9), asked, propositional=True)[0].answer == "unknown"
