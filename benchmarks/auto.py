@@ -1,8 +1,11 @@
 """`python -m benchmarks auto`: the synthesizer `auto` against every other synthesizer and textbook algorithm.
 
-On random programs (random_programs.py), each alone within a limit of CPU time. Reported are the programs on which the
-schedule of `auto` takes more than 3 % longer than the best of the others, or on which it used more than twice the CPU
-time that this best one took plus one second.
+On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits, each synthesizer alone
+within a limit of CPU time. Reported are the programs on which the schedule of `auto` takes more than 3 % longer than
+the best of the others, or on which it used more than twice the CPU time that this best one took plus one second; then
+a summary by kind of network. All take half an hour; with --json FILE the command goes on where it was stopped.
+
+CPU times are those of a process that has loaded the compiled kernels.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.random_programs import random_program
+from benchmarks.random_programs import IMPORTS, LIMITED, random_program
 from collc.base.diagnostics import CollcError, SourceFile
 from collc.base.synthesizers import SYNTHESIZERS
+from collc.kernels.compiled import compiled
+from collc.kernels.pccl_steps import plan_by_steps
+from collc.kernels.pccl_times import plan_by_times
+from collc.kernels.task_events import run_tasks
+from collc.kernels.tree_rerouting import reroute
 from collc.passes.context import HandwrittenRun, PassContext
 from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesize import Synthesize
@@ -30,6 +38,7 @@ from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 
 PROGRAMS = 300
+LIMITED_PROGRAMS = 50
 LIMIT = 10.0
 """Seconds of CPU time of one synthesizer, as `auto` keeps to by itself on small networks."""
 
@@ -59,7 +68,7 @@ class Comparison:
     kind: str
     npus: int
     collectives: str
-    auto: Measured | None
+    auto: Measured | None = None
     others: dict[str, Measured] = field(default_factory=dict[str, Measured])
     chosen: str = ""
     notes: tuple[str, ...] = ()
@@ -78,6 +87,18 @@ class Comparison:
         return float("inf") if self.auto is None else self.auto.time / max(1, self.best[1].time)
 
     @property
+    def cpu_ratio(self) -> float:
+        """The CPU time of auto by what it may use."""
+        if self.best is None or self.auto is None:
+            return 0.0
+        return self.auto.cpu / (CPU_FACTOR * self.best[1].cpu + CPU_MORE)
+
+    @property
+    def category(self) -> str:
+        """The kind of network, for the summary."""
+        return random_program(self.number).category
+
+    @property
     def faults(self) -> list[str]:
         """What is wrong with the answer of auto; empty where nothing is."""
         found: list[str] = []
@@ -85,7 +106,7 @@ class Comparison:
             found.append("wrong")
         if self.ratio > SLOWER:
             found.append("longer")
-        if self.auto and self.best and self.auto.cpu > CPU_FACTOR * self.best[1].cpu + CPU_MORE:
+        if self.cpu_ratio > 1:
             found.append("cpu")
         return found
 
@@ -194,22 +215,29 @@ HEAD = (
 def main(arguments: list[str]) -> int:
     """Print all comparisons with a fault, and the totals; 1 where there are any faults."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks auto", description=__doc__)
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first program")
-    parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many programs")
+    parser.add_argument("--first", type=int, metavar="N", help="only some programs: the number of the first one")
+    parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many, from the first one on")
     parser.add_argument("--all", action="store_true", help="print all comparisons, not only those with a fault")
     parser.add_argument("--show", action="store_true", help="print the programs and the notes of auto too")
     parser.add_argument("--others", default="", metavar="FILE", help="of an earlier --json: do not measure them again")
-    parser.add_argument("--json", default="", metavar="FILE", help="write all numbers to a file, one program a line")
+    parser.add_argument(
+        "--json", default="", metavar="FILE", help="write all numbers to a file, one program a line; keep those in it"
+    )
     options = parser.parse_args(arguments)
+    numbers = [*range(PROGRAMS), *range(LIMITED, LIMITED + LIMITED_PROGRAMS)]
+    if options.first is not None:
+        numbers = list(range(options.first, options.first + options.programs))
+    known = _read_others(options.others) if options.others else {}
+    done = {found.number: found for found in read(options.json)} if options.json else {}
+    _load_kernels()
     print(HEAD)
     results: list[Comparison] = []
-    known = _read_others(options.others) if options.others else {}
-    for number in range(options.first, options.first + options.programs):
-        found = compare(number, known.get(number))
+    for number in numbers:
+        found = done.get(number) or compare(number, known.get(number))
         if found is None:
             continue
         results.append(found)
-        if options.json:
+        if options.json and number not in done:
             with Path(options.json).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(found)) + "\n")
         if options.all or found.faults:
@@ -219,23 +247,67 @@ def main(arguments: list[str]) -> int:
             print(
                 *(f"  {name}: {one.time / 1e6:.2f} us, {one.cpu:.2f} s" for name, one in found.others.items()), sep="\n"
             )
-    print(_totals(results))
+    print(summary(results))
     return int(any(found.faults for found in results))
+
+
+def _load_kernels() -> None:
+    """Loads the kernels that run plain until something large needs them, by small problems."""
+    for kernel in (plan_by_steps, plan_by_times, reroute, run_tasks):
+        compiled(kernel)
+    for network, run, model in WARMING:
+        text = f"{IMPORTS}topology t = {network}\nschedule s on t {{ run {run} synthesize auto }}\n"
+        request = _request(text)
+        module = Module("s", request.network, request.demand, LinkModel(model))
+        for name in ("pccl", "forest", "tacos"):
+            _measured(partial(_synthesized, name, module, LIMIT))
+
+
+WARMING = (
+    ("mesh2d(3, 3, bandwidth: 50GB/s, latency: 1us)", "all_reduce(t.npus, size: 72KiB)", "pipelined"),
+    ("mesh2d(3, 3, bandwidth: 50GB/s, latency: 1us)", "all_to_all(t.npus, size: 72KiB)", "store"),
+    ("dgx_h100(1)", "all_gather(t.npus, size: 64KiB)", "store"),
+)
+"""Networks, runs and link models that need these kernels."""
+
+
+def read(path: str) -> list[Comparison]:
+    """What an earlier run wrote to a file with --json; nothing where there is no file."""
+    if not Path(path).exists():
+        return []
+    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    return [
+        Comparison(
+            **row
+            | {
+                "auto": Measured(**row["auto"]) if row["auto"] else None,
+                "others": {name: Measured(**one) for name, one in row["others"].items()},
+                "notes": tuple(row["notes"]),
+            }
+        )
+        for row in rows
+    ]
 
 
 def _read_others(path: str) -> dict[int, dict[str, Measured]]:
     """By number of the program, what an earlier run measured."""
-    rows = (json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines())
-    return {row["number"]: {name: Measured(**one) for name, one in row["others"].items()} for row in rows}
+    return {found.number: found.others for found in read(path)}
 
 
-def _totals(results: list[Comparison]) -> str:
-    count = {fault: sum(fault in found.faults for found in results) for fault in ("longer", "cpu", "wrong")}
-    cpu = sum(found.auto.cpu for found in results if found.auto)
-    best = sum(found.best[1].cpu for found in results if found.best)
-    shorter = sum(found.ratio < 1 / SLOWER for found in results)
-    return (
-        f"{len(results)} programs: auto is longer on {count['longer']}, uses more CPU on {count['cpu']}, is wrong on "
-        f"{count['wrong']}, and is more than 3 % shorter than all others on {shorter}; CPU {cpu:.1f} s, of the best "
-        f"others {best:.1f} s"
-    )
+def summary(results: list[Comparison]) -> str:
+    """For each kind of network and for all: the programs, those with each fault, the worst ratios, CPU seconds."""
+    categories = dict.fromkeys(found.category for found in results)
+    rows = [f"{'':16} {'programs':>8} {'longer':>6} {'cpu':>4} {'wrong':>5} {'worst':>6} {'worst cpu':>9} "
+            f"{'3 % shorter':>11} {'CPU of auto':>11} {'of the best':>11}"]  # fmt: skip
+    for category in (*categories, "all"):
+        some = [found for found in results if category in ("all", found.category)]
+        count = {fault: sum(fault in found.faults for found in some) for fault in ("longer", "cpu", "wrong")}
+        shorter = sum(found.ratio < 1 / SLOWER for found in some)
+        own = sum(found.auto.cpu for found in some if found.auto)
+        best = sum(found.best[1].cpu for found in some if found.best)
+        rows.append(
+            f"{category:16} {len(some):8} {count['longer']:6} {count['cpu']:4} {count['wrong']:5} "
+            f"{max((found.ratio for found in some), default=0):6.3f} "
+            f"{max((found.cpu_ratio for found in some), default=0):9.2f} {shorter:11} {own:9.1f} s {best:9.1f} s"
+        )
+    return "\n".join(rows)

@@ -1,19 +1,24 @@
 """Random programs in the language: networks of all kinds and sizes with unlike links, switches with and without
-buffers, failed parts, groups, several collectives, both link models. The same number gives the same program.
+buffers, failed parts, groups, several collectives, both link models; from LIMITED on with limits of NPUs too. The same
+number gives the same program.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 IMPORTS = "import std.topologies\nimport std.clusters\nimport std.collectives\nimport std.algorithms\n"
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "scatter", "gather")
 WEIGHTS = (24, 12, 24, 14, 10, 8, 4, 4)
 BLOCKS = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "scatter", "gather"})
 """Collectives whose `size` is divided by the members of their group."""
+
+LIMITED = 100_000
+"""The number from which on NPUs have limits on what they send and receive, and switches have no limited buffers."""
 
 MOST_CHUNKS = 6_000
 """Chunks of a program, at most."""
@@ -29,9 +34,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RandomProgram:
-    """A program with one schedule, `s`. kind: of its network. algorithms: textbook ones that serve its only run."""
+    """A program with one schedule, `s`. kind: of its network. category: a wider one."""
 
     kind: str
+    category: str
     topology: str
     runs: tuple[Run, ...]
     link_model: str
@@ -47,14 +53,16 @@ class RandomProgram:
 def random_program(number: int) -> RandomProgram:
     """The program of a number. It can be wrong: a failed part may leave an NPU without a path."""
     chance = random.Random(7_919 * number + 11)
-    kinds: tuple[tuple[int, Callable[[random.Random], tuple[str, str, int]]], ...] = (
-        (3, _direct), (3, _cluster), (2, _product), (3, _scattered), (3, _pods), (1, _one_switch),
-    )  # fmt: skip
-    make = chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
-    name, topology, npus = make(chance)
+    kinds: dict[str, tuple[int, Callable[[random.Random], tuple[str, str, int]]]] = {
+        "direct links": (3, _direct), "clusters": (3, _cluster), "products": (2, _product),
+        "scattered": (3, _scattered), "pods": (3, _pods), "one switch": (1, _one_switch),
+    }  # fmt: skip
+    category = chance.choices([*kinds], [weight for weight, _ in kinds.values()])[0]
+    name, topology, npus = kinds[category][1](chance)
     if chance.random() < 0.2 and npus > 3:
         npus, topology = _failed(topology, npus)
-    return RandomProgram(name, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
+    program = RandomProgram(name, category, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
+    return program if number < LIMITED else _limited(chance, program)
 
 
 def _rate(chance: random.Random) -> str:
@@ -192,6 +200,20 @@ def _failed(topology: str, npus: int) -> tuple[int, str]:
     """(NPUs, topology) after the last NPU has failed."""
     whole = topology.replace("topology t", "topology whole", 1)
     return npus - 1, f"{whole}\ntopology t = whole without {{ npu {npus - 1} }}"
+
+
+def _limited(chance: random.Random, program: RandomProgram) -> RandomProgram:
+    """The program with limits of its NPUs."""
+    limits = {
+        "inject": _rate(chance),
+        "eject": _rate(chance),
+        "memory": f'{_rate(chance)}, endpoint: "{chance.choice(("baseline", "offload"))}"',
+    }
+    chosen = chance.sample(sorted(limits), chance.choice((1, 1, 2)))
+    free = re.sub(r"buffer: \d+(, )?", "", program.topology).replace(" ()", "").replace("topology t", "topology free")
+    given = ", ".join(f"{name}: {limits[name]}" for name in chosen)
+    topology = f"{free}\ntopology t = limited(free, {given})"
+    return replace(program, category="limits of NPUs", topology=topology)
 
 
 def _runs(chance: random.Random, npus: int) -> tuple[Run, ...]:

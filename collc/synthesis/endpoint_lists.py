@@ -2,7 +2,8 @@
 
 Time goes forward; each link carries next the transfer that could start first, of several that of the earliest start in
 the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its target can
-receive it. Of links that compete for a port, the one that has waited longest goes first.
+receive it. Of links that compete for a port, the one that has waited longest goes first or, by another rule, the one
+whose ports have most left to carry, as in an open shop (longest total remaining processing first).
 """
 
 from __future__ import annotations
@@ -36,14 +37,22 @@ class PortTransfers:
 
 
 class PortList:
-    """One list schedule. seed: decides between links that have waited equally long."""
+    """One list schedule.
 
-    def __init__(self, given: PortTransfers, seed: int) -> None:
-        self._given, self._seed = given, seed
+    seed: decides between links that are equal otherwise. busiest_first: whether links compete by what their ports have
+    left to carry, in place of how long they have waited.
+    """
+
+    def __init__(self, given: PortTransfers, seed: int, busiest_first: bool = False) -> None:
+        self._given, self._seed, self._busiest_first = given, seed, busiest_first
         links = max(given.link, default=-1) + 1
         ports = max([*given.out, *given.into], default=-1) + 1
         self._free = [0] * links
         self._port_free = [0] * ports
+        self._to_carry = [0] * (ports + 1)  # the last one is that of no port
+        for out, into, sending, receiving in zip(given.out, given.into, given.sending, given.receiving, strict=True):
+            self._to_carry[out] += sending
+            self._to_carry[into] += receiving
         self._later: list[Queue] = [[] for _ in range(links)]
         self._now: list[Queue] = [[] for _ in range(links)]
         self._events: list[tuple[int, int, int, int]] = []
@@ -63,24 +72,51 @@ class PortList:
             if left == 0:
                 self._add(k)
         while self._events:
-            now, _, _, link = heapq.heappop(self._events)
-            later, queue = self._later[link], self._now[link]
-            while later and later[0][0] <= now:
-                _, priority, k = heapq.heappop(later)
-                heapq.heappush(queue, (priority, k, k))
-            if not queue:
-                continue
-            k = queue[0][1]
-            earliest = self._earliest(k, now)
-            if earliest > now:
-                self._ask(link, earliest)
-                continue
-            heapq.heappop(queue)
-            self._begin(k, now)
-            begun += 1
-            if queue or later:
-                self._ask(link, max(self._free[link], now if queue else later[0][0]))
+            for now, link in self._next():
+                begun += self._serve(link, now)
         return self._starts if begun == len(self._starts) else None
+
+    def _next(self) -> list[tuple[int, int]]:
+        """(time, link) of the links to look at next: of one or, if the busiest go first, all of that time."""
+        now, _, _, link = heapq.heappop(self._events)
+        if not self._busiest_first:
+            return [(now, link)]
+        links = {link: None}
+        while self._events and self._events[0][0] == now:
+            links[heapq.heappop(self._events)[3]] = None
+        return [(now, link) for link in sorted(links, key=lambda link: self._left_to_carry(link, now), reverse=True)]
+
+    def _left_to_carry(self, link: int, now: int) -> tuple[int, int]:
+        """What the busier port of the next transfer of a link has left to carry, and both ports together."""
+        k = self._first(link, now)
+        if k < 0:
+            return -1, 0
+        out, into = (self._to_carry[ports[k]] if ports[k] >= 0 else 0 for ports in (self._given.out, self._given.into))
+        return max(out, into), out + into
+
+    def _first(self, link: int, now: int) -> int:
+        """The next transfer of a link; -1 where none is ready."""
+        later, queue = self._later[link], self._now[link]
+        while later and later[0][0] <= now:
+            _, priority, k = heapq.heappop(later)
+            heapq.heappush(queue, (priority, k, k))
+        return queue[0][1] if queue else -1
+
+    def _serve(self, link: int, now: int) -> bool:
+        """Begins the next transfer of a link if it can start; else the link is looked at again when it can."""
+        k = self._first(link, now)
+        if k < 0:
+            return False
+        earliest = self._earliest(k, now)
+        if earliest > now:
+            self._ask(link, earliest)
+            return False
+        queue, later = self._now[link], self._later[link]
+        heapq.heappop(queue)
+        self._begin(k, now)
+        if queue or later:
+            self._ask(link, max(self._free[link], now if queue else later[0][0]))
+        return True
 
     def _add(self, k: int) -> None:
         """A transfer waits only for its link and ports from now on."""
@@ -90,7 +126,8 @@ class PortList:
 
     def _ask(self, link: int, time: int) -> None:
         """Look at a link again at some time; of those of one time first at the one that has been idle longest."""
-        heapq.heappush(self._events, (time, self._free[link], (link * 2654435761 + self._seed) % 4093, link))
+        tie = (link * 2_654_435_761 ^ self._seed * 40_503) * 2_246_822_519 >> 13 & 4095
+        heapq.heappush(self._events, (time, self._free[link], tie, link))
 
     def _earliest(self, k: int, now: int) -> int:
         given, ports = self._given, self._port_free
@@ -105,6 +142,8 @@ class PortList:
         given = self._given
         self._starts[k] = now
         self._free[given.link[k]] = now + given.busy[k]
+        self._to_carry[given.out[k]] -= given.sending[k]
+        self._to_carry[given.into[k]] -= given.receiving[k]
         if given.out[k] >= 0:
             self._port_free[given.out[k]] = now + given.sending[k]
         if given.into[k] >= 0:

@@ -16,8 +16,6 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.base.units import format_time
-from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoint_lists import PortList, PortTransfers
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.retiming import chunk_waits_of, earliest_starts, in_turn
@@ -30,52 +28,35 @@ from collc.ten.transform import unwound
 MOST_TRANSFERS: Final = 400_000
 """Transfers up to which a schedule is retimed: 50 us each in plain Python."""
 
-SEEDS: Final = (0, 1, 2)
-"""Seeds of the list schedules that are tried."""
+RULES: Final = tuple((seed, busiest_first) for seed in range(8) for busiest_first in (False, True))
+"""Seed and rule of the list schedules that are tried (see PortList)."""
 
-OTHERS: Final = ("tacos", "forest", "hierarchical")
-"""Synthesizers that are tried beside the one that auto chose, where its schedule is not NEAR the bound."""
-
-NEAR: Final = 1.03
-"""A schedule that takes so many times its bound is near it."""
-
-MORE_TRIED: Final = 20_000
-"""Transfers up to which others are tried."""
+FEW_RULES, FEW_TRANSFERS = 4, 1_000
+"""The number of them for schedules of more than FEW_TRANSFERS."""
 
 REFUSED: Final = frozenset({"exact"})
 """Synthesizers whose result would not be what they promise."""
 
 
 def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Module], Module]) -> Module:
-    """The module with the shortest schedule found by a synthesizer, for a network with limits.
+    """The module with the shortest schedule found by a synthesizer that does not count limits, for a network with some.
 
-    synthesize: what runs a synthesizer, by name. auto chooses without the limits, so that others are tried beside the
-    one that it chose. Raises NoSchedule (S0205, S0206) where the synthesizer does not go with limits, or its schedule
-    cannot be retimed, and what `synthesize` raises.
+    synthesize: what runs a synthesizer, by name. Raises NoSchedule (S0205, S0206) where the synthesizer does not go
+    with limits, or its schedule cannot be retimed, and what `synthesize` raises.
     """
     if not len(Ports.of(module.network)):
         return synthesize(name, module)
     if name in REFUSED:
         message = f"{name} does not count what NPUs can send and receive, so that its schedules would not be optimal"
         raise NoSchedule(Diagnostic("S0205", message, hint="take 'synthesize auto'; the bound counts the limits"))
-    networks = _without_limits(module.network)
-    tried = [_Tried(name, module, network, synthesize) for network in networks]
-    first = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
-    if first is None:
+    tried = [_Tried(name, module, network, synthesize) for network in networks_without_limits(module.network)]
+    best = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
+    if best is None or best.module is None:
         raise next(one.failure for one in tried if one.failure is not None)
-    if name != "auto" or first.module is None:
-        return _noted(first, [])
-    small = module.schedule is None and first.module.schedule is not None and len(first.module.schedule) <= MORE_TRIED
-    if not small:
-        return _noted(first, [first])
-    bound = lower_bound(first.module.network, module.demand, module.model).time
-    best, compared = first, [first]
-    for network in networks:
-        for other in OTHERS:
-            if best.time > NEAR * bound and other != first.module.algorithm:
-                compared.append(_Tried(other, module, network, synthesize))
-                best = min(best, compared[-1], key=lambda one: one.time)
-    return _noted(best, compared)
+    if not best.module.notes:
+        return best.module
+    note = "the times in the notes above do not count what NPUs can send and receive"
+    return replace(best.module, notes=(*best.module.notes, note))
 
 
 class _Tried:
@@ -98,18 +79,7 @@ class _Tried:
             self.failure = error
 
 
-def _noted(best: _Tried, compared: list[_Tried]) -> Module:
-    """The module of the best, with notes about what was compared."""
-    assert best.module is not None
-    notes: list[str] = []
-    if best.module.notes:
-        notes.append("the times in the notes above do not count what NPUs can send and receive")
-    took = [(one.module.algorithm, int(one.time)) for one in compared if one.module is not None]
-    notes += [f"auto: with the limits of NPUs {name} takes {format_time(time)}" for name, time in took]
-    return replace(best.module, notes=(*best.module.notes, *dict.fromkeys(notes)))
-
-
-def _without_limits(network: Network) -> list[Network]:
+def networks_without_limits(network: Network) -> list[Network]:
     """The networks to plan on; one where the limits leave all links their bandwidth."""
     free, shared = without_limits(network), shared_links(network)
     same = free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind)
@@ -137,9 +107,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
         message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
         hint = "give all runs algorithms with 'using', or leave out the limits"
         raise NoSchedule(Diagnostic("S0206", message, hint=hint))
-    if module.network.has_limited_buffers:
-        message = "limits of NPUs are not kept where switches have limited buffers"
-        raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
+    refuse_buffers(module.network)
     rows = schedule.transfers
     starts = _PortOrders(module, rows, network).best()
     if starts is None:
@@ -147,6 +115,13 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
     moved = Transfers.of(rows.chunk, rows.link, np.array(starts, np.int64), rows.reduce, rows.relayed)
     return replace(module, network=network, schedule=RowSchedule(schedule.model, moved))
+
+
+def refuse_buffers(network: Network) -> None:
+    """Raise NoSchedule S0206 where switches of a network whose NPUs have limits have limited buffers."""
+    if network.has_limited_buffers:
+        message = "limits of NPUs are not kept where switches have limited buffers"
+        raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
 
 
 def queued_for_endpoints(module: Module, network: Network) -> Module:
@@ -189,7 +164,8 @@ class _PortOrders:
 
     def best(self) -> list[int] | None:
         """The starts of the shortest schedule found; None where none was."""
-        tries = [self._in_order(), *(PortList(self._given, seed).starts() for seed in SEEDS)]
+        rules = RULES if len(self._given.link) <= FEW_TRANSFERS else RULES[:FEW_RULES]
+        tries = [self._in_order(), *(PortList(self._given, *rule).starts() for rule in rules)]
         return min((found for found in tries if found is not None), key=self._end, default=None)
 
     def _in_order(self) -> list[int] | None:

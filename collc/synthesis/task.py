@@ -41,11 +41,15 @@ class WorkMeter:
 
     Work is counted in operations of about a microsecond of plain Python (of compiled code: what takes as long).
     limit: work after which no further attempt begins; None: each synthesizer has its own limit. An attempt that runs
-    is completed, so `spent` may exceed the limit.
+    is completed, so `spent` may exceed the limit. most: work at which an attempt that runs is given up too, by
+    synthesizers whose attempts may take much more than estimated; None: never. setup: the part of `spent` that came
+    before a search.
     """
 
     limit: int | None = None
     spent: int = 0
+    setup: int = 0
+    most: int | None = None
 
     def add(self, work: int) -> None:
         """Counts some work."""
@@ -54,8 +58,17 @@ class WorkMeter:
     def add_setup(self, work: int) -> None:
         """Counts work that comes before a search; as much is left for the search as before."""
         self.spent += work
+        self.setup += work
         if self.limit is not None:
             self.limit += work
+
+    def finish(self) -> None:
+        """Notes that a search came to its own end, so that more work would find the same."""
+        self.limit = None
+
+    def is_too_much(self, more: int) -> bool:
+        """Whether so much more work would be more than `most`."""
+        return self.most is not None and self.spent + more > self.most
 
     @property
     def is_used_up(self) -> bool:

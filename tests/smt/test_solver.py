@@ -1,7 +1,8 @@
 """Questions to Z3: equal ones get equal answers, whatever was asked before and however fast the machine is."""
 
-import collc.smt.solver
 import pytest
+
+import collc.smt.solver
 from collc.smt.script import Script, any_of
 from collc.smt.solver import SolverLimits, solve
 from collc.synthesis.exact import exact_sums
@@ -15,7 +16,8 @@ from tests.support import MiB, all_reduce, demand_of, ring
 def sums(npus: int, steps: int, chunks: int = 1) -> str:
     """The question whether a ring can form sums in some steps."""
     net = ring(npus)
-    demand = demand_of([(MiB, range(npus), range(npus), Op.SUM)] * chunks)
+    group = list(range(npus))
+    demand = demand_of([(MiB, group, group, Op.SUM)] * chunks)
     return SwappedSumEncoding(Module("m", net, demand), steps, lambda: False).text()
 
 

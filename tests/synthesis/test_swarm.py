@@ -16,7 +16,7 @@ from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm, switch_paths
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -274,3 +274,14 @@ def test_unlike_sizes_and_parallel_links():
 def test_paths_through_thousands_of_switches() -> None:
     last_hops = {device: [(device - 1, device - 1)] for device in range(1, 3001)}
     assert switch_paths._paths_between(last_hops, 0, 3000) == [tuple(range(3000))]
+
+
+def test_an_attempt_that_takes_more_work_than_allowed_is_given_up() -> None:
+    module = Module("m", fully_connected(6), all_to_all(list(range(6)), chunks=4))
+    meter = WorkMeter(most=1_000)
+    with pytest.raises(NoSchedule, match="much more work than estimated"):
+        solve(module, lambda task: swarm(task, Effort(work=meter)))
+    assert meter.spent < 3_000
+    whole = WorkMeter(1)
+    solve(module, lambda task: swarm(task, Effort(work=whole)))
+    assert whole.spent > 3_000

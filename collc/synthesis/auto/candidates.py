@@ -5,10 +5,11 @@ of its switches, with its estimate, the most promising for its work first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import ESTIMATORS, Estimate, bound_work
+from collc.synthesis.auto.estimates import ESTIMATORS, Candidate, Estimate, bound_work
+from collc.synthesis.auto.limited import with_limits
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
 from collc.synthesis.bounds import task_bound
@@ -24,24 +25,20 @@ from collc.synthesis.swarm import swarm
 from collc.synthesis.symmetric import symmetric_module
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
+from collc.ten.limited import Ports
 from collc.ten.module import Module
-from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A synthesizer of the whole schedule. network: the one whose links it uses. build: plans, and counts its work."""
-
-    name: str
-    network: Network
-    estimate: Estimate
-    build: Callable[[WorkMeter], Module]
-
-
 def candidates(module: Module, effort: Effort) -> list[Candidate]:
     """All candidates, in the order in which to try them; those on direct links come after those on switches."""
+    if len(Ports.of(module.network)):
+        return with_limits(module, lambda free: _all_candidates(free, effort))
+    return _all_candidates(module, effort)
+
+
+def _all_candidates(module: Module, effort: Effort) -> list[Candidate]:
     own = _candidates_on(module, effort, "")
     direct = _unwound(module)
     return own if direct is None else own + _candidates_on(direct, effort, " on unwound switches")
@@ -49,7 +46,15 @@ def candidates(module: Module, effort: Effort) -> list[Candidate]:
 
 def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
     """The algorithms of a library that may serve a module; those with the least work first."""
-    found = [
+    if len(Ports.of(module.network)):
+        found = with_limits(module, lambda free: _textbook(free, library))
+    else:
+        found = _textbook(module, library)
+    return sorted(found, key=lambda one: one.estimate.work)
+
+
+def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
+    return [
         Candidate(
             algorithm.name,
             module.network,
@@ -58,7 +63,6 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
         )
         for algorithm in textbook_algorithms(module, library)
     ]
-    return sorted(found, key=lambda one: one.estimate.work)
 
 
 LAYOUT_WORK, MESSAGE_WORK = 70_000, 20
@@ -130,18 +134,22 @@ class _Builders:
 
     def _by_phase(self, name: str, meter: WorkMeter) -> Module:
         """A synthesizer of copies, applied to each phase, which all get the same part of the work."""
+        unfinished: list[bool] = []
 
         def solver(task: Task) -> Schedule:
             limit = None if meter.limit is None else max(1, meter.limit // self._phases)
-            part = WorkMeter(limit)
+            part = WorkMeter(limit, most=None if meter.most is None else max(0, meter.most - meter.spent))
             try:
                 return self._solved(name, task, replace(self._effort, work=part))
             finally:
-                setup = 0 if limit is None or part.limit is None else part.limit - limit
-                meter.add_setup(setup)
-                meter.add(part.spent - setup)
+                meter.add_setup(part.setup)
+                meter.add(part.spent - part.setup)
+                unfinished.append(part.is_used_up)
 
-        return join(solve(self._module, solver))
+        solved = join(solve(self._module, solver))
+        if not any(unfinished):
+            meter.finish()
+        return solved
 
     def _solved(self, name: str, task: Task, effort: Effort) -> Schedule:
         plain = {"hierarchical": hierarchical, "themis": themis}
@@ -153,6 +161,6 @@ class _Builders:
     def _bound(self, task: Task, work: WorkMeter) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
         if task.inverted not in self._bounds:
-            work.add_setup(bound_work(task.network, task.demand) // 2)
+            work.add_setup(bound_work(task.network, task.demand) // 4)
             self._bounds[task.inverted] = task_bound(task).time
         return self._bounds[task.inverted]

@@ -13,9 +13,10 @@ from typing import Final
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.synthesis.task import WorkMeter
 from collc.ten.demand import Demand
+from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel
 
 COMPILED_TRANSFERS: Final = 50_000
 """Transfers above which kernels are compiled, about."""
@@ -23,7 +24,7 @@ COMPILED_TRANSFERS: Final = 50_000
 COMPILED_FOREST: Final = 20_000
 """The same of forest."""
 
-LOAD: Final = 400_000
+LOAD: Final = 300_000
 """Work of loading Numba and a compiled kernel."""
 
 
@@ -32,6 +33,7 @@ class Estimate:
     """work: of the first schedule. promise: about how often such a schedule is the best; a weight, not a share.
     searches: whether more work can give a shorter schedule. failing: the work after which it is known to fail.
     near_ideal: whether the schedule is likely to be near the best possible one, so that it is worth much work.
+    whole: whether the whole search is, and comes before other expensive ones.
     """
 
     work: int
@@ -39,13 +41,24 @@ class Estimate:
     searches: bool = False
     failing: int = 1_000
     near_ideal: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A synthesizer of the whole schedule. network: the one whose links it uses. build: plans, and counts its work."""
+
+    name: str
+    network: Network
+    estimate: Estimate
+    build: Callable[[WorkMeter], Module]
 
 
 def bound_work(network: Network, demand: Demand) -> int:
     """The work of a lower bound. What goes from NPU to NPU, and several runs, need prices of links."""
     standards = [run.standard for run in demand.runs]
     shared = len(standards) == 1 and standards[0] is not None and standards[0].kind != "all_to_all"
-    return (1 if shared else 3) * (30_000 + 1_500 * len(network.npus))
+    return 40_000 + 1_000 * len(network.npus) if shared else 60_000 + 1_500 * len(network.npus)
 
 
 Estimator = Callable[[ProblemShape], Estimate | None]
@@ -69,7 +82,7 @@ def _tacos(shape: ProblemShape) -> Estimate | None:
     if shape.has_switches:
         return None
     large = shape.module.network.device_count > 128
-    work = LOAD + shape.transfers if large else 8 * shape.transfers
+    work = LOAD + shape.transfers if large else 6 * shape.transfers
     return Estimate(work, 6.0 if shape.is_shared else 4.0, searches=True)
 
 
@@ -81,25 +94,27 @@ def _pccl(shape: ProblemShape) -> Estimate:
 
 
 def _swarm(shape: ProblemShape) -> Estimate:
-    return Estimate(20 * shape.transfers + 3 * shape.npus**2, 10.0 if shape.few_hold else 6.0, searches=True)
+    work = 5_000 + 16 * shape.transfers + 12 * shape.switch_paths * shape.phases
+    unlike = shape.has_unlike_links and shape.has_unlike_chunks
+    return Estimate(3 * work // 2 if unlike else work, 10.0 if shape.few_hold else 6.0, searches=True)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:
     if not shape.has_dimensions:
         return None
-    return Estimate(15 * shape.transfers, 2.0)
+    return Estimate(5_000 + 12 * shape.transfers, 3.0)
 
 
 def _forest(shape: ProblemShape) -> Estimate | None:
     module = shape.module
     if module.schedule is not None or not shape.is_one_collective or module.network.has_limited_buffers:
         return None
-    links = module.network.link_count
     near = shape.is_shared and shape.is_bandwidth_bound
+    phases = 2 if shape.phases > 1 else 1  # up and down at once, too
     compiled = shape.transfers > COMPILED_FOREST
-    work = LOAD + 5 * shape.transfers if compiled else 10 * shape.transfers + 3 * links * shape.npus
-    work *= 2 if shape.phases > 1 else 1  # up and down at once, too
-    return Estimate(40_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near)
+    each = 4 * shape.transfers if compiled else 6 * shape.transfers
+    work = each + 2 * phases * module.network.link_count * shape.npus + (LOAD if compiled else 0)
+    return Estimate(30_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near, whole=near)
 
 
 def _overlapped(shape: ProblemShape) -> Estimate | None:
@@ -113,20 +128,10 @@ def _exchange(shape: ProblemShape) -> Estimate | None:
     """Where latencies decide, its first schedule, an exchange of all NPUs, is the best by far, and needs no search."""
     if obstacle(shape.module):
         return None
-    if _is_bound_by_latency(shape):
-        return Estimate(30_000 + 10 * shape.transfers, 16.0, searches=True)
-    return Estimate(150_000 + 10 * shape.transfers, 6.0, searches=True)
-
-
-def _is_bound_by_latency(shape: ProblemShape) -> bool:
-    """Whether all bytes in both phases take less time on their links than one latency does."""
-    network, kinds = shape.module.network, shape.module.network.kinds
-    if shape.module.model is LinkModel.STORE or not network.link_count:
-        return False
-    rate = max((kind.bandwidth or 0 for kind in kinds), default=0)
-    latency = min((kind.latency or 0 for kind in kinds), default=0)
-    data = 2 * int(shape.module.demand.chunks.size.sum()) * len(network.npus)
-    return data * 10**12 <= latency * rate * network.link_count
+    if shape.is_latency_bound:
+        return Estimate(30_000 + 20 * shape.transfers, 16.0, searches=True, near_ideal=True)
+    work = 25 * shape.transfers + 12 * shape.module.network.link_count * shape.npus
+    return Estimate(40_000 + work, 6.0, searches=True)
 
 
 ESTIMATORS: Final[dict[str, Estimator]] = {

@@ -12,7 +12,9 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
+from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
 from collc.synthesis.symmetric import find_group, is_cluster
+from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
@@ -43,6 +45,16 @@ class ProblemShape:
     def npus(self) -> int:
         """NPUs of the network."""
         return len(self.module.network.npus)
+
+    @cached_property
+    def has_unlike_links(self) -> bool:
+        """Whether links differ in bandwidth."""
+        return len({kind.bandwidth for kind in self.module.network.kinds}) > 1
+
+    @cached_property
+    def has_unlike_chunks(self) -> bool:
+        """Whether chunks differ in size."""
+        return len(np.unique(self.module.demand.chunks.size)) > 1
 
     @cached_property
     def reduces(self) -> bool:
@@ -79,12 +91,34 @@ class ProblemShape:
         """Transfers for each of `pairs`, about: 1 or, over switches, 2; for chunks of single pairs their distance."""
         if self.is_shared:
             return 2.0 if self.has_switches else 1.0
+        return float(self._distances.mean()) if self._distances.size else 1.0
+
+    @cached_property
+    def longest_path(self) -> int:
+        """Links of the longest of the shortest paths from all NPUs to some of them."""
+        return int(self._distances.max(initial=0))
+
+    @cached_property
+    def _distances(self) -> Int64Array:
+        """Links from all NPUs to SAMPLE of them."""
         network = self.module.network
         step = max(1, self.npus // SAMPLE)
         length = np.ones(network.link_count, np.int64)
         distance = distances_to(Digraph.of(network), length, network.npus[::step])[:, : network.npu_count]
-        known = distance[(distance < UNREACHABLE) & (distance > 0)]
-        return float(known.mean()) if known.size else 1.0
+        return distance[(distance < UNREACHABLE) & (distance > 0)]
+
+    @cached_property
+    def switch_paths(self) -> int:
+        """Paths from NPU to NPU with only switches between, about: those of as few links as possible, of some NPUs."""
+        network = self.module.network
+        after: list[list[int]] = [[] for _ in range(network.device_count)]
+        starts: list[int] = network.source.tolist()
+        ends: list[int] = network.target.tolist()
+        for source, target in zip(starts, ends, strict=True):
+            after[source].append(target)
+        step = max(1, self.npus // SAMPLE)
+        sample: list[int] = network.npus.tolist()[::step]
+        return step * sum(_paths_from(npu, after, network.npu_count) for npu in sample)
 
     @cached_property
     def phases(self) -> int:
@@ -128,6 +162,20 @@ class ProblemShape:
         return each > BANDWIDTH_BOUND * float((total - busy).mean())
 
     @cached_property
+    def is_latency_bound(self) -> bool:
+        """Whether the links carry all contributions, and all sums, in less time than the longest path takes."""
+        network, demand = self.module.network, self.module.demand
+        if not len(demand.chunks) or not network.link_count:
+            return False
+        try:
+            clock = Clock.of(network, demand, self.module.model)
+        except ValueError:
+            return False
+        busy, total = clock.busy[network.kind], clock.total[network.kind]
+        load = 2 * float(busy.mean()) * len(demand.chunks) * self.npus / network.link_count
+        return load <= self.longest_path * float(total.min())
+
+    @cached_property
     def has_dimensions(self) -> bool:
         """Whether the NPUs form an array with links along each of its dimensions."""
         return find_dimensions(self.module.network) is not None
@@ -158,3 +206,18 @@ class ProblemShape:
         return len(standards) == 1 and bool(
             kinds & {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
         )
+
+
+def _paths_from(npu: int, after: list[list[int]], npus: int) -> int:
+    """Paths of fewest links from an NPU over switches to each other one. after: by device, where its links lead."""
+    paths, seen, front = 0, {npu}, {npu: 1}
+    while front:
+        reached: dict[int, int] = {}
+        for device, count in front.items():
+            for target in after[device]:
+                if target not in seen:
+                    reached[target] = reached.get(target, 0) + count
+        seen.update(reached)
+        paths += sum(min(PATHS_PER_PAIR, count) for device, count in reached.items() if device < npus)
+        front = {device: count for device, count in reached.items() if device >= npus}
+    return paths

@@ -23,27 +23,38 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
-from collc.synthesis.auto.candidates import Candidate, candidates, textbook_candidates
-from collc.synthesis.auto.estimates import Estimate
+from collc.synthesis.auto.candidates import candidates, textbook_candidates
+from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import TriedCandidates, time_of
+from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.task import Effort
 from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE = 600_000
-"""Work beside that of the best candidate: about 0.6 s."""
+SPARE, SPARE_IF_LONG = 650_000, 750_000
+"""Work beside that of the best candidate, about 0.65 s; and where that takes much longer than its bound."""
 
 SPARE_FOR_FIRST = 100_000
 """The same where only first schedules are made."""
 
+SPARE_FOR_STORE = 300_000
+"""The same for schedules for links that are busy until arrival, which are seldom better where links are pipelined."""
+
 FIRST_WORK = 30_000
 """Work in which a candidate may make further attempts at once."""
+
+GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
+"""A first schedule is given up at so many times its estimate, but not below some work."""
+
+QUICK = 100_000
+"""Work of first schedules up to which these come before the whole search of what is likely to be near the best."""
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
@@ -75,6 +86,8 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     library: textbook algorithms to try, None for none.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
+    if module.network.has_endpoints:
+        refuse_buffers(module.network)
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
@@ -120,7 +133,8 @@ UNWOUND = (
 class _Search:
     """The search of one module.
 
-    tried: what it has found. most: all work that it may take. spare: work beside that of the best candidate.
+    tried: what it has found. most: all work that it may take. spare, spare_if_long: work beside that of the best
+    candidate, and where that takes much longer than its bound.
     """
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
@@ -129,9 +143,9 @@ class _Search:
         self.tried = TriedCandidates(module.network)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
-        self.spare = effort.trials * SPARE
+        self.spare, self.spare_if_long = effort.trials * SPARE, effort.trials * SPARE_IF_LONG
         if effort.time_limit is not None:
-            self.most = self.spare = max(self.most, int(effort.time_limit * 1_000_000))
+            self.most = self.spare = self.spare_if_long = max(self.most, int(effort.time_limit * 1_000_000))
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
@@ -147,20 +161,32 @@ class _Search:
 
     def first_schedules(self) -> None:
         """One schedule of each candidate; if all would take too much work, of the one that takes least."""
+        waiting: list[Candidate] = []
         for candidate in self._candidates:
+            if candidate.estimate.work > QUICK:
+                self._near_ideal(waiting)
             if not self._is_wanted(candidate):
                 continue
             near_ideal = candidate.estimate.near_ideal and self.tried.may_gain_much(candidate.network)
             if candidate.estimate.work <= (self._all_left() if near_ideal else self._left()):
-                self._take(candidate, FIRST_WORK)
-                if near_ideal and self.tried.is_near(candidate, self._all_left()) and self._is_wanted(candidate):
-                    self._take(candidate, self._all_left())
+                self._take(candidate, FIRST_WORK, max(GIVEN_UP * candidate.estimate.work, LEAST_GIVEN_UP))
+                if near_ideal and candidate.estimate.whole:
+                    waiting.append(candidate)
             else:
                 self.tried.leave_out(candidate)
+        self._near_ideal(waiting)
         if self.tried.best is None and not self._effort.stop():
             for candidate in sorted(self._candidates, key=lambda one: one.estimate.work):
                 if candidate.name not in self.tried.attempts and self.tried.best is None:
                     self._take(candidate, FIRST_WORK)
+
+    def _near_ideal(self, waiting: list[Candidate]) -> None:
+        """The whole searches of candidates that are likely to come near the best schedule of all; empties the list."""
+        while waiting:
+            candidate = waiting.pop(0)
+            left = self._all_left()
+            if self.tried.is_near(candidate, 0) and self._is_wanted(candidate) and left > QUICK:
+                self._take(candidate, left)
 
     def longer_searches(self) -> None:
         """More work for the searches that came near the best, in turns, as long as there is some left.
@@ -171,7 +197,7 @@ class _Search:
             left = self._left()
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
             work = {one.name: self.tried.attempts[one.name].work for one in near}
-            affordable = [one for one in near if 2 * work[one.name] <= left]
+            affordable = [one for one in near if 3 * work[one.name] <= 2 * left]
             leading = [one for one in near if self._leads(one)]
             if affordable:
                 candidate = min(affordable, key=lambda one: work[one.name])
@@ -201,18 +227,19 @@ class _Search:
         module = replace(self._module, model=LinkModel.STORE)
         nested = _Search(module, self._effort, None)
         if self._effort.time_limit is None:
-            nested.spare = nested.most = max(SPARE_FOR_FIRST, self._left())
+            nested.most = max(SPARE_FOR_FIRST, min(SPARE_FOR_STORE, self._left()))
+            nested.spare = nested.spare_if_long = nested.most
         if tried.best is None or nested.tried.bound(module.network, module) < time_of(tried.best[1]):
             nested.run()
         else:
-            nested.spare = min(nested.spare, SPARE_FOR_FIRST)
+            nested.spare = nested.spare_if_long = min(nested.spare, SPARE_FOR_FIRST)
             nested.first_schedules()
         stored = nested.tried
         if stored.best is not None:
             name, built = stored.best
             estimate = Estimate(stored.spent, 1.0)
             self._take(
-                Candidate(f"{name} for link model store, retimed", built.network, estimate, lambda _: retimed(built))
+                Candidate(f"{name} for link model store, retimed", built.network, estimate, lambda _: _retimed(built))
             )
 
     def shorter(self) -> None:
@@ -225,7 +252,10 @@ class _Search:
         """The work that may still be spent."""
         tried = self.tried
         left = self._all_left()
-        return left if tried.best is None else min(left, self.spare + 2 * tried.work_of_best - tried.spent)
+        if tried.best is None:
+            return left
+        spare = self.spare_if_long if tried.is_long(self._module.network) else self.spare
+        return min(left, spare + 2 * tried.work_of_best - tried.spent)
 
     def _all_left(self) -> int:
         """The work that may be spent on what is likely to be near the best possible schedule."""
@@ -245,11 +275,17 @@ class _Search:
         work = candidate.estimate.work if attempt is None else LONGER * attempt.work
         return not tried.is_nearly_done(candidate.network, work)
 
-    def _take(self, candidate: Candidate, limit: int | None = None) -> None:
+    def _take(self, candidate: Candidate, limit: int | None = None, most: int | None = None) -> None:
         began = monotonic()
         self._effort.progress(0.0, f"auto: {candidate.name}")
-        self.tried.take(candidate, limit)
+        self.tried.take(candidate, limit, most)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
+
+
+def _retimed(module: Module) -> Module:
+    """A module with a schedule for `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
+    moved = retimed(module)
+    return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
 
 
 def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
@@ -258,7 +294,7 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
     if module.schedule is not None or not steps_alike or network.has_switches or len(network.npus) > TINY_NPUS:
         return
-    if tried.best is None:
+    if tried.best is None or network.has_endpoints:
         return
     time = time_of(tried.best[1])
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])

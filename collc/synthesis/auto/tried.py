@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.units import format_time
-from collc.synthesis.auto.candidates import Candidate
-from collc.synthesis.auto.estimates import bound_work
+from collc.synthesis.auto.estimates import Candidate, bound_work
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import NoShorter
 from collc.synthesis.task import WorkMeter
@@ -25,14 +24,17 @@ LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
 far from it after all."""
 
+LONG = Fraction(13, 10)
+"""A schedule that takes at least so many times the lower bound is worth more work beside it."""
+
 NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
 """Where the best schedule takes at most so many times the lower bound, only so much work is done for a shorter one."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """The runs of a candidate: picoseconds of its best schedule, work of the last run and of the one that found this
-    schedule, and whether more could find a shorter one.
+    """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
+    search, all work of the one that found this schedule, and whether more could find a shorter one.
     """
 
     time: int
@@ -76,9 +78,9 @@ class TriedCandidates:
         best = self.best
         return 0 if best is None or best[0] not in self.attempts else self.attempts[best[0]].useful_work
 
-    def take(self, candidate: Candidate, limit: int | None) -> None:
-        """Builds a candidate and keeps it if it is the best on its network. limit: of its work."""
-        meter = WorkMeter(limit)
+    def take(self, candidate: Candidate, limit: int | None, most: int | None = None) -> None:
+        """Builds a candidate and keeps it if it is the best on its network. limit, most: of its work, see WorkMeter."""
+        meter = WorkMeter(limit, most=most)
         name, network = candidate.name, candidate.network
         before = self.attempts.get(name)
         try:
@@ -89,12 +91,13 @@ class TriedCandidates:
             self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
             self.proved |= isinstance(error, NoShorter)
             return
-        work = meter.spent or candidate.estimate.work
-        self.spent += work
+        spent = meter.spent or candidate.estimate.work
+        work = max(1, spent - meter.setup)
+        self.spent += spent
         unfinished = candidate.estimate.searches and meter.is_used_up
         time = time_of(built)
         if before is None or time < before.time:
-            self.attempts[name] = Attempt(time, work, work, unfinished)
+            self.attempts[name] = Attempt(time, work, spent, unfinished)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
             self.attempts[name] = replace(before, work=work, unfinished=unfinished)
@@ -105,8 +108,8 @@ class TriedCandidates:
 
     def leave_out(self, candidate: Candidate) -> None:
         """Notes that a candidate would take too much work."""
-        seconds = max(1, round(candidate.estimate.work / 1_000_000))
-        self.notes[candidate.name] = f"auto: left out {candidate.name}: an estimated {seconds} s of work"
+        seconds = candidate.estimate.work / 1_000_000
+        self.notes[candidate.name] = f"auto: left out {candidate.name}: an estimated {seconds:.1f} s of work"
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -123,6 +126,10 @@ class TriedCandidates:
     def may_gain_much(self, network: Network) -> bool:
         """Whether the best so far may be far from the best possible schedule."""
         return not self.near_ideal or not self._is_done(network, LOOSE)
+
+    def is_long(self, network: Network) -> bool:
+        """Whether the best so far takes at least LONG times the bound."""
+        return not self._is_done(network, LONG)
 
     def _is_done(self, network: Network, factor: Fraction) -> bool:
         found = self._best.get(id(self.own))

@@ -2,8 +2,9 @@
 
 An NPU must receive what it wants and does not hold, and send what only it holds; what it sends and receives takes at
 least its bytes over its rate. Where an NPU is the only way between parts of the network, it must also pass on to each
-part all that this part wants of the others. On networks without switches every arrival was sent by an NPU, so that all
-arrivals together take at least their bytes over the sum of the rates.
+part all that this part wants of the others. On networks without switches every arrival was sent by an NPU and is
+received by one, so that all arrivals together take at least their bytes over the sum of the rates of all senders, and
+of all receivers.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
         if len(network.npus) <= FORWARDING_NPUS:
             passed = _passed_on(network, sizes, traffic, sends)
             yield from _of_each(network, passed, latency, sends, ", the only way between parts of the network")
-    if not network.has_switches and any(ports.sends):
-        yield from _of_all(network, sizes, traffic, int(latency.min()))
+    if not network.has_switches:
+        for sends in sorted(set(ports.sends), reverse=True):
+            yield from _of_all(network, sizes, traffic, int(latency.min()), sends)
 
 
 def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
@@ -95,18 +97,21 @@ def _of_each(
         yield Bound(best, (endpoint.send_limit(name) if sends else endpoint.receive_limit(name)) + which)
 
 
-def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency: int) -> Iterator[Bound]:
-    """The fewest transfers, and what all NPUs can send together."""
-    width = link_rates(network, network.source)
+def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency: int, sends: bool) -> Iterator[Bound]:
+    """The fewest transfers, and what all NPUs can send, or receive, together."""
+    width = link_rates(network, network.source if sends else network.target)
     npus: list[int] = network.npus.tolist()
-    rate = sum((least(network.endpoint_of(npu).send, width[npu]) or Fraction(0) for npu in npus), Fraction(0))
+    limits = [network.endpoint_of(npu).send if sends else network.endpoint_of(npu).receive for npu in npus]
+    pairs = zip(limits, npus, strict=True)
+    rate = sum((least(limit, width[npu]) or Fraction(0) for limit, npu in pairs), Fraction(0))
     detailed = network.device_count <= DETAILED_DEVICES and any(part.pairwise for part in traffic)
     hops = hop_counts(Digraph.of(network)) if detailed else None
     volume = sum(int(sizes @ part.transfers(hops)) for part in traffic)
     if not volume or not rate:
         return
     memory = all(network.endpoint_of(npu).fed_by_memory == network.endpoint_of(npu).send for npu in npus)
-    yield Bound(_taken(volume, rate) + latency, f"the {'memory' if memory else 'injection'} of all NPUs")
+    what = "ejection" if not sends else "memory" if memory else "injection"
+    yield Bound(_taken(volume, rate) + latency, f"the {what} of all NPUs")
 
 
 def _taken(volume: int, rate: Fraction) -> int:

@@ -21,7 +21,7 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
-FLOW_WORK, MOST_FLOW_WORK = 10, 100_000
+FLOW_WORK, MOST_FLOW_WORK = 5, 100_000
 """Work of the flows that bound the number of trees, for each link and NPU, and at most."""
 
 

@@ -69,6 +69,8 @@ def overlapped(
         left = sum(len(tasks) <= limit for limit in LIMITS) - number
         effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
         effort.work.add(TASK_WORK * len(tasks))
+        if left <= 0:
+            effort.work.finish()
         if left <= 0 or effort.stop() or effort.work.is_used_up:
             break
     if best is None:

@@ -127,6 +127,8 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
         if best.time <= good_enough or effort.work.is_used_up:
             break
+    else:
+        effort.work.finish()
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
     return best.schedule

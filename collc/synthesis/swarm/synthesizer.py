@@ -39,8 +39,8 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
 
     bound: picoseconds at which the search ends; None: the lower bound of the task. effort.trials: rounds of attempts
     with random ties. Raises SourceError if a postcondition cannot be reached or links have no bandwidth, NoSchedule if
-    the network has too many switch paths, its switches leave no schedule, or `effort.stop` asks to stop before there
-    is any schedule.
+    the network has too many switch paths, its switches leave no schedule, or there is none yet when `effort.stop` asks
+    to stop or the most work is done.
     """
     conditions = conditions_of(task)
     if not len(conditions):
@@ -54,14 +54,14 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     for rule, stores in _rules(problem, effort):
         for each in (problem, wide) if wide is not None else (problem,):
             used_up = effort.work.is_used_up or effort.work.spent >= most
-            if effort.stop() or (best is not None and (best.end <= goal or used_up)):
+            if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
                 break
             planned = _attempt(each, rule, stores, best, effort)
             if planned is not None and (best is None or planned.end < best.end):
                 best = planned
                 effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
     if best is None:
-        raise _no_schedule(task, effort.stop())
+        raise _no_schedule(task, effort)
     return RowSchedule(task.model, _transfers(problem, best))
 
 
@@ -74,7 +74,7 @@ def _attempt(
     """
     most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
     search = RarestFirst(as_stored(problem) if stores else problem, rule, most)
-    planned = search.run(effort.stop)
+    planned = search.run(lambda: effort.stop() or effort.work.is_too_much(search.work))
     effort.work.add(search.work)
     if planned is None:
         return None
@@ -95,8 +95,10 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
                 yield SpreadRule(half_ratio, fresh, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
-def _no_schedule(task: Task, stopped: bool) -> NoSchedule:
-    if stopped:
+def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
+    if effort.work.is_too_much(0):
+        return NoSchedule(Diagnostic("S0201", "it takes much more work than estimated"))
+    if effort.stop():
         return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"
     return NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))

@@ -36,7 +36,7 @@ WINDOW_LIMIT = 4_000_000
 NEAR = 100
 """Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
-MISSING_WORK = 10
+MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
@@ -86,7 +86,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
 def attempt_work(problem: CopyProblem) -> int:
     """The work of one attempt, as WorkMeter counts it."""
     degree = problem.network.link_count / max(1, problem.devices)
-    return int(problem.missing * (MISSING_WORK + degree))
+    return int(problem.missing * (MISSING_WORK + degree / 2))
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:

@@ -1,0 +1,59 @@
+"""Candidates for a network whose NPUs have limits: planned without these, and judged with them.
+
+Each candidate is planned on the links as they are, and on links that share the rates of their NPUs in equal parts; its
+transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times that are compared, and
+that the notes show, count the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from collc.synthesis.auto.estimates import Candidate
+from collc.synthesis.auto.shape import ProblemShape
+from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
+from collc.synthesis.reductions.compose import join
+from collc.synthesis.task import WorkMeter
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.transform import unwound
+
+RETIMED: Final = 60
+"""Work of starting a transfer anew."""
+
+ON_SHARED: Final = " on shared rates"
+"""What the name of a candidate ends with that was planned on links that share the rates of their NPUs."""
+
+
+def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> list[Candidate]:
+    """The candidates that `plan` gives for a network without limits, judged on that of the module.
+
+    Those on direct links in the place of switches come last.
+    """
+    found: list[Candidate] = []
+    direct: Network | None = None
+    for network, where in zip(networks_without_limits(module.network), ("", ON_SHARED), strict=False):
+        free = replace(module, network=network)
+        more = RETIMED * ProblemShape(free).transfers
+        for one in plan(free):
+            judged = module.network
+            if one.network.unwound and not judged.unwound:
+                judged = direct = direct or unwound(judged)
+            estimate = replace(one.estimate, work=one.estimate.work + more)
+            build = _judged(one, judged)
+            found.append(replace(one, name=one.name + where, network=judged, estimate=estimate, build=build))
+    return sorted(found, key=lambda one: (one.network is direct, one.estimate.work / max(one.estimate.promise, 1.0)))
+
+
+def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
+    """The synthesizer of a candidate, whose schedule is then started anew on a network with limits."""
+
+    def build(meter: WorkMeter) -> Module:
+        planned = join(candidate.build(meter))
+        assert planned.schedule is not None
+        meter.add_setup(RETIMED * len(planned.schedule))
+        return retimed_for_endpoints(planned, network)
+
+    return build
