@@ -82,7 +82,8 @@ def _tacos(shape: ProblemShape) -> Estimate | None:
     if shape.has_switches:
         return None
     large = shape.module.network.device_count > 128
-    work = LOAD + shape.transfers if large else 6 * shape.transfers
+    plain = (6 if shape.is_shared else 20) * shape.transfers
+    work = LOAD + shape.transfers if large else plain
     return Estimate(work, 6.0 if shape.is_shared else 4.0, searches=True)
 
 
@@ -94,9 +95,9 @@ def _pccl(shape: ProblemShape) -> Estimate:
 
 
 def _swarm(shape: ProblemShape) -> Estimate:
-    work = 5_000 + 16 * shape.transfers + 12 * shape.switch_paths * shape.phases
-    unlike = shape.has_unlike_links and shape.has_unlike_chunks
-    return Estimate(3 * work // 2 if unlike else work, 10.0 if shape.few_hold else 6.0, searches=True)
+    """An NPU that gets a chunk is looked at by all to which a path leads from it."""
+    each = 12 + 0.6 * shape.switch_paths / max(1, shape.npus)
+    return Estimate(5_000 + int(each * shape.transfers), 10.0 if shape.few_hold else 6.0, searches=True)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:

@@ -47,16 +47,6 @@ class ProblemShape:
         return len(self.module.network.npus)
 
     @cached_property
-    def has_unlike_links(self) -> bool:
-        """Whether links differ in bandwidth."""
-        return len({kind.bandwidth for kind in self.module.network.kinds}) > 1
-
-    @cached_property
-    def has_unlike_chunks(self) -> bool:
-        """Whether chunks differ in size."""
-        return len(np.unique(self.module.demand.chunks.size)) > 1
-
-    @cached_property
     def reduces(self) -> bool:
         """Whether anything is reduced."""
         return has_reductions(self.module.demand)

@@ -26,7 +26,7 @@ from collc.base.interrupts import OutOfTime
 from collc.synthesis.auto.candidates import candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
-from collc.synthesis.auto.tried import TriedCandidates, time_of
+from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
@@ -219,7 +219,8 @@ class _Search:
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.
 
-        Where it cannot be shorter as it stands, only first schedules are made.
+        Where it cannot be shorter as it stands, only first schedules are made; where it would have to become much
+        shorter by being retimed, none.
         """
         tried = self.tried
         if tried.is_met(self._module.network) or self._effort.stop():
@@ -229,9 +230,10 @@ class _Search:
         if self._effort.time_limit is None:
             nested.most = max(SPARE_FOR_FIRST, min(SPARE_FOR_STORE, self._left()))
             nested.spare = nested.spare_if_long = nested.most
-        if tried.best is None or nested.tried.bound(module.network, module) < time_of(tried.best[1]):
+        bound = nested.tried.bound(module.network, module)
+        if tried.best is None or bound < time_of(tried.best[1]):
             nested.run()
-        else:
+        elif bound <= LOOSE * time_of(tried.best[1]):
             nested.spare = nested.spare_if_long = min(nested.spare, SPARE_FOR_FIRST)
             nested.first_schedules()
         stored = nested.tried

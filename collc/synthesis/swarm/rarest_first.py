@@ -23,6 +23,9 @@ NON_MINIMAL = 5, 4
 non-minimal. Such paths are used only for what no other path brings at the same time."""
 
 
+PATH_WORK = 4
+"""The work of preparing a path for an attempt."""
+
 SERVE_WORK, PATHS_LOOKED_AT, SEND_WORK = 3, 10, 20
 """The work of looking for what an NPU can get, beside one for so many paths; and that of sending a chunk."""
 
@@ -88,7 +91,7 @@ class RarestFirst:
         self._serve_work = [
             SERVE_WORK + sum(len(port) for _, port in ports) // PATHS_LOOKED_AT for ports in self._ports
         ]
-        self.work = len(self._paths.links) // 2
+        self.work = PATH_WORK * len(self._paths.links)
         # Times before which a path cannot start: reservations are only added. By size, and the least of all sizes.
         self._blocked_of_size = [[0] * len(self._paths.links) for _ in self._sizes]
         self._blocked = self._blocked_of_size[0] if len(self._sizes) == 1 else [0] * len(self._paths.links)

@@ -39,6 +39,9 @@ NEAR = 100
 MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
 
+RELAYED, FEW_TARGETS = 5, 2
+"""Where chunks go to so few NPUs each, most of their hops are relays, and an attempt takes so many times the work."""
+
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
 
@@ -86,7 +89,8 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
 def attempt_work(problem: CopyProblem) -> int:
     """The work of one attempt, as WorkMeter counts it."""
     degree = problem.network.link_count / max(1, problem.devices)
-    return int(problem.missing * (MISSING_WORK + degree / 2))
+    relayed = RELAYED if problem.missing <= FEW_TARGETS * problem.count else 1
+    return int(relayed * problem.missing * (MISSING_WORK + degree / 2))
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
