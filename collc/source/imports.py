@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_DEPTH, too_deep
 from collc.source.parsing.parse import MAX_BYTES, parse, parse_with_tables
-from collc.source.parsing.syntax import Import
+from collc.source.parsing.syntax import Import, Statement
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
 
@@ -45,20 +46,26 @@ class Loader:
         real = real_path(path)
         if real in self.files:
             return self.files[real]
-        return self._declared(read_text(path, name, limit=MAX_BYTES, at=at), path, module)
+        if module is not None:
+            source, statements = _standard(path, name)
+            return self._followed(FileScope(source, statements, module, str(path.parent)), path)
+        return self._declared(read_text(path, name, limit=MAX_BYTES, at=at), path)
 
     def load_text(self, source: SourceFile) -> FileScope:
         """A program that is in no file; names of files in its imports are relative to the current folder."""
-        return self._declared(source, Path(source.name), None)
+        return self._declared(source, Path(source.name))
 
-    def _declared(self, source: SourceFile, path: Path, module: str | None) -> FileScope:
+    def _declared(self, source: SourceFile, path: Path) -> FileScope:
         """The declarations of a file that was read from `path`, its imports loaded too."""
         tree = parse_with_tables(source) if self.tables else None
         self.tabular |= tree is not None
-        file = FileScope(source, (tree or parse(source)).statements, module, str(path.parent))
+        return self._followed(FileScope(source, (tree or parse(source)).statements, None, str(path.parent)), path)
+
+    def _followed(self, file: FileScope, path: Path) -> FileScope:
+        """A file at a path with its declarations, its imports loaded too."""
         real = real_path(path)
         self.files[real] = file
-        self.open.append((real, source.name))
+        self.open.append((real, file.source.name))
         for statement in file.statements:
             if isinstance(statement, Import):
                 with self.problems.collect():
@@ -102,6 +109,13 @@ class Loader:
             raise fail("E0702", f"unknown module '{module}'", node.span, hint=hint)
         path = library[module.removeprefix("std.")]
         return path, f"std/{path.name}", module
+
+
+@cache
+def _standard(path: Path, name: str) -> tuple[SourceFile, tuple[Statement, ...]]:
+    """A file of the standard library with its statements; once for each process, which may load many programs."""
+    source = read_text(path, name, limit=MAX_BYTES)
+    return source, parse(source).statements
 
 
 def _named(importer: str, path: str) -> str:

@@ -65,7 +65,7 @@ def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
     ]
 
 
-LAYOUT_WORK, MESSAGE_WORK = 70_000, 20
+LAYOUT_WORK, MESSAGE_WORK = 25_000, 20
 """The work of reading an algorithm of a library, and of each of its messages."""
 
 
