@@ -73,7 +73,7 @@ def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         write_file(module, options, kind, path)
-        tasks, parts = read_tasks(path, module.network, kind)
+        tasks, parts = read_tasks(path, module.network, kind, None, options.profile)
     return file_times(SIZES, module.network, tasks, parts, DEFAULT_COSTS[protocol], kind)
 
 

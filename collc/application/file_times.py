@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from collc.msccl.options import MscclOptions
+from collc.msccl.options import MscclOptions, Profile
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph
@@ -42,10 +42,12 @@ def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path
             write_xml(program_files(module, options)[0].program, file)
 
 
-def read_tasks(path: Path, network: Network, kind: FileKind, protocol: str | None = None) -> tuple[TaskGraph, int]:
+def read_tasks(
+    path: Path, network: Network, kind: FileKind, protocol: str | None = None, profile: Profile = Profile.EXECUTOR
+) -> tuple[TaskGraph, int]:
     """(tasks, parts): the steps of a file that collc wrote, with sizes in parts of the buffer, and how many there are.
 
-    protocol: of an MSCCL file, in place of its own.
+    protocol: of an MSCCL file, in place of its own. profile: its runtime.
     """
     if kind == "mscclpp":
         from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
@@ -56,7 +58,7 @@ def read_tasks(path: Path, network: Network, kind: FileKind, protocol: str | Non
     from collc.msccl.check.reader import read_file
     from collc.msccl.simulating.file_tasks import file_tasks
 
-    program = read_file(path, "executor", Findings())
+    program = read_file(path, profile.value, Findings())
     program = replace(program, proto=protocol or program.proto)
     return file_tasks(program, network, program.nchunksperloop), program.nchunksperloop
 

@@ -24,11 +24,13 @@ from collc.application.tuning_case import (
     TuningResult,
     TuningTask,
     as_written,
+    of_the_group,
 )
 from collc.application.tuning_files import write_tuning
 from collc.application.tuning_report import Candidate, TunedRange, TuningReport
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.wording import listed, plural
+from collc.msccl.options import Profile
 from collc.parallel.journal import Journal, journal_of, opened_journal
 from collc.parallel.processes import Processes, run_in_processes
 from collc.parallel.tasks import Lost
@@ -57,9 +59,9 @@ class TuningSettings:
     """What is tuned, and how.
 
     output: the folder. sizes: the smallest and the largest buffer in bytes. schedule: its name; None for the only one.
-    definitions: values of params. kinds: of files. algorithms, chunks, instances: what is tried; () for the defaults.
-    channels: most channels, None for as many as the runtime allows. costs: of the protocols that are tried.
-    tolerance: how much longer than the best a size may take, for fewer ranges.
+    definitions: values of params. kinds: of files. profile: the runtime of MSCCL files. algorithms, chunks, instances:
+    what is tried; () for the defaults. channels: most channels, None for as many as the runtime allows. costs: of the
+    protocols that are tried. tolerance: how much longer than the best a size may take, for fewer ranges.
     """
 
     output: Path
@@ -67,6 +69,7 @@ class TuningSettings:
     schedule: str | None = None
     definitions: tuple[tuple[str, str], ...] = ()
     kinds: tuple[FileKind, ...] = ("msccl", "mscclpp")
+    profile: Profile = Profile.EXECUTOR
     algorithms: tuple[str, ...] = ()
     chunks: tuple[int, ...] = ()
     instances: tuple[int, ...] = ()
@@ -118,10 +121,13 @@ def _tunable(tuned: TunedProgram) -> ScheduleRequest:
         message = f"schedule '{tuned.schedule}' is not one run of a standard collective with 'chunks'"
         hint = "tune a schedule with one run of all_reduce, all_gather, reduce_scatter, all_to_all, ..."
         raise UsageError(Diagnostic("U0160", message, hint=hint))
-    if not np.array_equal(run.group, request.network.npus):
-        message = f"the run of schedule '{tuned.schedule}' is not over all NPUs in their order"
-        raise UsageError(Diagnostic("U0160", message, hint="tune it on a topology that has these NPUs only"))
-    return request
+    in_order = np.array_equal(run.group, request.network.npus)
+    if not in_order and request.runs[0].moves is not None:
+        message = (
+            f"the run of schedule '{tuned.schedule}' is over a part of the NPUs, with an algorithm written by hand"
+        )
+        raise UsageError(Diagnostic("U0160", message, hint="leave out 'using', or tune it on a topology of these NPUs"))
+    return of_the_group(request)
 
 
 def _tasks(
@@ -132,7 +138,7 @@ def _tasks(
     chunks = settings.chunks or (MANY_CHUNKS if small else FEW_CHUNKS)
     instances = settings.instances or INSTANCES
     files = tuple(
-        FileOptions(kind, count, channels)
+        FileOptions(kind, count, channels, settings.profile if kind == "msccl" else Profile.EXECUTOR)
         for kind in settings.kinds
         for count in instances
         for channels in (settings.channels if kind == "msccl" else (None,))

@@ -16,7 +16,9 @@ from collc.application.schedule_build import ScheduleBuild
 from collc.application.settings import Settings
 from collc.application.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
-from collc.msccl.options import MscclOptions, Protocol
+from collc.base.wording import plural
+from collc.msccl.communicators import communicators_of, confined
+from collc.msccl.options import MscclOptions, Profile, Protocol
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.simulation.engine import expect_many
 from collc.source.program import ScheduleRequest
@@ -53,11 +55,14 @@ class SchedulePlan:
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How a schedule is written. channels: most channels; None: as many as the runtime allows."""
+    """How a schedule is written. channels: most channels; None: as many as the runtime allows. profile: the runtime of
+    an MSCCL file.
+    """
 
     kind: FileKind
     instances: int
     channels: int | None
+    profile: Profile = Profile.EXECUTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ def _kinds(task: TuningTask) -> tuple[FileKind, ...]:
 
 def _words(options: FileOptions) -> str:
     channels = f", {options.channels} channels" if options.channels is not None else ""
-    return f"{options.kind}, {options.instances} instances{channels}"
+    return f"{options.kind}, {plural(options.instances, 'instance')}{channels}"
 
 
 def _first(error: CollcError, task: TuningTask) -> str:
@@ -162,13 +167,21 @@ def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
     """The schedule's request with about so many bytes, a multiple of 16 bytes for each chunk of each rank."""
     unit = 16 * chunks * len(as_written(tuned).demand.runs[0].group)
     found = load_files(tuned.program, dict(tuned.definitions), tuned.schedule, chunks, -(-size // unit) * unit)
-    return replace(found.schedules[0], emits=(), checks=())
+    return of_the_group(replace(found.schedules[0], emits=(), checks=()))
+
+
+def of_the_group(request: ScheduleRequest) -> ScheduleRequest:
+    """The request on the members of the run's group alone, by rank, as a file for a runtime has them."""
+    network = confined(request.network, request.demand)
+    (part,) = communicators_of(network, request.demand)
+    return replace(request, network=part.network, demand=part.demand)
 
 
 def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | None] = (0, None)) -> MscclOptions:
     """The options of a file as `emit` has them."""
     return MscclOptions(
         instances=options.instances,
+        profile=options.profile,
         protocol=Protocol(protocol),
         channels=options.channels,
         sizes=sizes,
@@ -182,9 +195,10 @@ def _simulated(
     costs = [cost for cost in task.costs if options.kind == "msccl" or cost.name == "Simple"]
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
-        write_file(module, file_options(options, "Simple"), options.kind, path)
-        for cost in costs:
-            tasks, parts = read_tasks(path, network, options.kind, cost.name)
+        for number_of_cost, cost in enumerate(costs):
+            if number_of_cost == 0 or options.profile is Profile.RCCL:  # whose programs depend on the protocol
+                write_file(module, file_options(options, cost.name), options.kind, path)
+            tasks, parts = read_tasks(path, network, options.kind, cost.name, options.profile)
             times = file_times(task.sizes, network, tasks, parts, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
 

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from collc.application.file_times import FileKind, read_tasks, times_of
 from collc.application.plan_script import plan_script
 from collc.application.runtime_files import write_msccl, write_mscclpp
-from collc.application.tuning_case import TunedProgram, file_options, planned_module
-from collc.application.written_files import Destination
+from collc.application.tuning_case import TunedProgram, as_written, file_options, planned_module
+from collc.application.written_files import Destination, RunRanks, write_ranks
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.interrupts import cleanup_on_termination
+from collc.msccl.communicators import rank_names
 from collc.ten.node_parts import nodes_of
 
 if TYPE_CHECKING:
@@ -61,11 +64,19 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
                 per_node = len(nodes_of(networks[-1])[0])
                 (temporary / SCRIPT).write_text(plan_script(report, own, per_node), encoding="utf-8")
         report = replace(report, ranges=tuple(ranges))
+        group = as_written(tuned)
+        run = group.demand.runs[0]
+        in_order = np.array_equal(run.group, group.network.npus)
+        ranks = folder / f"{report.schedule}.ranks.json"
+        if not in_order:
+            names = tuple(rank_names(group.network, run.group))
+            write_ranks([RunRanks(0, run.collective, names)], draft.new(ranks))
         draft.new(folder / "tuning.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
         draft.new(folder / "tuning.svg").write_text(report.picture().file(), encoding="utf-8")
         draft.publish()
     scripts = [f"mscclpp/{SCRIPT}"] if "mscclpp" in report.kinds() else []
-    files = [one.file for one in report.ranges] + scripts + ["tuning.json", "tuning.svg"]
+    rest = ["tuning.json", "tuning.svg"] if in_order else [ranks.name, "tuning.json", "tuning.svg"]
+    files = [one.file for one in report.ranges] + scripts + rest
     return replace(report, files=tuple(str(folder / name) for name in files))
 
 
@@ -94,7 +105,7 @@ def _write_range(
         draft.publish()
     network = request.network
     cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
-    tasks, parts = read_tasks(path, network, candidate.options.kind)
+    tasks, parts = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
     inside = [size for size in report.sizes if one.low <= size <= one.high]
     times = dict(zip(inside, times_of(network, tasks, parts, cost, candidate.options.kind, inside), strict=True))
     return network, tuple(times.get(size) for size in report.sizes)

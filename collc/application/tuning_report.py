@@ -126,6 +126,7 @@ class TuningReport:
             "protocol": candidate.protocol,
             "instances": candidate.options.instances,
             "channels": candidate.options.channels,
+            "profile": candidate.options.profile.value if candidate.options.kind == "msccl" else None,
         }
 
     def rows(self) -> Iterator[tuple[str, ...]]:

@@ -284,6 +284,8 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     _add_definitions(parser)
     kinds = "kinds of files, of msccl and mscclpp (default: both)"
     add("--emit", type=list_of(_file_kind), default=["msccl", "mscclpp"], metavar="KIND", help=kinds)
+    runtime = "the runtime of MSCCL files: executor (default) or rccl"
+    add("--profile", choices=("executor", "rccl"), default="executor", help=runtime)
     algorithms = "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
     add("--algorithm", "--synthesizer", type=list_of(str), default=[], metavar="A,B", help=algorithms)
     add("--chunks", type=list_of(positive), default=[], metavar="N,M", help="chunks per block that are tried")

@@ -367,6 +367,7 @@ def tune_command(chosen: argparse.Namespace) -> Exit:
     """`collc tune`: files for all sizes of a collective."""
     from collc.application.tuning import TuningSettings, tune_program
     from collc.application.tuning_report import COLUMNS
+    from collc.msccl.options import Profile
     from collc.parallel.processes import Processes
     from collc.tuning.protocols import DEFAULT_COSTS
 
@@ -377,6 +378,7 @@ def tune_command(chosen: argparse.Namespace) -> Exit:
         schedule=chosen.schedule,
         definitions=tuple(dict(chosen.definitions).items()),
         kinds=tuple(chosen.emit),
+        profile=Profile(chosen.profile),
         algorithms=tuple(chosen.algorithm),
         chunks=tuple(chosen.chunks),
         instances=tuple(chosen.instances),

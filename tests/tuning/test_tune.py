@@ -25,6 +25,12 @@ topology t = ring(n, bandwidth: 50GB/s, latency: 0.7us)
 schedule sum on t { run all_reduce(t.npus, size: 1MiB) }
 """
 
+GROUP = (
+    PROGRAM.replace("t.npus", "[t.npu[2], t.npu[0], t.npu[1], t.npu[3]]")
+    .replace("= 4", "= 6")
+    .replace("import std.c", "import std.algorithms\nimport std.c")
+)
+
 WORDS = ["tune", "p.coll", "--sizes", "4KiB..1MiB", "--chunks", "1", "--instances", "1", "--algorithm"]
 ran: list[object] = []
 
@@ -194,7 +200,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
         (PROGRAM, ["--tolerance", "2"], 2, "U0100"),
         (PROGRAM, ["--algorithm", "tako"], 2, "U0102"),
         (PROGRAM + PROGRAM.split("\n")[-2].replace("sum", "two"), [], 2, "U0107"),
-        (PROGRAM.replace("t.npus, size: 1MiB", "t.npus[0..3], size: 3MiB"), [], 2, "U0160"),
+        (GROUP.replace("1MiB)", "1MiB) using ring"), [], 2, "U0160"),
         (PROGRAM.replace("{ run", "{ run all_reduce(t.npus, size: 1MiB) run"), [], 2, "U0160"),
         pytest.param(PROGRAM, ["--sizes", "4B..8B", "--emit", "mscclpp"], 3, "S0311", marks=pytest.mark.slow),
     ],
@@ -207,6 +213,20 @@ def test_what_cannot_be_tuned(
     assert main(["tune", "p.coll", "-o", "out", *default, *words]) == exit_code
     assert f"error[{code}]" in capsys.readouterr().err
     assert not [path for path in Path().rglob("*.*") if path.name != "p.coll" and not path.name.endswith(".journal")]
+
+
+def test_a_group_has_files_by_rank() -> None:
+    """Its four members are a line; the other two NPUs of the ring have no rank, so nothing passes them."""
+    Path("p.coll").write_text(GROUP)
+    assert main([*WORDS, "auto", "-o", "out", "--emit", "msccl", "--profile", "rccl", "--quiet"]) == 0
+    written = json.loads(Path("out/tuning.json").read_text())
+    assert (written["npus"], written["not_tried"]) == (4, [])
+    assert {row["profile"] for row in written["ranges"]} == {"rccl"}
+    assert all(row["ideal"] <= row["msccl"] for row in written["times_ps"])
+    (ranks,) = json.loads(Path("out/sum.ranks.json").read_text())["runs"]
+    assert ranks["ranks"] == ["npu[2]", "npu[0]", "npu[1]", "npu[3]"]
+    for row in written["ranges"]:
+        assert main(["verify", f"out/{row['file']}", "--profile", "rccl"]) == 0
 
 
 @pytest.mark.slow
