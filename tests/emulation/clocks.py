@@ -14,7 +14,6 @@ Clock = NDArray[np.int32]
 
 
 CALLER = "the caller"
-"""Its writes are before a program begins, which makes them known to all that come after, in whatever order."""
 
 
 class Cells:
@@ -32,15 +31,15 @@ class Cells:
     def _race(self, cell: int, who: object, other: object, what: str) -> None:
         self.races.append(f"cell {cell}: {_name(who)} {what} {_name(other)}")
 
-    def read(self, cell: int, clock: Clock, later: Clock, by: int, count: int, who: object) -> None:
+    def read(self, cell: int, clock: Clock, by: int, count: int, who: object) -> None:
         last = self.writes.get(cell)
-        if last is not None and last[2] != who and (later if last[2] == CALLER else clock)[last[0]] < last[1]:
+        if last is not None and last[2] != who and clock[last[0]] < last[1]:
             self._race(cell, who, last[2], "reads what is written by")
         self.reads.setdefault(cell, {})[by] = count, who
 
     def write(self, cell: int, clock: Clock, later: Clock, by: int, count: int, who: object) -> None:
         last = self.writes.get(cell)
-        if last is not None and last[2] != who and (later if last[2] == CALLER else clock)[last[0]] < last[1]:
+        if last is not None and last[2] != who and clock[last[0]] < last[1]:
             self._race(cell, who, last[2], "writes what is written by")
         for reader, (at, other) in self.reads.pop(cell, {}).items():
             if later[reader] < at and other != who:
@@ -85,7 +84,7 @@ class FileClocks:
         count, who = int(clock[by]), (block, int(clock[by]), f"part {part}")
         for start in reads:
             for cell in range(start, start + cells):
-                self.cells.read(cell, clock, clock, by, count, who)
+                self.cells.read(cell, clock, by, count, who)
         for cell in range(write, write + cells) if write >= 0 else ():
             self.cells.write(cell, clock, clock, by, count, who)
         if not in_order:
@@ -104,11 +103,13 @@ class FileClocks:
 class PlanClocks:
     """Clocks of threadblocks, proxies and callers: how many segments of each other one are known to be over.
 
-    A clock has two rows: what is known with its data, and what is known to be over.
+    A clock has two rows: what is known with its data, and what is known to be over. What was known when a program began
+    is known with its data to all that hear of it: the end of a program makes all of its writes visible.
     """
 
     def __init__(self, components: int, initial: Mapping[Hashable, int]) -> None:
         self.clock = [np.zeros((2, components), np.int32) for _ in range(components)]
+        self.begun = [clock[0].copy() for clock in self.clock]
         self.released: dict[object, list[Clock]] = {}
         self.acquired: dict[object, int] = {key: -count for key, count in initial.items()}
         self.packets: dict[int, Clock] = {}
@@ -126,6 +127,10 @@ class PlanClocks:
     def join(self, component: int, other: int) -> None:
         np.maximum(self.clock[component], self.clock[other], out=self.clock[component])
 
+    def begin(self, block: int, caller: int) -> None:
+        self.join(block, caller)
+        self.begun[block] = self.clock[block][0].copy()
+
     def learn(self, known: Clock, other: int) -> None:
         np.maximum(known, self.clock[other], out=known)
 
@@ -137,12 +142,11 @@ class PlanClocks:
         for block in blocks:
             self.clock[block] = together.copy()
 
-    def release(self, key: object, known: Clock, relaxed: bool) -> None:
+    def release(self, component: int, key: object, known: Clock, relaxed: bool) -> None:
         """The k-th wait of a counter knows what the first k signals knew; of a relaxed one, not with its data."""
         rows = self.released.setdefault(key, [])
-        given = known.copy()
-        if relaxed:
-            given[0] = 0
+        begun = self.begun[component]
+        given = np.stack([begun if relaxed else known[0], known[1], begun])
         rows.append(np.maximum(rows[-1], given) if rows else given)
 
     def acquire(self, key: object, known: Clock, relaxed: bool) -> None:
@@ -150,9 +154,7 @@ class PlanClocks:
         self.acquired[key] = at + 1
         rows = self.released.get(key, [])
         if 0 <= at < len(rows):
-            np.maximum(known[1], rows[at][1], out=known[1])
-            if not relaxed:
-                np.maximum(known[0], rows[at][0], out=known[0])
+            np.maximum(known, rows[at][[2 if relaxed else 0, 1]], out=known)
 
     def access(self, component: int, what: tuple[object, ...], reads: Iterable[int], writes: Iterable[int]) -> None:
         """Part of a move, by the segment that is not over: no other access of it is ordered with this one."""
@@ -160,7 +162,7 @@ class PlanClocks:
         count = int(clock[component]) + 1
         who = (component, count, *what)
         for cell in reads:
-            self.cells.read(cell, clock, later, component, count, who)
+            self.cells.read(cell, clock, component, count, who)
         for cell in writes:
             self.cells.write(cell, clock, later, component, count, who)
 
@@ -169,13 +171,13 @@ class PlanClocks:
         count = int(self.clock[component][0, component]) + 1
         for cell in cells:
             sent = self.packets[cell]
-            np.maximum(known[1], sent[1], out=known[1])
+            np.maximum(known, sent, out=known)
             self.cells.reads.setdefault(cell, {})[component] = count, (component, count, *what)
 
     def packets_sent(self, component: int, what: tuple[object, ...], cells: Iterable[int]) -> None:
         later = self.clock[component][1]
         count = int(later[component]) + 1
-        sent = self.clock[component].copy()
+        sent = np.stack([self.begun[component], later])
         for cell in cells:
             self.cells.write(cell, later, later, component, count, (component, count, *what))
             self.packets[cell] = sent
@@ -188,6 +190,6 @@ class PlanClocks:
 
     def caller_reads(self, component: int, cells: Iterable[int]) -> None:
         self.tick(component)
-        clock, later = self.clock[component]
+        clock = self.clock[component][0]
         for cell in cells:
-            self.cells.read(cell, clock, later, component, int(clock[component]), CALLER)
+            self.cells.read(cell, clock, component, int(clock[component]), CALLER)

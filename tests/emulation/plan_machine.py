@@ -90,8 +90,8 @@ class PlanRun:
         for launch in range(self.launches):
             while self.launch[rank] < launch:
                 yield (("launch", rank),)
-            if self.clocks is not None and launch:
-                self.clocks.join(number, self._caller_component(rank))
+            if self.clocks is not None:
+                self.clocks.begin(number, self._caller_component(rank))
             for segment in halves[launch % len(halves)]:
                 yield from self._segment(number, segment)
                 if segment.barrier is not None:
@@ -171,12 +171,12 @@ class PlanRun:
             if self.clocks is not None and known is not None:
                 self.clocks.acquire(entry.key, known, entry.relaxed)
         else:
-            self._raise(entry, known)
+            self._raise(number, entry, known)
 
-    def _raise(self, entry: Entry, known: Clock | None) -> None:
+    def _raise(self, component: int, entry: Entry, known: Clock | None) -> None:
         self.counts[entry.key] += 1
         if self.clocks is not None and known is not None:
-            self.clocks.release(entry.key, known, entry.relaxed)
+            self.clocks.release(component, entry.key, known, entry.relaxed)
         self.threads.wake(("count", entry.key))
 
     def _barrier(self, number: int, barrier: tuple[int, int, int]) -> Thread:
@@ -212,7 +212,7 @@ class PlanRun:
             if self.clocks is not None:
                 self.clocks.tick(component)
             if entry.kind != "put":
-                self._raise(entry, None if self.clocks is None else self.clocks.clock[component].copy())
+                self._raise(component, entry, None if self.clocks is None else self.clocks.clock[component].copy())
             self.busy[port] -= 1
             self.threads.wake(("drained", port))
 
