@@ -384,7 +384,7 @@ class ScheduleBuild:
             raise OverflowError
         module = replace(module, bound=bound)
         advice = chunk_advice(self.request, module, bound, ideal) if bound is not None and ideal is not None else ""
-        where = "" if module.network is self.request.network else UNWOUND
+        where = UNWOUND if module.network is not self.request.network or module.network.unwound else ""
         self._report = replace(
             self._report,
             links=module.network.link_count,

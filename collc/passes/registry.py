@@ -66,7 +66,10 @@ class Invert:
 
 @dataclass(frozen=True, slots=True)
 class Unwind:
-    """Replaces every switch by direct links, from each of its NPUs to the next `degree` ones."""
+    """Replaces every switch by direct links, from each of its NPUs to the next `degree` ones.
+
+    Each pair of NPUs that several switches join gets a link.
+    """
 
     degree: int = 1
     name: str = field(default="unwind", init=False)
@@ -76,7 +79,7 @@ class Unwind:
         from collc.ten.transform import unwound
 
         try:
-            return replace(module, network=unwound(module.network, self.degree))
+            return replace(module, network=unwound(module.network, self.degree, joined=True))
         except ValueError as error:
             message = f"the switches of {module.network.name} cannot be unwound: {error}"
             raise SourceError(Diagnostic("C0202", message, hint="synthesize over the switches as they are")) from error

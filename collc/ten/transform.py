@@ -11,26 +11,31 @@ from numpy.typing import NDArray
 from collc.ten.arrays import Int64Array
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
+from collc.ten.unwinding import joined_switches, links_over
 
 
-def unwound(network: Network, degree: int = 1) -> Network:
+def unwound(network: Network, degree: int = 1, *, joined: bool = False) -> Network:
     """The network with each switch replaced by direct links between its NPUs (TACOS, section IV-G).
 
     NPU i of a switch, counted by number, is linked to i + 1 .. i + degree, round the end, with the
     latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are
     paired. Links between NPUs come first, as they were, then those of each switch in order of NPU and distance.
-    Raises ValueError where a switch is linked to a switch, an NPU only in one direction, or
-    there are no more NPUs than `degree`; where there is no switch, the network itself is returned.
+    joined: whether switches may be linked to switches. Each pair of NPUs that these join gets a direct link (see
+    unwinding.links_over), whatever `degree` is. Where there is no switch, the network itself is returned.
+    Raises ValueError where else a switch is linked to a switch, an NPU only in one direction, or there are no more NPUs
+    than `degree`.
     """
     if network.switch_count == 0:
         return network
     n = network.npu_count
-    _check_switches(network)
+    if not joined:
+        _check_switches(network)
     direct = np.flatnonzero((network.source < n) & (network.target < n))
     kinds = {kind: row for row, kind in enumerate(network.kinds)}
     rows: list[tuple[int, int, int, int]] = []
-    for switch in range(n, network.device_count):
-        rows += _ring(network, switch, degree, kinds)
+    for part in joined_switches(network):
+        alone = len(part) == 1
+        rows += _ring(network, part[0], degree, kinds) if alone else links_over(network, part, kinds)
     new = np.array(rows, np.int64).reshape(-1, 4)
     origin = np.concatenate([direct, new[:, 3]])
     return replace(

@@ -9,6 +9,7 @@ from fractions import Fraction
 import networkx as nx
 import pytest
 
+import collc
 from collc.application.topology_summary import _cut_between, _halves, summarize, summary_of
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
@@ -113,6 +114,22 @@ def test_diameter_and_bisection_of_random_networks(seed):
         assert all(half in halves for half in _halves(network) if len(half) == len(npus) // 2)
         least = min(_cut_between(network, half) for half in halves)
         assert least <= Fraction(found.values["bisection_at_most"])
+
+
+def test_the_report_of_an_unwound_network_says_so(tmp_path):
+    path = tmp_path / "p.coll"
+    path.write_text(
+        "import std.topologies\nimport std.collectives\n"
+        "topology u = unwound(fat_tree(4, bandwidth: 48GB/s, latency: 0.5us))\n"
+        "schedule s on u { run all_gather(u.npus, size: 16MiB) }\n"
+    )
+    (report,) = collc.compile(path, output=tmp_path).schedules
+    assert report.links == 240
+    assert report.bound.endswith("with direct links in place of switches")
+    rows = summarize(f"{path}:u", {}).links
+    # each of 15 pairs that pass a link of 48 GB/s has its part
+    assert {row.cells()[2] for row in rows} == {"3.2GB/s"}
+    assert sum(2 * row.count for row in rows) == 240
 
 
 def test_a_file_about_one_topology_needs_no_name(tmp_path, capsys):

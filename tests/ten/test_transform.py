@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -205,3 +207,60 @@ def test_a_product_of_something_unwound_is_unwound() -> None:
     once, never = unwound(switched(3)), ring(2)
     for left, right, expected in ((once, never, True), (never, once, True), (once, once, True), (never, never, False)):
         assert product(left, right, "p", ("a", "b")).unwound is expected
+
+
+def two_leaves() -> Network:
+    """NPUs 0 and 1 on switch 4, 2 and 3 on switch 5, the switches joined."""
+    near, up = kind(1, 120), kind(7, 40)
+    lines = [(npu, 4 + npu // 2, near) for npu in range(4)]
+    lines += [(b, a, k) for a, b, k in lines] + [(4, 5, up), (5, 4, up)]
+    return network(4, lines, switches=2)
+
+
+def test_pairs_on_switches_that_are_joined_share_the_bottleneck_of_their_path() -> None:
+    net = unwound(two_leaves(), joined=True)
+    assert net.unwound
+    assert net.switch_count == 0
+    # three links leave and enter each NPU, four pass each way between the switches
+    inside = [(a, a ^ 1, (2, 40)) for a in range(4)]
+    across = [(a, b, (9, 10)) for a in range(4) for b in range(4) if a // 2 != b // 2]
+    assert sorted(links(net)) == sorted([*inside, *across])
+
+
+def test_paths_of_equal_latency_are_shared_evenly() -> None:
+    near, up = kind(1, 120), kind(7, 40)
+    lines = [(npu, 4 + npu // 2, near) for npu in range(4)] + [(4 + leaf, 6 + s, up) for leaf in (0, 1) for s in (0, 1)]
+    net = network(4, lines + [(b, a, k) for a, b, k in lines], switches=4)
+    found = links(unwound(net, joined=True))
+    # two of the four pairs that cross take each spine
+    assert {link[2] for link in found if link[0] // 2 != link[1] // 2} == {(16, 20)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_joined_switches_of_random_networks(seed: int) -> None:
+    """Against NetworkX: a link for each pair, with the latency of the shortest path over switches; none too fast."""
+    random = Random(seed)
+    npus, switches = random.randint(2, 5), random.randint(2, 5)
+    ends = [(a, b) for a in range(npus + switches) for b in range(npus, npus + switches) if a != b]
+    chosen = [pair for pair in ends if random.random() < 0.5]
+    chosen += [(npu, npus + npu % switches) for npu in range(npus)]
+    chosen += [(npus + s, npus + (s + 1) % switches) for s in range(switches)]
+    lines = [(a, b, kind(random.randint(0, 3), random.randint(1, 9))) for a, b in chosen]
+    net = network(npus, lines + [(b, a, k) for a, b, k in lines], switches=switches)
+    found = links(unwound(net, joined=True))
+    graph = nx.DiGraph()
+    for link in range(net.link_count):
+        latency = net.kinds[net.kind[link]].latency
+        a, b = int(net.source[link]), int(net.target[link])
+        # an NPU is left from one vertex and entered at another, so that no path passes it
+        ends_of = (a if a >= npus else ("out", a), b if b >= npus else ("in", b))
+        if not graph.has_edge(*ends_of) or graph.edges[ends_of]["weight"] > latency:
+            graph.add_edge(*ends_of, weight=latency)
+    pairs = [(a, b) for a in range(npus) for b in range(npus) if a != b]
+    assert sorted((a, b) for a, b, _ in found) == pairs
+    for a, b, (latency, _) in found:
+        assert latency == nx.dijkstra_path_length(graph, ("out", a), ("in", b))
+    for npu in range(npus):
+        for end, column in ((0, net.source), (1, net.target)):
+            room = sum(net.kinds[net.kind[link]].bandwidth for link in np.flatnonzero(column == npu))
+            assert sum(link[2][1] for link in found if link[end] == npu) <= room

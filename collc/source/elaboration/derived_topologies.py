@@ -52,7 +52,7 @@ def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology
 def unwound(base: Topology, degree: int, span: Span) -> Topology:
     """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
     try:
-        network = transform.unwound(base.network, degree)
+        network = transform.unwound(base.network, degree, joined=True)
     except ValueError as error:
         raise fail("E0321", f"'{base.name}' cannot be unwound: {error}", span) from None
     return replace(base, network=network, members=_npus_only(base.members))
