@@ -29,7 +29,12 @@ _BEGINNINGS: Final[tuple[tuple[re.Pattern[bytes], FileKind], ...]] = (
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """The kind of a file; None if neither its first bytes nor its suffix say. Raises OSError if it can't be read."""
+    """The kind of a file; None if neither its first bytes nor its suffix say. Raises OSError if it can't be read.
+
+    What comes through a pipe, which can be read only once, is taken for a `.ten` file as text.
+    """
+    if path.is_fifo():
+        return "ten"
     with path.open("rb") as stream:
         head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
     for pattern, kind in _BEGINNINGS:
@@ -41,9 +46,12 @@ def kind_of(path: Path) -> FileKind | None:
 def kind_of_program(path: Path) -> FileKind | None:
     """The kind of a file that a runtime loads; None if it can't be opened, which its reader will report.
 
-    Raises UsageError (X0206) for a schedule, and for source text.
+    Raises UsageError (X0206) for a schedule, for source text, and for a pipe.
     """
     try:
+        if path.is_fifo():
+            message = f"{path} is a pipe, and files for runtimes are read more than once"
+            raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
         kind = kind_of(path)
     except OSError:
         return None
