@@ -82,12 +82,14 @@ def _mutants(pool: ProcessPoolExecutor, kept: list[Written], count: int) -> tupl
         tally[f"check {'ok' if found.codes == 'ok' else 'refuses'}, emulation {found.found.kind}"] += 1
         if found.missed:
             missed += 1
-            print(f"MISSED {found.name}: {found.change}: {found.found.kind}: {found.found.what}", flush=True)
+            where = f"case {found.case.number} seed {found.seed}: {found.case.name}"
+            print(f"MISSED {where}: {found.change}: {found.found.kind}: {found.found.what}", flush=True)
         elif found.never_wrong:
             groups.setdefault(found.codes, []).append(found)
     for codes, rows in sorted(groups.items(), key=lambda item: -len(item[1])):
         changes = Counter(row.change for row in rows).most_common(SHOWN)
-        print(f"refused by {codes} and never wrong: {len(rows)} ({', '.join(f'{k} {n}' for k, n in changes)})")
+        one = f"case {rows[0].case.number} seed {rows[0].seed}"
+        print(f"refused by {codes} and never wrong: {len(rows)} ({', '.join(f'{k} {n}' for k, n in changes)}; {one})")
     return tally, missed
 
 

@@ -35,9 +35,13 @@ class Written:
 
 @dataclass(frozen=True)
 class Compared:
-    """What both say. codes: of the errors of the check, "ok" if it has none; warnings: of its warnings."""
+    """What both say of a mutant, which is drawn from case and seed.
 
-    name: str
+    codes: of the errors of the check, "ok" if it has none; warnings: of its warnings.
+    """
+
+    case: Case
+    seed: int
     change: str
     codes: str
     warnings: frozenset[str]
@@ -98,4 +102,4 @@ def compared(found: Written, seed: int, folder: Path) -> Compared:
     outcome = emulated(found.case, text, 8, seed)
     if codes != "ok" and outcome.kind == "right":
         outcome = emulated(found.case, text, MANY, seed + 1)
-    return Compared(found.case.name, change, codes, warnings, outcome)
+    return Compared(found.case, seed, change, codes, warnings, outcome)
