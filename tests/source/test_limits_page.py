@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.application import build_clock, early_checks
-from collc.base import interrupts, reading
+from collc.application import build_clock, early_checks, sweeping
+from collc.base import interrupts, memory, reading
+from collc.chakra import network_file
+from collc.chakra import reader as traces
+from collc.codes import catalogue
+from collc.machines import reading as machines
+from collc.msccl.check import limits as msccl
+from collc.msccl.check_plan import json_text, operations
+from collc.msccl.check_plan import reader as plans
+from collc.msccl.running import limits as running
+from collc.msccl.running import run_file
 from collc.source import limits, problems
-from collc.source.parsing import parse
+from collc.source.parsing import parse, recovery
+from collc.ten import schedule
+from collc.ten.text import cursor, demand, read
+from collc.ten.text import limits as ten
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
@@ -28,12 +40,59 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     early_checks.MAX_TRANSFERS,
+    recovery.MAX_ERRORS,
+    limits.MAX_BITS,
+    ten.MOST_DEVICES,
+    ten.MOST_LINKS,
+    ten.MOST_CHUNKS,
+    ten.MOST_MEMBERS,
+    ten.MOST_TRANSFERS,
+    ten.MOST_CELLS,
+    read.MOST_PHASES,
+    demand.MOST_INDICES,
+    cursor.LARGEST,
+    msccl.MAX_CHUNKS,
+    plans.MAX_CHUNKS,
+    operations.MAX_MOVED,
+    json_text.MAX_BYTES,
+    running.MOST_BYTES,
+    run_file.THREADS_LIMIT,
+    traces.MAX_BYTES,
+    traces.MAX_MESSAGE,
+    traces.MAX_NODES,
+    traces.MAX_DEPENDENCIES,
+    traces.MAX_RANKS,
+    network_file.MAX_BYTES,
+    machines.MAX_BYTES,
+    machines.MAX_DEVICES,
+    sweeping.MOST_CASES,
+]
+
+ROWS = [
+    [cell.strip() for cell in line.split("|")[1:-1]]
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith("| what ")
 ]
 
 
 def test_the_page_states_the_limits_of_the_code() -> None:
-    rows = [line.split("|")[2].strip() for line in PAGE.splitlines() if line.startswith("| ")][1:]
-    assert rows == [f"{value:,}" for value in STATED]
+    assert [row[1] for row in ROWS] == [f"{value:,}" for value in STATED]
+
+
+def test_each_limit_has_a_message_and_a_reason() -> None:
+    for what, _, code, why in ROWS:
+        assert what
+        assert why
+        assert code == "-" or code in catalogue(), code
+
+
+def test_the_page_states_the_memory_of_the_code() -> None:
+    text = " ".join(PAGE.split())
+    assert f"{memory.LEAST >> 20}MiB at least" in text
+    assert memory.SHARE == 0.9
+    assert "nine tenths of what the machine" in text
+    assert f"Chunks ({limits.CHUNK_BYTES} bytes each while" in text
+    assert f"transfers ({schedule.TRANSFER_BYTES} bytes each)" in text
 
 
 def test_the_page_states_the_times_of_the_code() -> None:
