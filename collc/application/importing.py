@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from collc.application.measured_links import read_measured
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import UNITS, Dimension
@@ -32,7 +33,8 @@ class ImportSettings:
     """The arguments of `collc import`, as text.
 
     kind: of `files`; None: by their content. node, fabric: as KIND:FILE, or FILE; fabric also as in FABRICS. nodes: the
-    hosts to take, in this order; () for all. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit.
+    hosts to take, in this order; () for all. measured: files of `collc calibrate`, which the program at `output` will
+    import. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit.
     """
 
     files: tuple[Path, ...]
@@ -50,10 +52,12 @@ class ImportSettings:
     capacity: str | None = None
     latency: str | None = None
     chunk: int | None = None
+    measured: tuple[Path, ...] = ()
+    output: Path | None = None
 
 
-def import_machine(settings: ImportSettings) -> str:
-    """The program of a machine.
+def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lambda _text: None) -> str:
+    """The program of a machine. remark: called with each remark about measured values.
 
     Raises SourceError X0601, X0603 and as `read_text` for files, UsageError X0602 for what no file says, U0150 for
     arguments that do not fit.
@@ -77,7 +81,12 @@ def import_machine(settings: ImportSettings) -> str:
     else:
         machine = _nodes(settings, options, sources)
     _check_definitions(settings, machine)
-    return program_text(machine, settings.name, origin)
+    if not settings.measured:
+        return program_text(machine, settings.name, origin)
+    links = read_measured(settings.measured, settings.output)
+    for text in links.remarks(machine.kinds):
+        remark(text)
+    return program_text(machine, settings.name, origin, links.paths, links.values)
 
 
 def _usage(message: str, hint: str) -> UsageError:
@@ -267,7 +276,8 @@ def _options(settings: ImportSettings) -> ImportOptions:
         elif dimension is Dimension.RATE and not name.endswith("_latency") and value > 0:
             rates[name] = value
         else:
-            raise _usage(f"-D {name}={text} is no rate or latency", "as in -D nic=400Gb/s, -D nic_latency=0.9us")
+            what = "is not above 0" if dimension is Dimension.RATE and not value else "is no rate or latency"
+            raise _usage(f"-D {name}={text} {what}", "as in -D nic=400Gb/s, -D nic_latency=0.9us")
     return ImportOptions(
         gpu=settings.gpu,
         gpus_per_node=settings.gpus_per_node,

@@ -420,6 +420,8 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")
     add("--latency", metavar="ATTRIBUTE=UNIT", help="latency of the edges of a graph, as in latency=us")
     add("--chunk", type=size_of, metavar="BYTES", help="size of the chunk for which a TACCL file was made")
+    measured = "what 'collc calibrate --name LINK' wrote, to be imported in place of nominal values; may be repeated"
+    add("--measured", type=Path, action="append", default=[], metavar="FILE.coll", help=measured)
     links = "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
     add("-D", dest="definitions", action="append", type=definition_of, default=[], metavar="name=value", help=links)
 

@@ -54,7 +54,10 @@ def import_command(chosen: argparse.Namespace) -> Exit:
             capacity=chosen.capacity,
             latency=chosen.latency,
             chunk=chosen.chunk,
-        )
+            measured=tuple(chosen.measured),
+            output=chosen.output,
+        ),
+        lambda text: print(text, file=sys.stderr),
     )
     if chosen.output is None:
         print(text, end="")

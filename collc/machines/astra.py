@@ -27,9 +27,10 @@ def read_astra(source: SourceFile) -> str:
         if name not in _SHAPES:
             hint = did_you_mean(name, _SHAPES, "there are Ring, FullyConnected and Switch")
             raise wrong(f"there is no topology '{name[:40]}'", line_span(source, shape[1]), hint)
-        npus = _number(source, *count, least=2)
-        if npus.denominator != 1 or npus > 1_000_000:
-            message = f"npus_count is a whole number up to 1,000,000, not '{count[0][:40]}'"
+        text = count[0]
+        npus = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        if not 2 <= npus <= 1_000_000:
+            message = f"npus_count is a whole number from 2 to 1,000,000, not '{text[:40]}'"
             raise wrong(message, line_span(source, count[1]))
         bandwidth, latency = _number(source, *rate), _number(source, *time)
         if not bandwidth:
@@ -39,13 +40,13 @@ def read_astra(source: SourceFile) -> str:
     return " * ".join(factors)
 
 
-def _number(source: SourceFile, text: str, line: int, least: int = 0) -> Fraction:
+def _number(source: SourceFile, text: str, line: int) -> Fraction:
     try:
         value = Fraction(text)
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
-    if not least <= value <= 10**9:
-        raise wrong(f"a number of at least {least} is expected, not '{text[:40]}'", line_span(source, line))
+    if not 0 <= value <= 10**9:
+        raise wrong(f"a number from 0 to 1,000,000,000 is expected, not '{text[:40]}'", line_span(source, line))
     return value
 
 
@@ -59,7 +60,9 @@ def _rows(source: SourceFile) -> dict[str, list[tuple[str, int]]]:
             raise wrong(f"a network file has no key '{key[:40]}'", span, hint)
         rows[key] = [(str(item.value), int(item.start_mark.line) + 1) for item in yaml_items(value)]
     for key in _KEYS:
-        if not rows.get(key):
+        if key not in rows:
+            raise wrong(f"{source.name} has no '{key}'", hint=f"a network file has {', '.join(_KEYS)}")
+        if not rows[key]:
             raise wrong(f"'{key}' is a list with an item for each dimension, as in [ 4, 2 ]", line_span(source, 1))
     lengths = {len(row) for row in rows.values()}
     if len(lengths) > 1:

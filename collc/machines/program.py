@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -22,12 +22,17 @@ PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
 
 
-def program_text(machine: Machine, name: str, origin: str) -> str:
-    """The program, in canonical layout. name: of the topology. origin: the first sentence of the comment on top."""
+def program_text(
+    machine: Machine, name: str, origin: str, imports: Sequence[str] = (), measured: Collection[str] = ()
+) -> str:
+    """The program, in canonical layout. name: of the topology. origin: the first sentence of the comment on top.
+
+    imports: files with measured values; measured: the names of these, as `nvlink_bandwidth` and `nvlink_latency`.
+    """
     machine = machine.flat()
-    lines = [*_head(machine, origin), ""]
+    lines = [*_head(machine, origin, measured), "", *(f'import "{path}"' for path in imports)]
     for kind in machine.kinds:
-        lines += _kind_lines(kind)
+        lines += _kind_lines(kind, measured)
     groups = _copies(machine.nodes, name)
     for group in groups:
         lines += ["", f"topology {group.template} {{", *_body(group.node.families, group.node.wires, {}, {}), "}"]
@@ -42,9 +47,9 @@ def program_text(machine: Machine, name: str, origin: str) -> str:
     return format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n"))
 
 
-def _head(machine: Machine, origin: str) -> list[str]:
-    assumed = [f"{kind.name}_latency" for kind in machine.kinds if kind.assumed]
-    assumed += [kind.name for kind in machine.kinds if kind.assumed_rate]
+def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
+    assumed = [name for kind in machine.kinds if kind.assumed and (name := f"{kind.name}_latency") not in measured]
+    assumed += [one.name for one in machine.kinds if one.assumed_rate and f"{one.name}_bandwidth" not in measured]
     parts = [origin]
     if machine.taken:
         parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")
@@ -65,12 +70,19 @@ def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in wrapped]
 
 
-def _kind_lines(kind: LinkKind) -> list[str]:
+def _kind_lines(kind: LinkKind, measured: Collection[str]) -> list[str]:
     rate = _exact_rate(kind.rate)
     if kind.times > 1:
         rate = f"{kind.times} * {rate}"
     word, type_ = ("param", ": rate") if kind.assumed_rate else ("let", "")
     lines = [*_comment(kind.rate_source), f"{word} {kind.name}{type_} = {rate}"]
+    if f"{kind.name}_bandwidth" in measured:
+        lines = [
+            *_comment(f"measured; the files say {rate}: {kind.rate_source}"),
+            f"let {kind.name} = {kind.name}_bandwidth",
+        ]
+    if f"{kind.name}_latency" in measured:
+        return lines
     word, type_ = ("param", ": time") if kind.assumed else ("let", "")
     latency = format_time(kind.latency * PICOSECONDS)
     return [*lines, *_comment(kind.latency_source), f"{word} {kind.name}_latency{type_} = {latency}"]

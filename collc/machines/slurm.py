@@ -51,6 +51,12 @@ def read_slurm(source: SourceFile) -> Fabric:
                 raise wrong(f"switch {child} has no record of its own", switch.span, "is the file cut off?")
             cables.append((child, switch.name, None))
         attachments += [Attachment(host, "", switch.name, None) for host in switch.nodes]
+    for switch in switches:
+        above, steps = switch.name, 0
+        while above in parents and steps <= len(parents):
+            above, steps = parents[above], steps + 1
+        if steps > len(parents):
+            raise wrong(f"switch {switch.name} is below itself", switch.span, f"by way of {parents[switch.name]}")
     if not attachments:
         raise wrong(f"{source.name} names no host", switches[0].span)
     dropped = ["LinkSpeed, whose unit is not defined"] if "linkspeed" in source.text.lower() else []
@@ -73,7 +79,8 @@ def _conf(source: SourceFile) -> Iterator[_Switch]:
         if "switchname" not in values:
             raise wrong("a record begins with SwitchName=", span)
         if ("nodes" in values) == ("switches" in values):
-            raise wrong(f"switch {values['switchname']} needs Nodes= or Switches=", span)
+            has = "has both Nodes= and Switches=" if "nodes" in values else "has neither Nodes= nor Switches="
+            raise wrong(f"switch {values['switchname']} {has}", span, "it has one of them")
         nodes, below = (_hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
         yield _Switch(values["switchname"], nodes, below, span)
 
