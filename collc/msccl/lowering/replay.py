@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.send_order import send_order
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
+from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
@@ -59,17 +61,31 @@ def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
     return max(taken.values(), default=0) // room
 
 
-def replay_time(program: Program, network: Network, model: LinkModel) -> int:
+def replay_time(program: Program, network: Network, model: LinkModel, *, as_scheduled: bool = False) -> int:
     """Picoseconds until the last step of a final program is done.
 
+    as_scheduled: whether switches pass messages that come together on in the order of the schedule, which a file cannot
+    say; else in the order in which `collc simulate` takes them.
     Raises ValueError if the program deadlocks or links have no bandwidth.
     """
     steps = list(_placed_steps(program))
     try:
-        return simulate(network, _step_tasks(program, network, steps), ExactTiming(model, program.instances)).time
+        tasks = _step_tasks(program, network, steps)
+        if as_scheduled:
+            tasks = replace(tasks, hop_order=_by_arrival(program, steps))
+        return simulate(network, tasks, ExactTiming(model, program.instances)).time
     except Deadlock as error:
         rank, point, _ = steps[int(error.waiting[0])]
         raise ValueError(f"threadblock {point.threadblock} of GPU {rank} blocks for ever") from error
+
+
+def _by_arrival(program: Program, steps: list[_PlacedStep]) -> Int64Array:
+    """int64[steps]: the order in which the messages of steps arrive in the schedule."""
+    sent = [step.send for _, _, step in steps]
+    arrival = np.array([program.messages[send].arrival if send >= 0 else -1 for send in sent], np.int64)
+    order = np.empty(len(steps), np.int64)
+    order[np.lexsort((sent, arrival))] = np.arange(len(steps))
+    return order
 
 
 def _placed_steps(program: Program) -> Iterator[_PlacedStep]:
