@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from collc.msccl.check import check_file, results
@@ -240,3 +242,16 @@ def test_wrong_chunks_are_counted_to_the_last(tmp_path):
     told = [told.message for told in verdict.diagnostics if told.code == "X0131"]
     assert len(told) == 13
     assert told[-1] == f"{50 * 5000 - 12} more of this kind (result)"
+
+
+def test_millions_of_empty_slots_are_counted_and_not_listed(tmp_path):
+    """500 empty gpus in 60 kB: 16 million wrong output chunks took 35 s and 2 GB."""
+    head = '<algo name="a" proto="Simple" nchannels="1" nchunksperloop="32000" ngpus="500" coll="allgather" '
+    head += 'inplace="0" outofplace="1" minBytes="0" maxBytes="0">\n'
+    gpus = [f'<gpu id="{gpu}" i_chunks="64" o_chunks="32000" s_chunks="0"></gpu>\n' for gpu in range(500)]
+    (path := tmp_path / "f.xml").write_text(head + "".join(gpus) + "</algo>\n")
+    began = time.process_time()
+    verdict = check_file(path)
+    assert time.process_time() - began < 5
+    assert verdict.checks["result"] == "failed"
+    assert any(f"{500 * 32000 - len(verdict.findings)} more of this kind" in d.message for d in verdict.diagnostics)
