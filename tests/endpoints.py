@@ -16,6 +16,11 @@ from tests.support import network
 RATES = [Fraction(rate * 10**9) for rate in (5, 10, 20, 40)]
 
 
+def limited(net: Network, endpoint: Endpoint) -> Network:
+    """A network all of whose NPUs have the same limits."""
+    return fed_links(with_endpoints(net, [endpoint] * net.npu_count))
+
+
 def random_limits(net: Network, rng: Random) -> Network:
     """A network with random limits, at least one of them."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from collc.application.file_report import FileReport
 from collc.application.impossible_times import check_possible
 from collc.application.named_collectives import check_demand, collective_named
+from collc.application.program_files import not_one_schedule
 from collc.application.step_count import step_count
 from collc.application.trace_verification import verify_traces
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
@@ -178,8 +179,7 @@ def _request(program: Path, schedule: str | None) -> ScheduleRequest:
 
     requests = load_program(program, {}, schedule).schedules
     if len(requests) != 1:
-        message = f"{program} has {len(requests)} schedules"
-        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+        raise not_one_schedule(program, len(requests))
     return requests[0]
 
 

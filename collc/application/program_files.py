@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from collc.base.diagnostics import Diagnostic, SourceFile
+from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program
 from collc.source.imports import Loader
@@ -19,6 +19,12 @@ from collc.source.parsing.syntax import Param, ScheduleDeclaration
 from collc.source.problems import Problems
 from collc.source.program import Program
 from collc.version import __version__
+
+
+def not_one_schedule(path: Path, count: int, why: str = "") -> UsageError:
+    """The error U0107 of a program that has no schedule, or several, where one must be meant. why: of what is done."""
+    message = f"{path} has {count} schedules{why}"
+    return UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ class ScheduleBuild:
 
     def _expected_checks(self) -> list[str]:
         """The checks that will be made. A report names all of them, also where compilation ends before one."""
-        kinds = {emit.kind for emit in self.request.emits} | set(self.settings.emit)
+        named = [*(emit.kind for emit in self.request.emits), *self.settings.emit]
+        kinds = set(named if self.settings.write else ())
         asked = [check.name for check in self.request.checks] + ["proved"] * self.settings.prove
         traces = TRACE_CHECKS if "chakra" in kinds else ()
         limits = ("endpoints",) if self.request.network.has_endpoints else ()
@@ -165,7 +166,8 @@ class ScheduleBuild:
             drafting(OUTPUT_HINT) as draft,
             self._clock.keeping("the files were written and checked"),
         ):
-            output = write_outputs(module, emits, self.settings.output, draft, self.progress)
+            written = emits if self.settings.write else ()
+            output = write_outputs(module, written, self.settings.output, draft, self.progress)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
         self._report = replace(self._report, files=files)
@@ -474,3 +476,8 @@ def _chunks_per_block(demand: Demand) -> int | None:
     """The number of chunks per block where all runs are standard collectives with the same one, else None."""
     numbers = {None if run.standard is None else run.standard.chunks for run in demand.runs}
     return numbers.pop() if len(numbers) == 1 else None
+
+
+def quiet_report(request: ScheduleRequest, settings: Settings) -> ScheduleReport:
+    """The report of a schedule that is made without progress."""
+    return ScheduleBuild(request, settings, lambda _share, _phase: None, lambda _text: None).report()

@@ -28,6 +28,7 @@ class Settings:
     definitions: values of the program's params, as text in the syntax of `.coll`.
     emit: kinds of files to write besides those that the program names.
     planned_for: kinds of files that are not written, but for which the schedule must be fit.
+    write: whether files are written; otherwise the schedule is the same, and fit for them.
     synthesizer: name of the synthesizer.
     seed, trials, threads, time_limit, link_model: options of the synthesizer; `time_limit` in seconds.
     chunks: per block, of all runs of standard collectives that take them; "auto" where collc is to pick the number.
@@ -47,6 +48,7 @@ class Settings:
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     emit: tuple[str, ...] = ()
     planned_for: tuple[str, ...] = ()
+    write: bool = True
     synthesizer: str | None = None
     seed: int | None = None
     trials: int | None = None

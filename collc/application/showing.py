@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile_report import CompileReport
 from collc.application.output_files import FROM_NPU_TO_NPU
+from collc.application.program_files import not_one_schedule
 from collc.application.report_page import report_page, single_picture, subject_section
 from collc.application.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.application.settings import Progress, Settings
@@ -134,8 +135,7 @@ def _picture(
     if settings.picture in DESIGN_PICTURES:
         return _design_picture(path, designs, settings.picture)
     if len(subjects) != 1:
-        message = f"{path} has {len(subjects)} schedules, and a picture shows one"
-        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+        raise not_one_schedule(path, len(subjects), ", and a picture shows one")
     picture = single_picture(subjects[0], settings.picture)
     if picture is None:
         message = f"there is no picture '{settings.picture}' of {path}: " + (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -193,21 +193,18 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
     schedule, definitions: which one, and values of params. Raises what the compilation raises.
     """
     from collc.application.compile_report import CompileReport
-    from collc.application.schedule_build import ScheduleBuild
+    from collc.application.program_files import not_one_schedule
+    from collc.application.schedule_build import quiet_report
     from collc.application.settings import Settings
     from collc.source.elaboration.elaborate import load_program
 
     program = load_program(path, definitions, schedule)
     if len(program.schedules) != 1:
-        message = f"{path} has {len(program.schedules)} schedules"
-        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
-    request = replace(program.schedules[0], emits=())
-    report = ScheduleBuild(
-        request, Settings(keep_modules=True), lambda _share, _phase: None, lambda _text: None
-    ).report()
+        raise not_one_schedule(path, len(program.schedules))
+    request = program.schedules[0]
+    report = quiet_report(request, Settings(keep_modules=True, write=False))
     CompileReport((report,)).raise_if_failed()
-    assert report.module is not None
-    return report.module, request.network
+    return report.kept_module(), request.network
 
 
 def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypedDict
 
 from collc.application.compile_report import ScheduleReport
 from collc.application.program_files import ProgramFiles, load_files, with_own_name
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError
 from collc.base.wording import did_you_mean
@@ -101,12 +101,12 @@ def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
         threads=case.threads,
         time_limit=case.time_limit,
         link_model=case.link_model,
+        write=False,
     )
     for request in program.schedules:
-        plain = replace(request, emits=())
         try:
-            plain = with_textbook_algorithm(plain, textbook) if textbook else plain
-            report = ScheduleBuild(plain, settings, lambda _share, _phase: None, lambda _text: None).report()
+            plain = with_textbook_algorithm(replace(request, emits=()), textbook) if textbook else request
+            report = quiet_report(plain, settings)
         except CollcError as error:
             yield _failure(case, error.diagnostics, error.exit) | {"schedule": request.name}
             continue

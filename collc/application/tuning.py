@@ -14,7 +14,7 @@ from typing import Final, cast
 import numpy as np
 
 from collc.application.file_times import FileKind
-from collc.application.program_files import read_program
+from collc.application.program_files import not_one_schedule, read_program
 from collc.application.settings import Progress
 from collc.application.sweeping import check_names
 from collc.application.tuning_case import (
@@ -91,8 +91,7 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     outline = read_program(path)
     check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
     if settings.schedule is None and len(outline.schedules) != 1:
-        message = f"{path} has {len(outline.schedules)} schedules"
-        raise UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+        raise not_one_schedule(path, len(outline.schedules))
     schedule = settings.schedule or outline.schedules[0]
     tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
     request = _tunable(tuned)

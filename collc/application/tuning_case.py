@@ -12,7 +12,7 @@ from typing import Final, TypedDict
 from collc.application.compile_report import CompileReport
 from collc.application.file_times import FileKind, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files, with_own_name
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
 from collc.application.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
@@ -152,7 +152,7 @@ def planned_module(
         planned_for=tuple(kinds),
         keep_modules=True,
     )
-    report = ScheduleBuild(request, settings, lambda _share, _phase: None, lambda _text: None).report()
+    report = quiet_report(request, settings)
     CompileReport((report,)).raise_if_failed()
     return request, report.kept_module()
 

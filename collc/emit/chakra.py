@@ -119,12 +119,12 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
 
 
 def _delay_note(algorithm: Algorithm) -> str:
-    """A remark where the traces take another time than the schedule, since switches send on at once what arrives."""
+    """A remark where the traces take another time than the schedule, since messages are sent on at once."""
     time, least = algorithm.time, algorithm.schedule_time
     if time == least:
         return ""
     how = f"{percent(time / least - 1)} longer" if time > least else f"{percent(1 - time / least)} less time"
-    return f"Chakra: the traces take {how} than the schedule: switches send messages on as they come"
+    return f"Chakra: the traces take {how} than the schedule: messages are sent on as they come"
 
 
 def _write(path: Path, nodes: Iterator[Node]) -> None:

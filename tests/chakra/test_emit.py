@@ -392,7 +392,7 @@ def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
     notes = write_chakra(module, "m", tmp_path)
     least = simulated_module(module, AstraTiming()).time
     assert time_of_traces(module, tmp_path) > least
-    assert "longer than the schedule: switches send messages on as they come" in notes[-1]
+    assert "longer than the schedule: messages are sent on as they come" in notes[-1]
     network, traces = module.network, read_traces(tmp_path / "m")
     graph = trace_tasks(traces, network, AstraTiming.unit)
     send = next(k for k, name in enumerate(traces.names) if name == "send 0:x[0] to 2")

@@ -204,6 +204,28 @@ def test_the_link_model_of_exact_times(tmp_path, network, capsys):
     assert "U0148" in capsys.readouterr().err
 
 
+def test_a_program_is_simulated_as_it_is_compiled(tmp_path, capsys):
+    """Files decide how a schedule passes switches: it is the same where they are not written."""
+    program = tmp_path / "p.coll"
+    program.write_text(
+        "import std.topologies\nimport std.collectives\n"
+        "topology t = switched(5, bandwidth: 50GiB/s, latency: 0.5us)\nschedule s on t {\n"
+        '    run all_gather(t.npus, size: 5MiB)\n    synthesize pccl(link_model: "pipelined")\n'
+        '    emit chakra("c")\n}\n'
+    )
+    assert main(["compile", str(program), "-o", str(tmp_path), "--json"]) == 0
+    compiled = json.loads(capsys.readouterr().out)["schedules"][0]["time_ps"]
+    plain = program.read_text().replace('    emit chakra("c")\n', "")
+    (tmp_path / "q.coll").write_text(plain)
+    times = {}
+    for name in ("p", "q"):
+        assert main(["simulate", str(tmp_path / f"{name}.coll"), "--json"]) == 0
+        times[name] = json.loads(capsys.readouterr().out)["time_ps"]
+        assert main(["sweep", str(tmp_path / f"{name}.coll"), "--seed", "0", "--json", "--quiet"]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"][0]["time_ps"] >= times[name]
+    assert times["q"] < times["p"] <= compiled
+
+
 TWO_DIMENSIONS = """
 topology: [ Ring, Switch ]
 npus_count: [ 2, 2 ]

@@ -21,9 +21,9 @@ from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.endpoint import Endpoint
-from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
+from tests.endpoints import limited
 from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, read_reduce
 from tests.support import MiB, all_reduce, all_to_all, dgx1, fully_connected, grid
 from tests.support import all_gather as gather
@@ -85,10 +85,7 @@ def test_a_file_that_hangs(tmp_path):
     assert any("wait" in message.message for message in caught.value.diagnostics)
 
 
-def limited(network):
-    return fed_links(
-        with_endpoints(network, [Endpoint(Fraction(60 * 10**9), Fraction(55 * 10**9))] * network.npu_count)
-    )
+LIMITS = Endpoint(Fraction(60 * 10**9), Fraction(55 * 10**9))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +94,8 @@ def limited(network):
         (dgx1(), all_reduce, LinkModel.PIPELINED, 1),
         (dgx1(), gather, LinkModel.STORE, 1),
         (grid(3, 3), all_to_all, LinkModel.STORE, 2),
-        (limited(fully_connected(4)), all_reduce, LinkModel.PIPELINED, 1),
-        (limited(grid(2, 3)), all_to_all, LinkModel.STORE, 1),
+        (limited(fully_connected(4), LIMITS), all_reduce, LinkModel.PIPELINED, 1),
+        (limited(grid(2, 3), LIMITS), all_to_all, LinkModel.STORE, 1),
     ],
     ids=["dgx1", "dgx1 store", "instances", "limits", "limits store"],
 )

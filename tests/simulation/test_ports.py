@@ -17,11 +17,10 @@ from collc.simulation.tasks import DONE, Edges, TaskGraph
 from collc.simulation.timing import AstraTiming, ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.endpoint import Endpoint
-from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
-from tests.endpoints import random_limited_network
+from tests.endpoints import limited, random_limited_network
 from tests.support import MiB, all_gather, all_reduce, fully_connected, ring
 
 LINK = LinkKind(500_000, Fraction(25 * 10**9))
@@ -35,10 +34,6 @@ def messages(net: Network, rows: list[tuple[int, int, int]], edges: list[tuple[i
     ends = source.astype(np.int32), target.astype(np.int32)
     none = np.zeros(len(rows), np.int64)
     return TaskGraph(size.astype(np.int64), route, none, *ends, routes, Edges.all_of(found[:, 0], found[:, 1], DONE))
-
-
-def limited(net: Network, endpoint: Endpoint) -> Network:
-    return fed_links(with_endpoints(net, [endpoint] * net.npu_count))
 
 
 def ceil(size: int, rate: Fraction) -> int:

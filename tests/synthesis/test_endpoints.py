@@ -21,7 +21,7 @@ from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
-from tests.endpoints import random_limited_network
+from tests.endpoints import limited, random_limited_network
 from tests.support import MiB, all_gather, all_reduce, all_to_all, gather, grid, network, reduce_scatter, ring
 
 SYNTHESIZERS = (
@@ -49,10 +49,6 @@ def scheduled(net: Network, demand: Demand, name: str, model: LinkModel = LinkMo
     ideal = ideal_bound(module.network, demand, model)
     assert ideal.time <= lower_bound(module.network, demand, model, ideal=ideal).time <= module.collective_time()
     return module
-
-
-def limited(net: Network, endpoint: Endpoint) -> Network:
-    return fed_links(with_endpoints(net, [endpoint] * net.npu_count))
 
 
 def demand_of(kind: int, npus: int, chunks: int) -> Demand:
