@@ -81,3 +81,16 @@ def test_a_rate_of_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     path.write_text(CONF)
     assert main(["import", "slurm", str(path), "--gpus-per-node", "2", "-D", "nvlink=0GB/s"]) == 2
     assert "-D nvlink=0GB/s is not above 0" in capsys.readouterr().err
+
+
+def test_512_nodes_alike_are_one_statement(tmp_path: Path) -> None:
+    leaves = [f"SwitchName=leaf{k} Nodes=gpu[{16 * k + 1:03d}-{16 * k + 16:03d}]" for k in range(32)]
+    (tmp_path / "topology.conf").write_text("\n".join([*leaves, "SwitchName=root Switches=leaf[0-31]"]) + "\n")
+    arguments = ["import", str(tmp_path / "topology.conf"), *ARGUMENTS, "-o", str(tmp_path / "pod.coll")]
+    assert main(arguments) == 0
+    program = (tmp_path / "pod.coll").read_text()
+    assert 'use pod_node as node[512] labels "gpu[001-512]"' in program
+    assert program.count("\n") < 50
+    network = load_topology(tmp_path / "pod.coll", None)
+    assert network.npu_count == 1024
+    assert network.real_name(1023) == "gpu512/GPU1"
