@@ -96,13 +96,13 @@ def test_what_is_left_to_other_checks() -> None:
 
 def test_agrees_with_the_interpreter() -> None:
     seen: Counter[bool] = Counter()
-    for seed in range(3000):
+    for seed in range(1000):
         module = random_module(seed)
         if module.schedule is not None and is_right(module):
             expected = interpret(module)
             assert all(expected.values()), seed
             seen[True] += 1
-    assert seen[True] > 30
+    assert seen[True] > 10
 
 
 @pytest.mark.slow
