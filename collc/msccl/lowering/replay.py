@@ -84,7 +84,7 @@ def _by_arrival(program: Program, steps: list[_PlacedStep]) -> Int64Array:
     sent = [step.send for _, _, step in steps]
     arrival = np.array([program.messages[send].arrival if send >= 0 else -1 for send in sent], np.int64)
     order = np.empty(len(steps), np.int64)
-    order[np.lexsort((sent, arrival))] = np.arange(len(steps))
+    order[np.lexsort((np.array(sent, np.int64), arrival))] = np.arange(len(steps))
     return order
 
 
