@@ -143,7 +143,9 @@ class _Search:
         self.tried = TriedCandidates(module.network)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
-        self.spare, self.spare_if_long = effort.trials * SPARE, effort.trials * SPARE_IF_LONG
+        for_z3 = EXACT_WORK if _is_tiny(module) else 0
+        self.spare = effort.trials * SPARE - for_z3
+        self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
         if effort.time_limit is not None:
             self.most = self.spare = self.spare_if_long = max(self.most, int(effort.time_limit * 1_000_000))
 
@@ -290,13 +292,18 @@ def _retimed(module: Module) -> Module:
     return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
 
 
+def _is_tiny(module: Module) -> bool:
+    """Whether Z3 may be asked for something shorter: few NPUs, and all transfers take equal time."""
+    network, sizes = module.network, np.unique(module.demand.chunks.size)
+    alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
+    few = len(network.npus) <= TINY_NPUS and not network.has_switches
+    return alike and few and module.schedule is None and not network.has_endpoints
+
+
 def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
     """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
-    network, sizes = module.network, np.unique(module.demand.chunks.size)
-    steps_alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
-    if module.schedule is not None or not steps_alike or network.has_switches or len(network.npus) > TINY_NPUS:
-        return
-    if tried.best is None or network.has_endpoints:
+    network = module.network
+    if tried.best is None or not _is_tiny(module):
         return
     time = time_of(tried.best[1])
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
