@@ -37,11 +37,13 @@ from tests.support import (
     network,
     reduce,
     reduce_scatter,
+    ring,
     switched,
 )
 from tests.synthesis.random_problems import random_demand, random_network
 
 EIGHT = list(range(8))
+LATE = LinkKind(500_000, Fraction(50 * 10**9))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +312,16 @@ def test_the_choice_counts_work_and_not_time():
     assert fast.schedule is not None
     assert slow.schedule is not None
     assert np.array_equal(fast.schedule.transfers.start, slow.schedule.transfers.start)
+
+
+@pytest.mark.parametrize(("net", "most"), [(grid(8, 8, kind=LATE, wrap=True), 4_471_040), (ring(16, LATE), 6_200_000)])
+def test_where_the_longest_path_decides_all_npus_exchange(net: Network, most: int):
+    """64 KiB on a torus takes the least possible time; a Reduce-Scatter and an All-Gather take almost twice as long."""
+    npus = net.npus.tolist()
+    module = auto(Module("m", net, all_reduce(npus, 65_536 // len(npus)), LinkModel.PIPELINED), Effort())
+    assert module.algorithm == "exchange"
+    assert module.collective_time() <= most
+    assert verify_schedule(module).ok
 
 
 def test_textbook_algorithms_are_tried_where_a_library_is_given():
