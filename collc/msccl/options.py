@@ -102,14 +102,13 @@ def options_of(values: Mapping[str, OptionValue], *, plan: bool = False) -> Mscc
 
 
 _NOT_IN_PLANS: Final = {
-    "protocol": ("collc writes plans with the protocol Simple", "leave it out; 'emit msccl' has LL for small buffers"),
     "profile": ("there is one runtime for plans", "leave it out"),
     "channels": ("a plan has as many channels as it needs", "leave it out; more 'instances' have more threadblocks"),
 }
 
 
 def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
-    """The options of an `emit mscclpp` statement: instances, sizes, placement, coll and gpus_per_node.
+    """The options of an `emit mscclpp` statement: instances, protocol, sizes, placement, coll and gpus_per_node.
 
     Raises SourceError as `options_of` does, also M0101 for options that only MSCCL files have and M0103 for both
     placements.
@@ -123,6 +122,9 @@ def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     if problems:
         raise SourceError(*problems)
     options = options_of(values, plan=True)
+    if options.protocol is Protocol.LL128:
+        message = "plans have the protocols Simple and LL"
+        raise SourceError(Diagnostic("M0103", message, values["protocol"].span, hint='write "LL" for small messages'))
     if options.placement is Placement.BOTH:
         message = "a plan is either in place or out of place"
         hint = "write 'placement: \"in\"' or 'placement: \"out\"', or emit one plan for each"

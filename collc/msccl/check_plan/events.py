@@ -16,6 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Plan
+from collc.msccl.check_plan.packets import PacketUse, packets_read, packets_written
 
 Semaphore = tuple[int, int]
 """(gpu, number)."""
@@ -42,14 +43,17 @@ class SharedUse:
 class History:
     """The events of one execution.
 
-    before: for each event its direct predecessors. done: operations in order of execution, each with the event at which
-    it touches memory. begins, ends: for each gpu the events that its program begins and ends. halted: operations that
-    never run, the first of each threadblock that waits for ever. left: channels with more signals than waits, and the
-    difference. spent: semaphores that do not end at their initial values. shared_uses: operations of several
-    threadblocks whose order must not be arbitrary.
+    before: for each event its direct predecessors. carried: those whose packets it read: they come before it, but what
+    came before them is not visible. packets: their accesses. done: operations in order of execution, each with the
+    event at which it touches memory. begins, ends: for each gpu the events that its program begins and ends. halted:
+    operations that never run, the first of each threadblock that waits for ever. left: channels with more signals than
+    waits, and the difference. spent: semaphores that do not end at their initial values. shared_uses: operations of
+    several threadblocks whose order must not be arbitrary.
     """
 
     before: list[list[int]] = field(default_factory=list[list[int]])
+    carried: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    packets: PacketUse = field(default_factory=PacketUse)
     done: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
     begins: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -119,6 +123,9 @@ class _PlanExecution:
             return self._barrier(op)
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
             return False
+        packets = self.history.packets
+        if any(packet not in packets.written for packet in packets_read(op)):
+            return False
         mine = [(op.location.gpu, number) for number in op.semaphores]
         if op.name == "sem_acquire" and any(self.values[key] < mine.count(key) for key in mine):
             return False
@@ -144,7 +151,7 @@ class _PlanExecution:
             self.sync[tb], self.since[tb] = [event], []
         else:
             self.since[tb].append(event)
-        if op.via == "port" and op.name in PUTS:
+        if op.via == "port" and op.name in (*PUTS, "rppkt"):
             touches = self._event([event])
             for key in op.over:
                 self.flying[tb, key].append(touches)
@@ -165,8 +172,18 @@ class _PlanExecution:
             for key in mine:
                 if not self._given_back(op, key[1]):
                     self.shared["acquire", key].append((op, event))
+        self._packets(op, event, touches)
         self.history.done.append((op, touches))
         self.at[tb] += 1
+
+    def _packets(self, op: Operation, event: int, touches: int) -> None:
+        """Record the packets of an operation. It has waited for those that it reads; a port reads them again later."""
+        use = self.history.packets
+        for packet in packets_read(op):
+            self.history.carried.setdefault(event, []).append(use.written[packet][0])
+            use.read[packet].append((touches, op))
+        for packet in packets_written(op):
+            use.written[packet] = touches, op
 
     def _barrier(self, op: Operation) -> bool:
         """Let the threadblocks of the gpu pass this barrier, once the declared number has arrived."""

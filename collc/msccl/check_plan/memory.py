@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from collc.msccl.check.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
@@ -41,13 +43,19 @@ def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
 
 
 def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
-    """The layout of the buffers, with the chunks that the collective has, and the chunks of the total buffer."""
+    """The layout of the buffers, with the chunks that the collective has, and the chunks of the total buffer.
+
+    A fourth buffer of each gpu holds its packets, as many as it has scratch chunks.
+    """
     total = total_chunks(plan, coll)
     chunks = np.array(plan.chunks, np.int64).reshape(-1, 3)
     sizes = buffer_sizes(coll, max(1, len(chunks)), total)
     if sizes is not None:
         chunks[:, 0], chunks[:, 1] = np.maximum(chunks[:, 0], sizes[0]), np.maximum(chunks[:, 1], sizes[1])
-    return memory_layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root)), total
+    layout = memory_layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root))
+    packets = layout.size + np.cumsum(chunks[:, 2]) - chunks[:, 2]
+    base = np.column_stack([layout.base, packets])
+    return replace(layout, base=base, size=layout.size + int(chunks[:, 2].sum())), total
 
 
 def address(layout: MemoryLayout, slots: SlotRange) -> int:

@@ -9,12 +9,16 @@ from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
     *("copy", "put", "pws", "pwsf", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
+    *("cpkt", "upkt", "ppkt", "rppkt", "repkt", "respkt", "recpkt", "recspkt"),
     *("glres", "gstore", "barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
 SIGNALS: Final = ("signal", "rlxsignal", "pws", "pwsf")
 PUTS: Final = ("put", "pws", "pwsf")
 """Operations that a port channel queues with its proxy."""
 WAITS: Final = ("wait", "rlxwait")
+PACKETS: Final = 3
+"""The number of the buffer of packets, which lies in the scratch: packet k at the bytes of chunks 2k and 2k + 1."""
+
 MAX_OP_BUFFERS: Final = 10
 """Buffers on one side of an operation."""
 
@@ -32,7 +36,7 @@ class SwitchChannel:
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """`size` chunks of a buffer (0: input, 1: output, 2: scratch) of a gpu, from `index` on.
+    """`size` chunks of a buffer (0: input, 1: output, 2: scratch, 3: packets) of a gpu, from `index` on.
 
     remote: whether the operation reaches them as a buffer of another gpu.
     """
@@ -78,8 +82,8 @@ class Plan:
     """A whole plan.
 
     chunks: input, output and scratch chunks of each gpu. threadblocks: the operations of each threadblock, by gpu;
-    gpu_of: the gpu of each. semaphores: initial values, by gpu. switches: switch channels, by gpu. largest:
-    max_message_size in bytes, None for no limit.
+    gpu_of: the gpu of each. semaphores: initial values, by gpu. switches: switch channels, by gpu. doubled: whether
+    there are two scratch buffers, used in turn. largest: max_message_size in bytes, None for no limit.
     """
 
     name: str
@@ -91,4 +95,5 @@ class Plan:
     gpu_of: list[int]
     semaphores: list[list[int]]
     largest: int | None = None
+    doubled: bool = False
     switches: list[list[SwitchChannel]] = field(default_factory=list["list[SwitchChannel]"])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check_plan.fields import (
+    BUFFERS,
     CHANNEL_TYPES,
     JsonObject,
     buffer_of,
@@ -22,6 +23,7 @@ from collc.msccl.check_plan.json_text import PlanError
 from collc.msccl.check_plan.model import (
     MAX_OP_BUFFERS,
     NAMES,
+    PACKETS,
     PUTS,
     SIGNALS,
     WAITS,
@@ -32,6 +34,7 @@ from collc.msccl.check_plan.model import (
     SlotRange,
     SwitchChannel,
 )
+from collc.msccl.check_plan.packet_shapes import SHAPES, Role, kinds_of_buffers, packet_moves
 
 MAX_OP_CHANNELS: Final = 8
 MAX_BARRIERS: Final = 16
@@ -118,6 +121,9 @@ class OperationReader:
 
     def _buffers(self, op: Operation, item: JsonObject, references: References) -> None:
         entries = [optional_list_of(item, name, op.location) for name in ("src_buff", "dst_buff")]
+        if op.name in SHAPES:
+            op.moves = self._packets(op, entries, references)
+            return
         if op.via == "switch" or op.name in ("glres", "gstore"):
             op.moves = [self._over_switch(op, entries, references)]
             return
@@ -132,6 +138,21 @@ class OperationReader:
             op.moves = [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
         else:
             op.moves = [DataMove(tuple(sources), tuple(targets))]
+
+    def _packets(self, op: Operation, entries: list[list[Any]], references: References) -> list[DataMove]:
+        """The moves of an operation on packets; those lie in scratch."""
+        self.limit(max(map(len, entries)), MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
+        kinds = kinds_of_buffers(op, [len(side) for side in entries])
+        sides: list[list[SlotRange]] = []
+        for side, wanted in zip(entries, kinds, strict=True):
+            found = [self._slots(entry, op, references) for entry in side]
+            for slots, kind in zip(found, wanted, strict=True):
+                if slots.remote != (kind is Role.REMOTE) or (kind is not Role.PLAIN and slots.buffer != BUFFERS["s"]):
+                    text = f"{op.name} with a buffer in the wrong place: packets lie in scratch"
+                    raise PlanError("X0404", text, op.location, f"{kind.value} there")
+            pairs = zip(found, wanted, strict=True)
+            sides.append([slots if kind is Role.PLAIN else replace(slots, buffer=PACKETS) for slots, kind in pairs])
+        return packet_moves(op, *sides)
 
     def _over_switch(self, op: Operation, entries: list[list[Any]], references: References) -> DataMove:
         """The move of an operation over switch channels: with all gpus of these as sources or targets."""

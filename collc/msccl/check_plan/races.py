@@ -13,7 +13,8 @@ from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check_plan.events import History, SharedUse
 from collc.msccl.check_plan.memory import address
-from collc.msccl.check_plan.model import MAX_OP_BUFFERS, DataMove, Operation, Plan
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, DataMove, Operation, Plan
+from collc.msccl.check_plan.packets import find_reused
 
 BLOCK: Final = 1024
 """Pairs of events that are examined in one pass over the events, one bit each."""
@@ -81,7 +82,7 @@ def _cuts(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
     found = {int(layout.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
     for op, _ in history.done:
         for move in op.moves:
-            for slots in move.sources + move.targets:
+            for slots in (slots for slots in move.sources + move.targets if slots.buffer != PACKETS):
                 found.update((address(layout, slots), address(layout, slots) + slots.size))
     return sorted(found)
 
@@ -124,9 +125,10 @@ def _touched(op: Operation, layout: MemoryLayout, pieces: dict[int, int]) -> tup
     """Pieces of the memory that an operation reads, and those that it changes."""
     sources, targets = set[int](), set[int]()
     for move in op.moves:
-        for slots in move.sources:
+        for slots in (slots for slots in move.sources if slots.buffer != PACKETS):
             sources.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
-        for slots in () if _idle(move, layout) else move.targets:
+        written = () if _idle(move, layout) else move.targets
+        for slots in (slots for slots in written if slots.buffer != PACKETS):
             targets.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
     return sources, targets
 
@@ -142,7 +144,7 @@ def _between(
     """Report accesses of the memory of another gpu before its program begins, or after it ends (X0413, X0414)."""
     started, finished = _started(history), _finished(history)
     for op, event in history.done:
-        others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer != SCRATCH}
+        others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer < SCRATCH}
         if op.via == "port" and op.location.gpu in others and not finished[event] >> op.location.gpu & 1:
             text = f"{op.name} may still read the buffers of its own gpu when that gpu's program is over"
             hint = "pwsf, or a flush"
@@ -157,6 +159,7 @@ def _between(
                 findings.add(
                     Finding("race", "X0414", text, op.location, "a credit: a signal of the owner, awaited before")
                 )
+    find_reused(plan, history.packets, history.ends, started, finished, findings)
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(layout.base[gpu, SCRATCH])
         for piece in range(bisect_left(cuts, begin), bisect_left(cuts, begin + chunks[SCRATCH])):
@@ -185,7 +188,7 @@ def _started(history: History) -> list[int]:
     for gpu, event in enumerate(history.begins):
         found[event] = 1 << gpu
     for event, before in enumerate(history.before):
-        for earlier in before:
+        for earlier in (*before, *history.carried.get(event, ())):
             found[event] |= found[earlier]
     return found
 
@@ -196,7 +199,7 @@ def _finished(history: History) -> list[int]:
     for gpu, event in enumerate(history.ends):
         found[event] = 1 << gpu
     for event in range(len(found) - 1, -1, -1):
-        for earlier in history.before[event]:
+        for earlier in (*history.before[event], *history.carried.get(event, ())):
             found[earlier] |= found[event]
     return found
 

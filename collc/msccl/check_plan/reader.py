@@ -27,6 +27,7 @@ from collc.msccl.check_plan.fields import (
 from collc.msccl.check_plan.json_text import PlanError, json_of
 from collc.msccl.check_plan.model import Channel, Operation, Plan
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
+from collc.msccl.check_plan.packets import check_packets
 from collc.msccl.check_plan.pairs import check_pairs
 from collc.msccl.check_plan.switch_channels import check_groups, switch_channels_of
 from collc.msccl.check_plan.synchronisation import check_synchronisation
@@ -79,6 +80,7 @@ class _PlanReader:
                 self._threadblock(object_of(entry, "threadblock", location), location)
         check_pairs(self.plan, self.channels, self.findings)
         check_groups(self.plan, self.findings)
+        check_packets(self.plan, self.findings)
         check_synchronisation(self.plan, self.findings)
         self._remote_memory(root)
         return self.plan
@@ -219,7 +221,7 @@ class _PlanReader:
 
     def _remote_memory(self, root: JsonObject) -> None:
         """Settings with which memory of another gpu is not what the plan names (sections 6.4 and 6.5)."""
-        doubled = root.get("use_double_scratch_buffer") is True and self.plan.protocol == "Simple"
+        doubled = self.plan.doubled = root.get("use_double_scratch_buffer") is True
         reused = root.get("reuse_resources") is True
         for op in (op for ops in self.plan.threadblocks for op in ops):
             remote = [slots for move in op.moves for slots in move.sources + move.targets if slots.remote]

@@ -69,7 +69,7 @@ class PlanVerdict:
 def check_plan(
     path: Path, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
 ) -> PlanVerdict:
-    """Check an MSCCL++ execution plan. Plans of packets (protocol LL) are read, but not executed.
+    """Check an MSCCL++ execution plan.
 
     collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
     the result is right. expected: the result of a collective without a name. Raises UsageError if the file can't be
@@ -91,7 +91,7 @@ def check_plan(
         _overwritten(plan, findings)
         _from_buffers(plan, findings)
         call = _PlanCall(plan, coll, root, expected)
-        found = _interpret(call, findings, ran) if plan.protocol == "Simple" and _checkable(call, findings) else -1
+        found = _interpret(call, findings, ran) if _checkable(call, findings) else -1
         operations = sum(map(len, plan.threadblocks))
         chunks = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
         sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks

@@ -8,17 +8,17 @@ a round that begins earlier at the same time: there are no cycles of waits, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot, routes_of
+from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot
 from collc.msccl.program import Buffer, Gpu, Op, Program, Slot, Step, SwitchAccess
 
-_MOST_IN_OPERATION: Final = 8
+MOST_IN_OPERATION: Final = 8
 """Most channels of one operation, and most buffers on each side of it."""
 
-_MOST_SEMAPHORES: Final = 16
+MOST_SEMAPHORES: Final = 16
 """Most semaphores of one operation."""
 
 SwitchChannel = tuple[Buffer, tuple[int, ...]]
@@ -49,15 +49,18 @@ class GpuPlan:
     remotes: dict[tuple[int, str, str], int] = field(default_factory=dict["tuple[int, str, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
-    def as_json(self, input_chunks: int, output_chunks: int) -> Json:
-        """The element of the GPU in the file."""
-        threadblocks = [_threadblock(self, number) for number in range(len(self.gpu.threadblocks))]
+    def as_json(
+        self, input_chunks: int, output_chunks: int, write: Callable[[GpuPlan, int], BlockWriter] | None = None
+    ) -> Json:
+        """The element of the GPU in the file. write: makes the operations of a threadblock, by its number."""
+        blocks = [(write or _threadblock)(self, number) for number in range(len(self.gpu.threadblocks))]
+        threadblocks = [block.as_json(number) for number, block in enumerate(blocks)]
         rank = self.gpu.rank
         return {
             "id": rank,
             "input_chunks": input_chunks,
             "output_chunks": output_chunks,
-            "scratch_chunks": len(self.routes.scratch[rank]),
+            "scratch_chunks": self.routes.room(rank),
             "channels": [
                 {"channel_type": kind, "connected_to": [over.other(rank) for over in self.of_kind(kind)]}
                 for kind in KINDS
@@ -83,9 +86,8 @@ class GpuPlan:
         return [over for over in self.channels if over.kind == kind]
 
 
-def gpu_plans(program: Program, node: Sequence[int]) -> list[GpuPlan]:
-    """The plans of all GPUs of a final program, without operations yet. node: the node of each rank."""
-    routes = routes_of(program, node)
+def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
+    """The plans of all GPUs of a final program, without operations yet."""
     used: dict[int, set[Connection]] = defaultdict(set)
     for connection in routes.over.values():
         used[connection.low].add(connection)
@@ -127,7 +129,7 @@ def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
 
 
 @dataclass(slots=True)
-class _BlockWriter:
+class BlockWriter:
     """The operations of one threadblock while they are made.
 
     position: of each channel among those of its kind in the list of the GPU. channels, remotes: by kind, from positions
@@ -155,7 +157,7 @@ class _BlockWriter:
 
     def last(self, name: str) -> Json | None:
         """The last operation if it has this name and room for more buffers, else None."""
-        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < _MOST_IN_OPERATION
+        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < MOST_IN_OPERATION
         return self.ops[-1] if fits else None
 
     def sync(self) -> None:
@@ -175,7 +177,7 @@ class _BlockWriter:
             rest = [one for one in over if one.kind == kind]
             used: set[Connection] = set()
             while rest:
-                now = list(dict.fromkeys(rest))[:_MOST_IN_OPERATION]
+                now = list(dict.fromkeys(rest))[:MOST_IN_OPERATION]
                 if used & set(now):
                     self.add("nop")
                     used = set()
@@ -204,6 +206,23 @@ class _BlockWriter:
         channel = self.over_switches.setdefault(position, len(self.over_switches))
         return {"switch_channel_id": channel, "index": self.local(slot, count)["index"], "size": count}
 
+    def as_json(self, number: int) -> Json:
+        """The threadblock in the form of the file."""
+        return {
+            "id": number,
+            "channels": [
+                {"channel_type": kind, "channel_ids": list(mine)}
+                for kind, mine in {**self.channels, "switch": self.over_switches}.items()
+                if mine
+            ],
+            "remote_buffer_refs": [
+                {"access_channel_type": kind, "remote_buffer_ids": list(mine)}
+                for kind, mine in self.remotes.items()
+                if mine
+            ],
+            "ops": self.ops,
+        }
+
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
         """The `count` slots from each given one on; in place, by the one name of the memory that buffers share."""
         shifts = self.plan.shifts
@@ -222,32 +241,19 @@ class _BlockWriter:
         self.written |= written
 
 
-def _threadblock(plan: GpuPlan, number: int) -> Json:
+def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
     tb, routes = plan.gpu.threadblocks[number], plan.routes
-    block = _BlockWriter(plan, {over: k for kind in KINDS for k, over in enumerate(plan.of_kind(kind))})
+    block = BlockWriter(plan, {over: k for kind in KINDS for k, over in enumerate(plan.of_kind(kind))})
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
     block.signal_or_wait("signal", list(heard))
-    for one in _rounds(tb.steps):
+    for one in rounds_of(tb.steps):
         _begin(block, number, one)
         for step in one:
             _move(block, step)
         _end(block, number, tb.steps, one)
     _flush(block.ops)
-    return {
-        "id": number,
-        "channels": [
-            {"channel_type": kind, "channel_ids": list(mine)}
-            for kind, mine in {**block.channels, "switch": block.over_switches}.items()
-            if mine
-        ],
-        "remote_buffer_refs": [
-            {"access_channel_type": kind, "remote_buffer_ids": list(mine)}
-            for kind, mine in block.remotes.items()
-            if mine
-        ],
-        "ops": block.ops,
-    }
+    return block
 
 
 def _flush(ops: list[Json]) -> None:
@@ -260,7 +266,8 @@ def _flush(ops: list[Json]) -> None:
             flushed.update(op["channel_ids"])
 
 
-def _rounds(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
+def rounds_of(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
+    """The steps in rounds (see above)."""
     one: list[Step] = []
     for step in steps:
         waiting_only = all(before.op is Op.NOP for before in one)
@@ -277,12 +284,12 @@ def _rounds(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
         yield one
 
 
-def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
+def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
     """Append the waits of a round; on a channel, the first one is for the other end to have begun."""
     semaphores, over = block.plan.semaphores, block.plan.routes.over
     acquired = [semaphores[point.threadblock, number] for step in steps for point in step.waits]
-    for k in range(0, len(acquired), _MOST_SEMAPHORES):
-        block.add("sem_acquire", semaphore_ids=acquired[k : k + _MOST_SEMAPHORES])
+    for k in range(0, len(acquired), MOST_SEMAPHORES):
+        block.add("sem_acquire", semaphore_ids=acquired[k : k + MOST_SEMAPHORES])
     waits: list[Connection] = []
     for step in steps:
         if step.switch is not None:
@@ -300,26 +307,26 @@ def _begin(block: _BlockWriter, number: int, steps: list[Step]) -> None:
         block.sync()
 
 
-def _end(block: _BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
+def _end(block: BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
     """Append the signals to the receivers of a round and to the threadblocks that wait for its last step."""
     over = block.plan.routes.over
     receivers = [over[step.send] for step in steps if step.send >= 0 and over[step.send].kind == "memory"]
-    waiting = _waiting(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
+    waiting = waiting_for(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
     if receivers or waiting or block.leaving:
         block.sync()
     block.signal_or_wait("signal", receivers)
     _leave(block)
-    for k in range(0, len(waiting), _MOST_SEMAPHORES):
-        block.add("sem_release", semaphore_ids=waiting[k : k + _MOST_SEMAPHORES])
+    for k in range(0, len(waiting), MOST_SEMAPHORES):
+        block.add("sem_release", semaphore_ids=waiting[k : k + MOST_SEMAPHORES])
 
 
-def _leave(block: _BlockWriter) -> None:
+def _leave(block: BlockWriter) -> None:
     """Append the puts of a round over ports. Each signals its receiver; a `nop` separates two on one channel."""
     while block.leaving:
         now: dict[Connection, tuple[Json, Json]] = {}
         rest: list[tuple[Json, Json, Connection]] = []
         for here, remote, over in block.leaving:
-            if over in now or len(now) == _MOST_IN_OPERATION:
+            if over in now or len(now) == MOST_IN_OPERATION:
                 rest.append((here, remote, over))
             else:
                 now[over] = here, remote
@@ -335,7 +342,7 @@ def _leave(block: _BlockWriter) -> None:
             block.add("nop")
 
 
-def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) -> list[int]:
+def waiting_for(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) -> list[int]:
     """Semaphores of the threadblocks that wait for a step, one for each wait."""
     position = next(k for k, other in enumerate(every) if other is step)
     return [
@@ -346,16 +353,16 @@ def _waiting(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) ->
     ]
 
 
-def _move(block: _BlockWriter, step: Step) -> None:
+def _move(block: BlockWriter, step: Step) -> None:
     """Append the operations that move the data of a step."""
     access = block.plan.sends.get(step.send) if step.op is Op.SEND else step.switch
     if access is not None and step.src is not None and step.dst is not None:
         _store_to_all(block, step, step.src, step.dst, access)
         return
     if step.op is Op.COPY and step.src is not None and step.dst is not None:
-        _copy(block, step.src, step.dst, step.count)
+        copy(block, step.src, step.dst, step.count)
     if step.op is Op.REDUCE and step.src is not None and step.dst is not None:
-        _add(block, step.src, step.dst, step.count)
+        add(block, step.src, step.dst, step.count)
     routes, held = block.plan.routes, held_slot(step)
     adds = step.receive >= 0 and step.op not in RECEIVED_UNCHANGED
     port = step.send >= 0 and routes.over[step.send].kind == "port"
@@ -367,7 +374,7 @@ def _move(block: _BlockWriter, step: Step) -> None:
         _put(block, step, held)
 
 
-def _store_to_all(block: _BlockWriter, step: Step, source: Slot, target: Slot, access: SwitchAccess) -> None:
+def _store_to_all(block: BlockWriter, step: Step, source: Slot, target: Slot, access: SwitchAccess) -> None:
     """Append the operation that stores chunks, or their sums over all GPUs of a switch, to all of these."""
     if (source, step.when[0]) in block.stored:
         return
@@ -382,18 +389,19 @@ def _store_to_all(block: _BlockWriter, step: Step, source: Slot, target: Slot, a
         block.add("gstore", src_buff=[block.local(source, step.count)], dst_buff=[to], channel_type="switch")
 
 
-def _hand_to_port(block: _BlockWriter, step: Step, held: Slot) -> None:
+def _hand_to_port(block: BlockWriter, step: Step, held: Slot) -> None:
     """Let chunks leave over a port at the end of the round, from scratch."""
     routes = block.plan.routes
     staged = routes.staged.get(step.send, held)
     if step.send in routes.copied:
-        _copy(block, held, staged, step.count)
+        copy(block, held, staged, step.count)
     block.read |= set(block.span([staged], step.count))
     over = routes.over[step.send]
     block.leaving.append((block.local(staged, step.count), block.remote(step.send, step.count), over))
 
 
-def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
+def copy(block: BlockWriter, source: Slot, target: Slot, count: int) -> None:
+    """Append a copy, or extend the one before where both continue it."""
     block.touch([source], [target], count)
     here, there = block.local(source, count), block.local(target, count)
     last = block.last("copy")
@@ -407,13 +415,14 @@ def _copy(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
     block.add("copy", src_buff=[here], dst_buff=[there])
 
 
-def _add(block: _BlockWriter, source: Slot, target: Slot, count: int) -> None:
+def add(block: BlockWriter, source: Slot, target: Slot, count: int) -> None:
+    """Append the addition of chunks to others."""
     block.touch([source, target], [target], count)
     here = block.local(target, count)
     block.add("re", src_buff=[here, block.local(source, count)], dst_buff=[here])
 
 
-def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
+def _put(block: BlockWriter, step: Step, held: Slot) -> None:
     """Append a put, or extend the one before if that reads the same buffer and the same number of chunks."""
     block.touch([held], [], step.count)
     here, remote = block.local(held, step.count), block.remote(step.send, step.count)
@@ -428,7 +437,7 @@ def _put(block: _BlockWriter, step: Step, held: Slot) -> None:
     block.add("put", src_buff=[here], dst_buff=[remote], channel_type="memory", channel_ids=[channel])
 
 
-def _reduce(block: _BlockWriter, step: Step, operand: Slot, *, fused: bool) -> None:
+def _reduce(block: BlockWriter, step: Step, operand: Slot, *, fused: bool) -> None:
     """Append a sum, or another operand to the sum before if both have the same target. fused: and put it."""
     landed = block.plan.routes.landing[step.receive]
     here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()

@@ -15,7 +15,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from collc.base.diagnostics import SourceError
+from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.units import format_bytes
 from collc.base.wording import plural
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
 from collc.msccl.lowering.assign import Policy, assign
@@ -23,11 +24,13 @@ from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import selected
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.repeat import repeat
-from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
+from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
 from collc.msccl.plans.precheck import smallest_message
+from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.switch_program import switch_program
 from collc.msccl.plans.switches import usable, uses_switches
 from collc.msccl.program import Program
@@ -41,6 +44,9 @@ _CHANNELS: Final = 16
 _BUFFERS: Final = 16
 _PORTS: Final = 1024
 """The proxy numbers the semaphores of port channels with 10 bits."""
+
+_PACKETS: Final = 2 << 20
+"""The largest message of a plan of packets in bytes, unless it is given: that of the plans in MSCCL++."""
 
 _OFFSETS: Final = 2**32 - 1
 """Largest offset in a buffer in bytes."""
@@ -122,6 +128,9 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
             f"only the Executor of MSCCL++ runs a plan for {plan['collective']}: "
             "its NCCL interface selects plans for " + ", ".join(_SELECTED)
         )
+    if options.protocol is Protocol.LL and options.sizes[1] is None:
+        size = format_bytes(plan["max_message_size"])
+        notes.append(f"packets (LL) are for small messages: the plan serves up to {size}, unless 'sizes' says more")
     if plan["max_message_size"] != (options.sizes[1] or 0) and options.sizes[1] is not None:
         notes.append(f"for buffers up to {plan['max_message_size']} bytes only: the runtime's offsets have 32 bits")
     return notes
@@ -130,6 +139,9 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
 def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
     """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
     if uses_switches(module):
+        if options.protocol is Protocol.LL:
+            hint = "leave 'protocol' out, or let collc plan it for 'emit mscclpp' with packets"
+            raise SourceError(Diagnostic("M0107", "packets do not go over switches that add and multicast", hint=hint))
         return switch_program(module, options, options.placement or Placement.OUT, node)
     inside = options.placement is Placement.IN
     outside = replace(options, placement=Placement.OUT)
@@ -154,7 +166,8 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
     if any(message.switch for message in start.messages):
         yield _BlockForm(ThreadblocksByChunk(start).divided, 1, len(start.messages))
         return
-    merged = merge(start, MOST_CHUNKS if start.instances == 1 else 1)
+    packets = start.protocol is Protocol.LL
+    merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
     def by_flow(shares: int) -> Program:
         return assign(merged, Policy(shares=shares), 1 << 20, 1 << 20)
@@ -233,18 +246,29 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
 def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
     inputs = max((gpu.input_chunks for gpu in program.gpus), default=0)
     outputs = max((gpu.output_chunks for gpu in program.gpus), default=0)
-    gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, node)]
-    low, high = _sizes(program, options, [inputs, outputs, *(gpu["scratch_chunks"] for gpu in gpus)])
+    if options.protocol is Protocol.LL:
+        routes = packet_routes_of(program, node)
+        write = partial(packet_threadblock, routes)
+        gpus = [gpu.as_json(inputs, outputs, write) for gpu in gpu_plans(program, routes)]
+    else:
+        gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, routes_of(program, node))]
+    low, high = _sizes(program, options, [inputs, outputs, *(_room(gpu, options) for gpu in gpus)])
     return {
         "name": program.name.replace(" ", "_"),
         "collective": program.collective.coll,
         "inplace": options.placement is Placement.IN,
-        "protocol": "Simple",
+        "protocol": options.protocol.value,
+        **({"use_double_scratch_buffer": True} if options.protocol is Protocol.LL else {}),
         "buffer_alignment": 16,
         "min_message_size": low,
         "max_message_size": high,
         "gpus": gpus,
     }
+
+
+def _room(gpu: Json, options: MscclOptions) -> int:
+    """The chunks of the scratch of a GPU; packets take twice as much, and there are two buffers of them."""
+    return gpu["scratch_chunks"] * (4 if options.protocol is Protocol.LL else 1)
 
 
 def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[int, int]:
@@ -255,7 +279,8 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     """
     kind, ranks = program.collective.kind, len(program.gpus)
     low = smallest_message(kind, ranks, options)
-    high = None if options.sizes[1] is None else options.sizes[1] * (ranks if kind == "scatter" else 1)
+    most = _PACKETS if options.sizes[1] is None and options.protocol is Protocol.LL else options.sizes[1]
+    high = None if most is None else most * (ranks if kind == "scatter" else 1)
     counted = max(1, chunks[1] if kind == "all_gather" else chunks[0])
     largest = _OFFSETS * counted // max(1, *chunks)
     if low > largest:

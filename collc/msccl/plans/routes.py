@@ -42,6 +42,10 @@ class Routes:
     copied: frozenset[int]
     scratch: tuple[dict[int, int], ...]
 
+    def room(self, rank: int) -> int:
+        """The scratch chunks of a GPU in the file."""
+        return max(self.scratch[rank].values(), default=-1) + 1
+
     def index(self, rank: int, slot: Slot) -> int:
         """The offset of a slot in its buffer in the file."""
         return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
@@ -55,7 +59,7 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
     runtime leaves out where an input or output begins in its allocation (docs/msccl-contract.md, section 6.2). node: by
     rank.
     """
-    over = _connections(program, node)
+    over = connections_of(program, node)
     landing: dict[int, Slot] = {}
     target: dict[int, int] = {}
     staging = _Staging(program, over)
@@ -123,7 +127,7 @@ def _is_fresh(program: Program, step: Step) -> bool:
     return step.dst.buffer == "s" or (step.src.buffer == "i" and not program.placement.in_place)
 
 
-def _connections(program: Program, node: Sequence[int]) -> dict[int, Connection]:
+def connections_of(program: Program, node: Sequence[int]) -> dict[int, Connection]:
     """The channel of each message: one for each two threadblocks, more if messages overtake one another."""
     received: dict[int, tuple[int, int, int]] = {}
     for gpu in program.gpus:

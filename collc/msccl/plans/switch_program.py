@@ -12,7 +12,7 @@ from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import LimitUse
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.select import select
-from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.nodes import nodes_of_ranks
 from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
@@ -76,7 +76,8 @@ def may_use_switches(network: Network, demand: Demand, options: MscclOptions) ->
     if not usable(network).any() or len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
         return False
     whole = np.array_equal(run.group, network.npus)
-    return whole and not options.custom and standard.op in (DemandOp.COPY, DemandOp.SUM)
+    plain = options.protocol is Protocol.SIMPLE and not options.custom
+    return whole and plain and standard.op in (DemandOp.COPY, DemandOp.SUM)
 
 
 def has_plan(module: Module, options: MscclOptions) -> bool:

@@ -1,9 +1,10 @@
 """Execution of an MSCCL++ plan on real data: NumPy buffers, channels that count signals, threadblocks of any speed.
 
-Every gpu launches its program twice, with other data the second time, so that what a launch leaves in flight meets the
-next one. The moves of a threadblock between two nops are executed in any order, each in two parts, as threads would.
-Puts and signals over a port wait in its queue for any time, until the operation that flushes it or beyond the end of
-a launch. The outputs of a launch are compared when it is over. Outputs and scratch begin as in `run_file`.
+Every gpu launches its program twice (with packets four times), with other data each time, so that what a launch
+leaves in flight meets the next ones. The moves of a threadblock between two nops are executed in any order, each in
+two parts, as threads would. Puts and signals over a port wait in its queue for any time, until the operation that
+flushes it or beyond the end of a launch. The outputs of a launch are compared when it is over. Outputs and scratch
+begin as in `run_file`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collc.msccl.check.findings import Findings, errors_of, unreadable
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import PUTS, SIGNALS, WAITS, Channel, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, WAITS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
@@ -37,7 +38,9 @@ from collc.msccl.running.data import (
 from collc.msccl.running.limits import check_size
 from collc.msccl.running.run_file import RunReport, WrongChunk
 
-LAUNCHES: Final = 2
+LAUNCHES: Final = {"Simple": 2, "LL": 4}
+"""Launches by protocol: packets of one launch lie where those of the launch before the last one lay."""
+
 SHOWN: Final = 8
 PROXY: Final = 0.3
 """How often a proxy moves on instead of a threadblock."""
@@ -59,7 +62,7 @@ def run_plan_file(
 
     count: elements as NCCL counts them; default: two a chunk. op: plans say none; default: "sum". threads: refused,
     plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be used
-    for, plans of packets and collectives whose result is not known; CheckFailed where the plan's structure is broken.
+    for and collectives whose result is not known; CheckFailed where the plan's structure is broken.
     """
     check_choices(dtype, op)
     if threads:
@@ -82,9 +85,6 @@ def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
     locate(findings, path)
     if plan is None or findings.failed:
         raise CheckFailed(*errors_of(findings, path))
-    if plan.protocol != "Simple":
-        text = "a plan of packets (protocol LL) cannot be run here"
-        raise UsageError(Diagnostic("X0207", text, hint="run one with the protocol Simple"))
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:
         raise unknown_result(collective or plan.collective)
@@ -119,10 +119,11 @@ def _chunk_elements(plan: Plan, coll: str, count: int | None) -> int:
 
 
 class _PartialMove(NamedTuple):
-    """A move for some of the elements of its chunks."""
+    """A move for some of the elements of its chunks. launch: of its gpu, from 1."""
 
     move: DataMove
     elements: slice
+    launch: int
 
 
 @dataclass(slots=True)
@@ -152,17 +153,18 @@ class _PlanRun:
         self.seed: int = seed
         self.random: random.Random = random.Random(seed)
         self.generator: np.random.Generator = np.random.default_rng(seed)
+        self.launches: int = LAUNCHES[plan.protocol]
         self.layout: MemoryLayout = memory_of(plan, coll, root)[0]
         self.sizes: tuple[int, int] = buffer_sizes(coll, len(plan.chunks), total_chunks(plan, coll)) or (0, 0)
         factor = len(plan.chunks) if coll in TOTAL else 1
         self.count: int = elements * total_chunks(plan, coll) // factor
-        slots = self.layout.size + LAUNCHES * sum(map(self._inputs, ranks))
+        slots = self.layout.size + self.launches * sum(map(self._inputs, ranks))
         check_size(slots, elements, dtype.itemsize, total_chunks(plan, coll) // factor)
         self.parts: list[slice] = [slice(0, elements // 2), slice(elements // 2, elements)][elements < 2 :]
         self.memory: Array = undefined_data(self.generator, (self.layout.size, elements), dtype)
         self.inputs: list[list[Array]] = [
             [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
-            for _ in range(LAUNCHES)
+            for _ in range(self.launches)
         ]
         self.blocks: list[_ThreadblockProgress] = [
             _ThreadblockProgress(ops, rank) for ops, rank in zip(plan.threadblocks, plan.gpu_of, strict=True)
@@ -173,6 +175,7 @@ class _PlanRun:
         self.launched: list[int] = [0] * len(plan.chunks)
         self.finished: list[int] = [0] * len(plan.chunks)
         self.mine: list[list[_ThreadblockProgress]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
+        self.packets: dict[tuple[int, int, int], tuple[int, Array]] = {}
         self.queues: dict[Channel, deque[_PartialMove | None]] = {}
         self.messages: int = 0
         self.wrong: list[WrongChunk] = []
@@ -235,10 +238,10 @@ class _PlanRun:
 
     def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
         """If the program of a rank is over, compare its output and launch it again."""
-        while self.finished[rank] < LAUNCHES and all(map(self._over, self.mine[rank])):
+        while self.finished[rank] < self.launches and all(map(self._over, self.mine[rank])):
             self.finished[rank] += 1
             self._look(rank, expected[self.launched[rank] - 1][rank])
-            if self.launched[rank] < LAUNCHES:
+            if self.launched[rank] < self.launches:
                 self._launch(rank)
 
     def _look(self, rank: int, wanted: Array | None) -> None:
@@ -258,28 +261,62 @@ class _PlanRun:
             return False
         tb.drains = []
         op = tb.ops[tb.at] if tb.at < len(tb.ops) else None
-        if tb.parts and (op is None or self.random.random() < 0.5 or op.name == "nop" or op.barrier is not None):
-            self._do(tb.parts.pop(self.random.randrange(len(tb.parts))))
+        settles = op is None or op.name == "nop" or op.barrier is not None
+        if tb.parts and (settles or self.random.random() < 0.5) and self._part(tb):
             return True
-        if op is None or (op.barrier is not None and not self._meet(op)):
+        if op is not None and not (settles and tb.parts) and self._operate(tb, op):
+            return True
+        return self._part(tb)
+
+    def _part(self, tb: _ThreadblockProgress) -> bool:
+        """Do a part of a move whose packets have come; whether there was one."""
+        ready = [number for number, part in enumerate(tb.parts) if self._ready(part)]
+        if ready:
+            self._do(tb.parts.pop(self.random.choice(ready)))
+        return bool(ready)
+
+    def _operate(self, tb: _ThreadblockProgress, op: Operation) -> bool:
+        """Begin an operation, if it can be; whether it could."""
+        if op.name == "rppkt" and op.via == "port" and not all(map(self._ready, self._moves(op))):
             return False
-        if op.barrier is None and not self._synchronised(op):
+        if op.barrier is not None:
+            return self._meet(op)
+        if not self._synchronised(op):
             return False
-        if op.barrier is None:
-            tb.at += 1
-            tb.drains = op.over if op.name in ("pwsf", "flush") else []
-            if op.via == "port" and (op.name in PUTS or op.name in SIGNALS):
-                self._queue(op)
-            else:
-                tb.parts += [_PartialMove(move, elements) for move in op.moves for elements in self.parts]
+        tb.at += 1
+        tb.drains = op.over if op.name in ("pwsf", "flush") else []
+        if op.via == "port" and (op.name in (*PUTS, "rppkt") or op.name in SIGNALS):
+            self._queue(op)
+        else:
+            tb.parts += self._moves(op)
         return True
+
+    def _moves(self, op: Operation) -> list[_PartialMove]:
+        launch = self.launched[op.location.gpu]
+        return [_PartialMove(move, elements, launch) for move in op.moves for elements in self.parts]
+
+    def _ready(self, part: _PartialMove) -> bool:
+        """Whether the packets that a move reads have come in this launch."""
+        keys = (key for slots in part.move.sources for key in self._keys(slots, part))
+        return all(self.packets.get(key, (0,))[0] == part.launch for key in keys)
+
+    def _keys(self, slots: SlotRange, part: _PartialMove) -> list[tuple[int, int, int]]:
+        """The packets of some slots: position, which of the scratch buffers, and first element; none of plain ones."""
+        if slots.buffer != PACKETS:
+            return []
+        begin, half = address(self.layout, slots), part.launch % 2 if self.plan.doubled else 0
+        return [(begin + k, half, part.elements.start) for k in range(slots.size)]
 
     def _queue(self, op: Operation) -> None:
         """Leave the puts and signals of an operation to the proxy, one after the other on each channel."""
+        launch = self.launched[op.location.gpu]
         for number, channel in enumerate(op.over):
             queue = self.queues.setdefault(channel, deque())
             if op.name in PUTS:
-                queue.extend(_PartialMove(op.moves[number], elements) for elements in self.parts)
+                queue.extend(_PartialMove(op.moves[number], elements, launch) for elements in self.parts)
+            elif op.name == "rppkt":
+                one = DataMove(op.moves[0].sources, op.moves[0].targets[number : number + 1])
+                queue.extend(_PartialMove(one, elements, launch) for elements in self.parts)
             if op.name in SIGNALS:
                 queue.append(None)
 
@@ -327,12 +364,22 @@ class _PlanRun:
 
     def _do(self, part: _PartialMove) -> None:
         memory, columns = self.memory, part.elements
-        rows = [self._rows(slots) for slots in part.move.sources]
-        data = memory[rows[0], columns].copy()
-        for more in rows[1:]:
-            data = OPS[self.op](data, memory[more, columns])
+        found = [self._data(slots, part) for slots in part.move.sources]
+        data = found[0]
+        for more in found[1:]:
+            data = OPS[self.op](data, more)
         for target in part.move.targets:
-            memory[self._rows(target), columns] = data
+            keys = self._keys(target, part)
+            for key, row in zip(keys, data, strict=False):
+                self.packets[key] = part.launch, row.copy()
+            if not keys:
+                memory[self._rows(target), columns] = data
+
+    def _data(self, slots: SlotRange, part: _PartialMove) -> Array:
+        keys = self._keys(slots, part)
+        if keys:
+            return np.stack([self.packets[key][1] for key in keys])
+        return self.memory[self._rows(slots), part.elements].copy()
 
     def _rows(self, slots: SlotRange) -> slice:
         begin = address(self.layout, slots)

@@ -5,7 +5,7 @@ from or to another GPU is a message; the threadblock goes on when its data has e
 it reads from another GPU. Port channels move data beside the threadblock, which does not wait. A signal is a message
 without bytes, and counts when the data before it has come too. Local work takes no time. Over a switch channel, data
 goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; where the network has no such
-switch, from GPU to GPU.
+switch, from GPU to GPU. Packets have twice the bytes of their payload, and who reads them waits for them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.collectives import canonical
 from collc.msccl.check.findings import Findings
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.memory import total_chunks
-from collc.msccl.check_plan.model import Channel, Operation, Plan
+from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
+from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
 from collc.msccl.check_plan.reader import read_plan
 from collc.simulation.engine import Deadlock
 from collc.simulation.routing import shortest_routes
@@ -34,16 +35,14 @@ from collc.ten.network import Network
 def sound_plan(path: Path) -> tuple[Plan, int]:
     """A plan that the runtime loads and that ends, and the chunks of the buffer that the runtime counts.
 
-    Raises UsageError where the file can't be opened or its operations cannot be executed here (X0207), CheckFailed
-    where its contract fails or it hangs.
+    Raises UsageError where the file can't be opened, CheckFailed where its contract fails or it hangs.
     """
     verdict = check_plan(path)
     if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
         raise CheckFailed(*(message for message in verdict.diagnostics if not message.warning))
     plan = read_plan(path, Findings())
-    if plan is None or plan.protocol != "Simple":
-        text = f"{path}: a plan of packets (protocol LL) cannot be simulated"
-        raise UsageError(Diagnostic("X0207", text, hint="simulate one with the protocol Simple"))
+    if plan is None:
+        raise CheckFailed(*verdict.diagnostics)
     return plan, max(1, total_chunks(plan, canonical(plan.collective)))
 
 
@@ -110,7 +109,8 @@ class _PlanTasks:
 
     at: the next operation of each threadblock. last: the task after which it goes on. sent: the signals of each
     channel, taken: how many of them were waited for. moved: the messages of each threadblock. unsignalled: by
-    threadblock and receiver, the messages that no signal follows yet, and the last signal. released: releases of
+    threadblock and receiver, the messages that no signal follows yet, and the last signal. packets: by packet, the
+    task with which it comes. released: releases of
     each semaphore, acquired: how many were taken.
     """
 
@@ -125,6 +125,7 @@ class _PlanTasks:
     moved: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     unsignalled: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     released: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    packets: dict[Packet, int] = field(default_factory=dict[Packet, int])
     acquired: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
@@ -173,11 +174,15 @@ class _PlanTasks:
         """The signals and releases that an operation waits for; None where they have no tasks yet."""
         if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
             return None
+        read = packets_read(op)
+        if any(packet not in self.packets for packet in read):
+            return None
         semaphores = [(gpu, number) for number in op.semaphores] if op.name == "sem_acquire" else []
         needed = [self.acquired[key] - self.plan.semaphores[gpu][key[1]] for key in semaphores]
         if any(count >= len(self.released[key]) for key, count in zip(semaphores, needed, strict=True)):
             return None
         before = [self.released[key][count] for key, count in zip(semaphores, needed, strict=True) if count >= 0]
+        before += [self.packets[packet] for packet in read]
         for key in semaphores:
             self.acquired[key] += 1
         for key in op.waits:
@@ -198,12 +203,16 @@ class _PlanTasks:
         end = self.task(gpu, gpu)
         self.edges.append((ready, end, DONE))
         for slots in (slots for move in op.moves for slots in move.targets if slots.gpu != gpu):
-            message = self.task(gpu, slots.gpu, slots.size)
+            message = self.task(gpu, slots.gpu, slots.size * (2 if slots.buffer == PACKETS else 1))
             self.edges.append((ready, message, DONE))
+            if slots.buffer == PACKETS:
+                self.packets.update({(slots.gpu, slots.index + k): message for k in range(slots.size)})
             if op.via != "port":
                 self.edges.append((message, end, SENT))
             self.moved[tb].append(message)
             self.unsignalled[tb, slots.gpu].append(message)
+        for packet in packets_written(op):
+            self.packets.setdefault(packet, end)
         return end
 
     def _over_switch(self, tb: int, op: Operation, start: int) -> int:
