@@ -54,7 +54,7 @@ class LowerOptions(TypedDict, total=False):
     """The keywords of `lower`, which are the options of `emit msccl` and `emit mscclpp` (docs/msccl.md).
 
     format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
-        instances, sizes, placement, coll and gpus_per_node.
+        instances, protocol ("Simple" or "LL"), sizes, placement, coll and gpus_per_node.
     instances: how often the program is repeated, each with its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: at most so many.

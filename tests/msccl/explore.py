@@ -3,7 +3,8 @@
 Written from the rules of the runtime alone, on the JSON values: threads of a threadblock run the moves
 between two nops in any order, signals and waits in theirs; a program begins again when all of its
 threadblocks are done, and in between its caller takes the output away and brings another input.
-A port has a queue, from which its proxy takes puts and signals whenever it likes.
+A port has a queue, from which its proxy takes puts and signals whenever it likes. A packet carries the
+number of its run, and who reads it waits for that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+PACKETS = {"cpkt": "-p", "upkt": "p-", "ppkt": "-p", "rppkt": "pp", "repkt": "-p-", "respkt": "-p-p", "recpkt": "-p-p"}
+"""Where packets are, in the first and further sources and then the first and further targets."""
 SYNC = ("signal", "wait", "sem_acquire", "sem_release", "queue", "drain")
 RUNS = 2
 
@@ -29,6 +32,7 @@ class Operation(NamedTuple):
     targets: tuple[tuple[int, ...], ...] = ()
     keys: tuple[int, ...] = ()
     tasks: tuple[tuple[int, Operation], ...] = ()
+    rank: int = 0
 
 
 class State(NamedTuple):
@@ -68,6 +72,13 @@ class Plan:
                 else:
                     size += gpu[name]
         self.size = size
+        self.runs = 3 if plan["protocol"] == "LL" else RUNS
+        self.doubled = plan.get("use_double_scratch_buffer", False)
+        self.packets: dict[int, int] = {}
+        for gpu in self.gpus:
+            self.packets[gpu["id"]] = size
+            size += 2 * gpu["scratch_chunks"]
+        self.all = size
         self.numbers: dict[tuple, int] = {}
         self.initial: list[int] = []
         self.blocks = [
@@ -99,7 +110,7 @@ class Plan:
 
     def _port(self, gpu: dict, block: dict, op: dict) -> list[Operation]:
         """What is queued over ports, and the wait for the queue where it is flushed; nothing for other operations."""
-        if op.get("channel_type") != "port" or op["name"] not in ("put", "pws", "pwsf", "signal", "flush"):
+        if op.get("channel_type") != "port" or op["name"] not in ("put", "pws", "pwsf", "rppkt", "signal", "flush"):
             return []
         keys = [self._key("channel", *end) for end in self._ends(gpu, block, op)]
         tasks: list[tuple[int, Operation]] = []
@@ -109,6 +120,11 @@ class Plan:
                 tasks.append((key, Operation("put", *slots)))
             if op["name"] in ("pws", "pwsf", "signal"):
                 tasks.append((key, Operation("signal", keys=(key,))))
+        if op["name"] == "rppkt":
+            source = self._packet(gpu, block, op["src_buff"][0], "port")
+            targets = [self._packet(gpu, block, one, "port") for one in op["dst_buff"]]
+            sent = [Operation("sent", (source,), (target,), rank=gpu["id"]) for target in targets]
+            return [Operation("queue", (source,), tasks=tuple(zip(keys, sent, strict=True)), rank=gpu["id"])]
         drains = [Operation("drain", keys=tuple(keys))] if op["name"] in ("pwsf", "flush") else []
         return [Operation("queue", tasks=tuple(tasks)), *drains]
 
@@ -127,10 +143,44 @@ class Plan:
             return Operation(name, keys=tuple(self._key("channel", *end) for end in ends))
         if name in ("sem_acquire", "sem_release"):
             return Operation(name, keys=tuple(self._key("semaphore", rank, k) for k in op["semaphore_ids"]))
+        if name in PACKETS:
+            return self._packed(gpu, block, op)
         sides = [
             [slots for one in op[side] for slots in self._each(gpu, block, one)] for side in ("src_buff", "dst_buff")
         ]
         return Operation(name, tuple(sides[0]), tuple(sides[1]))
+
+    def _packed(self, gpu: dict, block: dict, op: dict) -> Operation:
+        """An operation on packets."""
+        kinds, sides = PACKETS[op["name"]], [op["src_buff"], op["dst_buff"]]
+        one_each = len(kinds) == 2
+        found: list[tuple[tuple[int, ...], ...]] = []
+        for side, entries in enumerate(sides):
+            mine = kinds[side] if one_each else kinds[:2] if not side else kinds[2:]
+            wanted = [mine[min(k, len(mine) - 1)] for k in range(len(entries))]
+            pairs = zip(entries, wanted, strict=True)
+            found.append(tuple((self._packet if k == "p" else self._slots)(gpu, block, one) for one, k in pairs))
+        return Operation(op["name"], *found, rank=gpu["id"])
+
+    def _packet(self, gpu: dict, block: dict, buff: dict, via: str = "memory") -> tuple[int, ...]:
+        """Packets: for each the position in the first scratch buffer; that in the second one comes next."""
+        owner = gpu["id"]
+        if "buffer_id" in buff:
+            refs = next(one for one in block["remote_buffer_refs"] if one["access_channel_type"] == via)
+            owner = gpu["remote_buffers"][refs["remote_buffer_ids"][buff["buffer_id"]]]["rank"]
+        return tuple(self.packets[owner] + 2 * (buff["index"] + k) for k in range(buff["size"]))
+
+    def _now(self, state: State, slots: tuple[int, ...], rank: int) -> tuple[int, ...]:
+        """Slots with packets of the scratch buffer that a run uses."""
+        half = (state.runs[rank] + 1) % 2 if self.doubled else 0
+        return tuple(slot + half if slot >= self.size else slot for slot in slots)
+
+    def _arrived(self, state: State, op: Operation) -> bool:
+        """Whether the packets that an operation reads are of this run."""
+        if op.name == "sent":
+            return True
+        read = [slot for slots in op.sources for slot in self._now(state, slots, op.rank) if slot >= self.size]
+        return all(state.memory[slot] is not None and state.memory[slot][0] == state.runs[op.rank] for slot in read)
 
     def _each(self, gpu: dict, block: dict, buff: dict) -> list[tuple[int, ...]]:
         """The slots of an entry; over a switch channel, those of each of its gpus."""
@@ -155,7 +205,7 @@ class Plan:
 
     def outcomes(self) -> set[str]:
         """What can happen: "right", "stuck", "wrong", "left" (signals or semaphores that do not balance)."""
-        memory = self._filled([None] * self.size, 0, range(len(self.gpus)))
+        memory = self._filled([None] * self.all, 0, range(len(self.gpus)))
         left = tuple(tuple(range(len(segments[0].ops))) for _, segments in self.blocks)
         start = State((0,) * len(self.gpus), (0,) * len(self.blocks), left, memory, tuple(self.initial))
         seen, open_states, found = {start}, [start], set[str]()
@@ -173,7 +223,7 @@ class Plan:
         return found
 
     def _end(self, state: State) -> str:
-        if any(runs < RUNS for runs in state.runs):
+        if any(runs < self.runs for runs in state.runs):
             return "stuck"
         return "right" if state.counts == tuple(self.initial) else "left"
 
@@ -196,7 +246,7 @@ class Plan:
 
     def _next(self, state: State, found: set[str]) -> Iterator[State]:
         for number, (rank, segments) in enumerate(self.blocks):
-            if state.runs[rank] == RUNS or state.at[number] == len(segments):
+            if state.runs[rank] == self.runs or state.at[number] == len(segments):
                 continue
             segment, left = segments[state.at[number]], state.left[number]
             if not left and segment.barrier is None:
@@ -206,6 +256,8 @@ class Plan:
                 op = segment.ops[k]
                 if op.name in SYNC and (k != sync or not self._ready(state, op)):
                     continue
+                if not self._arrived(state, op):
+                    break  # all threads wait here
                 rest = tuple(other for other in left if other != k)
                 yield self._done(state, op, found)._replace(
                     left=(*state.left[:number], rest, *state.left[number + 1 :])
@@ -239,12 +291,17 @@ class Plan:
             return not {key for key, _ in state.queues} & set(op.keys)
         return op.name not in ("wait", "sem_acquire") or all(state.counts[k] >= op.keys.count(k) for k in op.keys)
 
+    def _queued(self, state: State, op: Operation) -> State:
+        queues = dict(state.queues)
+        for key, task in op.tasks:
+            ends = (tuple(self._now(state, one, task.rank) for one in side) for side in task[1:3])
+            one = Operation("sent", *ends, rank=task.rank) if task.name == "sent" else task
+            queues[key] = (*queues.get(key, ()), one)
+        return state._replace(queues=tuple(sorted(queues.items())))
+
     def _done(self, state: State, op: Operation, found: set[str]) -> State:
         if op.name == "queue":
-            queues = dict(state.queues)
-            for key, task in op.tasks:
-                queues[key] = (*queues.get(key, ()), task)
-            return state._replace(queues=tuple(sorted(queues.items())))
+            return self._queued(state, op)
         if op.name == "drain":
             return state
         if op.name in SYNC:
@@ -253,16 +310,23 @@ class Plan:
                 counts[key] += 1 if op.name in ("signal", "sem_release") else -1
             return state._replace(counts=tuple(counts))
         memory = list(state.memory)
+        if op.name == "sent":
+            for source, target in zip(op.sources[0], op.targets[0], strict=True):
+                memory[target] = memory[source]
+            return state._replace(memory=tuple(memory))
         pairs = [(op.sources, op.targets)]
-        if op.name in ("put", "get", "copy"):
+        if op.name in ("put", "get", "copy", "ppkt"):
             pairs = [((a,), (b,)) for a, b in zip(op.sources, op.targets, strict=True)]
         for sources, targets in pairs:
-            data = [[memory[slot] for slot in column] for column in zip(*sources, strict=True)]
-            for target in targets:
+            here = [self._now(state, slots, op.rank) for slots in sources]
+            columns = zip(*here, strict=True)
+            data = [[memory[s][1] if s >= self.size else memory[s] for s in column] for column in columns]
+            for target in (self._now(state, slots, op.rank) for slots in targets):
                 for slot, values in zip(target, data, strict=True):
-                    memory[slot] = None if None in values else tuple(sorted(sum(values, ())))
+                    value = None if None in values else tuple(sorted(sum(values, ())))
+                    memory[slot] = (state.runs[op.rank], value) if slot >= self.size else value
         for rank, runs in enumerate(state.runs):
-            if runs == RUNS and not self._right(memory, rank, RUNS - 1):
+            if runs == self.runs and not self._right(memory, rank, self.runs - 1):
                 found.add("wrong")
         return state._replace(memory=tuple(memory))
 
@@ -270,12 +334,12 @@ class Plan:
         """A program that is over: its caller looks at the output, and has it run again."""
         for rank, runs in enumerate(state.runs):
             mine = [number for number, (owner, _) in enumerate(self.blocks) if owner == rank]
-            if runs == RUNS or any(state.at[number] < len(self.blocks[number][1]) for number in mine):
+            if runs == self.runs or any(state.at[number] < len(self.blocks[number][1]) for number in mine):
                 continue
             if not self._right(state.memory, rank, runs):
                 found.add("wrong")
             after = state._replace(runs=(*state.runs[:rank], runs + 1, *state.runs[rank + 1 :]))
-            if runs + 1 < RUNS:
+            if runs + 1 < self.runs:
                 at, left = list(after.at), list(after.left)
                 for number in mine:
                     at[number], left[number] = 0, tuple(range(len(self.blocks[number][1][0].ops)))

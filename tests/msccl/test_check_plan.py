@@ -227,15 +227,11 @@ def test_a_plan_must_compute_the_collective_that_it_names(tmp_path):
     assert check_plan(path, collective="all_gather").ok
 
 
-def test_packets_are_only_read(tmp_path):
+def test_a_plan_of_packets_may_have_none(tmp_path):
+    """The protocol LL only doubles the scratch."""
     found = all_gather()
     found["protocol"] = "LL"
-    assert check(tmp_path, found).checks == {
-        "contract": "ok",
-        "result": "skipped",
-        "deadlock": "skipped",
-        "race": "skipped",
-    }
+    assert set(check(tmp_path, found).checks.values()) == {"ok"}
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -149,10 +149,16 @@ def test_buffers_are_as_long_as_the_call_says_on_every_rank():
     assert {(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]} == {(1, 4)}
 
 
-@pytest.mark.parametrize(("name", "value"), [("protocol", "LL"), ("profile", "old"), ("channels", 4)])
+@pytest.mark.parametrize(("name", "value"), [("profile", "old"), ("channels", 4)])
 def test_options_that_plans_do_not_have(name, value):
     with pytest.raises(SourceError, match=f"'emit mscclpp' has no option '{name}'"):
         plan_options_of({name: option(value)})
+
+
+def test_plans_have_no_ll128():
+    assert plan_options_of({"protocol": option("LL")}).protocol == "LL"
+    with pytest.raises(SourceError, match="the protocols Simple and LL"):
+        plan_options_of({"protocol": option("LL128")})
 
 
 def test_a_plan_has_one_placement():

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from collc.msccl.check_plan import check_plan
-from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.options import MscclOptions, Placement, Protocol
 from collc.msccl.plans.plan import plan_of
 from tests import support
 
@@ -18,6 +18,8 @@ from .explore import Plan, TooMany
 from .lowering import in_switch, scheduled
 
 PORTS = MscclOptions(gpus_per_node=1)
+PACKETS = MscclOptions(protocol=Protocol.LL)
+PACKETS_AND_PORTS = MscclOptions(protocol=Protocol.LL, gpus_per_node=1)
 IN_PLACE = MscclOptions(placement=Placement.IN)
 TINY = {
     "all-gather by hand": lambda: by_hand.all_gather(2),
@@ -30,6 +32,9 @@ TINY = {
     "all-reduce over ports": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1])), PORTS),
     "all-reduce in a switch": lambda: plan_of(in_switch(support.all_reduce([0, 1]))),
     "all-reduce in a switch, in place": lambda: plan_of(in_switch(support.all_reduce([0, 1])), IN_PLACE),
+    "all-gather of packets": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1])), PACKETS),
+    "all-reduce of packets": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1])), PACKETS),
+    "packets over ports": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1])), PACKETS_AND_PORTS),
     "stores to all": lambda: by_hand.multicast(2),
     "all-gather": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1]))),
     "all-reduce": lambda: plan_of(scheduled(support.ring(2), support.all_reduce([0, 1]))),
@@ -118,6 +123,10 @@ def is_port(op):
     return op.get("channel_type") == "port"
 
 
+def one_scratch_buffer(draw, plan):
+    plan["use_double_scratch_buffer"] = False
+
+
 KINDS = [drop, drop_pair, drop_credits, repeat, swap, move, other_index, other_buffer, other_block]
 
 
@@ -144,7 +153,8 @@ def test_what_passes_is_right_in_every_interleaving(name, tmp_path):
     good = json.dumps(TINY[name]())
     path = tmp_path / "plan.json"
     found: Counter[str] = Counter()
-    kinds = [*KINDS, *([weaker] if "port" in good else [])]
+    kinds = [*KINDS, *([weaker] if '"pws' in good or ('"put' in good and '"port' in good) else [])]
+    kinds += [one_scratch_buffer] if '"LL"' in good else []
     for number in range(TRIES * len(kinds)):
         mutant = json.loads(good)
         for change in [kinds[number % len(kinds)], *draw.sample(kinds, number % 2)]:
@@ -162,6 +172,9 @@ def test_what_passes_is_right_in_every_interleaving(name, tmp_path):
             assert "right" not in happens
         elif "stuck" in happens:
             assert verdict.checks["race"] == "failed"
+        if any(finding.code == "X0417" for finding in verdict.findings):
+            found["not modelled"] += 1  # here plain chunks do not lie on packets, and the same packet can come twice
+            continue
         found["passes" if verdict.ok else "false alarm" if happens == {"right"} else "broken"] += 1
     assert found["broken"] >= 3 * len(kinds), found
     assert found["false alarm"] <= found["broken"] // 4, found

@@ -126,10 +126,6 @@ def test_what_cannot_be_run(tmp_path, settings, message):
 def test_broken_files_are_not_run(tmp_path):
     with pytest.raises(CheckFailed):
         run_plan_file(written(tmp_path, "{"))
-    plan = by_hand.all_gather()
-    plan["protocol"] = "LL"
-    with pytest.raises(UsageError, match="a plan of packets"):
-        run_plan_file(written(tmp_path, plan))
     with pytest.raises(UsageError, match="cannot read"):
         run_plan_file(tmp_path / "none.json")
 

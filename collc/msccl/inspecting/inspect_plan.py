@@ -8,17 +8,23 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.check.findings import Findings, diagnostics, unreadable
-from collc.msccl.check.model import BUFFERS
+from collc.msccl.check.model import BUFFERS as PLAIN_BUFFERS
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
 
+BUFFERS: Final = (*PLAIN_BUFFERS, "p")
+"""Names of buffers by number; the last one holds packets."""
+
 COLORS: Final = {
     **dict.fromkeys(("put", "pws", "pwsf", "get"), "#8fb4dc"),
     **dict.fromkeys(("re", "rre"), "#f5e08a"),
     **dict.fromkeys(("res", "rres"), "#f0989a"),
-    "copy": "#cfcfcf",
+    **dict.fromkeys(("ppkt", "rppkt", "gstore"), "#8fb4dc"),
+    **dict.fromkeys(("repkt", "recpkt"), "#f5e08a"),
+    **dict.fromkeys(("respkt", "recspkt", "glres"), "#f0989a"),
+    **dict.fromkeys(("copy", "cpkt", "upkt"), "#cfcfcf"),
     **dict.fromkeys(("signal", "rlxsignal"), "#98cf8f"),
     **dict.fromkeys(("wait", "rlxwait"), "#9fd5d0"),
     **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), "#d3a9cb"),
@@ -138,7 +144,7 @@ def _group(plan: Plan, gpu: int) -> DrawnGpu:
             to = sorted({channel[2] for op in ops for channel in op.over})
             peers = f"  channels to {ranges(to)}" if to else ""
             rows.append((f"tb {len(rows)}{peers}", [_box(op) for op in ops]))
-    chunks = ", ".join(f"{name}: {size}" for name, size in zip(BUFFERS, plan.chunks[gpu], strict=True))
+    chunks = ", ".join(f"{name}: {size}" for name, size in zip(PLAIN_BUFFERS, plan.chunks[gpu], strict=True))
     return DrawnGpu(f"GPU {gpu} ({chunks})", rows)
 
 

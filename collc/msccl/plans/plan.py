@@ -32,7 +32,7 @@ from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
 from collc.msccl.plans.precheck import smallest_message
 from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.switch_program import switch_program
-from collc.msccl.plans.switches import usable, uses_switches
+from collc.msccl.plans.switches import passing_on, usable, uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -138,6 +138,8 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
 
 def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
     """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
+    if module.relays:  # a schedule for switches that only pass on, whatever they can do
+        module = replace(module, network=passing_on(module.network))
     if uses_switches(module):
         if options.protocol is Protocol.LL:
             hint = "leave 'protocol' out, or let collc plan it for 'emit mscclpp' with packets"

@@ -1,0 +1,247 @@
+"""Plans of packets (protocol LL): no signals, and every way of breaking what stands in their place is caught."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from collc.base.diagnostics import SourceError
+from collc.msccl.check_plan import check_plan
+from collc.msccl.options import MscclOptions, Placement, Protocol
+from collc.msccl.plans.plan import plan_of, remarks_of
+from collc.msccl.running.run_plan import run_plan_file
+from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.simulation.engine import simulate
+from collc.simulation.timing import ExactTiming
+from tests import support
+
+from .lowering import COLLECTIVES, in_switch, scheduled
+from .test_plan_kinds import Broken
+from .test_plan_ports import nodes
+
+LL = MscclOptions(protocol=Protocol.LL)
+
+
+def written(tmp_path, plan):
+    path = tmp_path / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return path
+
+
+def names(plan):
+    return Counter(op["name"] for gpu in plan["gpus"] for tb in gpu["threadblocks"] for op in tb["ops"])
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("network", [support.ring(4), nodes(2, 2)], ids=["ring", "nodes"])
+def test_every_collective(tmp_path, collective, network):
+    module = scheduled(network, collective([0, 1, 2, 3]))
+    for placement in (Placement.OUT, Placement.IN):
+        plan = plan_of(module, MscclOptions(protocol=Protocol.LL, placement=placement))
+        assert (plan["protocol"], plan["use_double_scratch_buffer"]) == ("LL", True)
+        assert not names(plan).keys() & {"put", "pws", "pwsf", "res"}
+        path = written(tmp_path, plan)
+        verdict = check_plan(path)
+        assert set(verdict.checks.values()) == {"ok"}, [d.message for d in verdict.diagnostics]
+        assert all(report.ok for report in run_plan_file(path, runs=3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_every_network_in_nodes_of_any_size(tmp_path, size):
+    for network in (support.ring(8), support.grid(2, 4), support.hypercube(3), support.fully_connected(8)):
+        for collective in COLLECTIVES:
+            module = scheduled(network, collective(list(range(8))))
+            for placement in (Placement.OUT, Placement.IN):
+                options = MscclOptions(protocol=Protocol.LL, placement=placement, gpus_per_node=size)
+                path = written(tmp_path, plan_of(module, options))
+                verdict = check_plan(path)
+                assert set(verdict.checks.values()) == {"ok"}, (network.name, collective, [*verdict.diagnostics])
+                assert all(report.ok for report in run_plan_file(path, seed=size))
+
+
+def test_signals_only_where_no_data_comes_back():
+    """In a broadcast nothing tells the root that its last but one packets were read."""
+    everyone = plan_of(scheduled(support.ring(4), support.all_reduce([0, 1, 2, 3])), LL)
+    assert not names(everyone).keys() & {"signal", "wait"}
+    rooted = names(plan_of(scheduled(support.ring(4), support.broadcast([0, 1, 2, 3])), LL))
+    assert rooted["signal"] == rooted["wait"] == 3
+
+
+def test_packets_are_for_small_messages():
+    module = scheduled(support.ring(4), support.all_reduce([0, 1, 2, 3]))
+    assert plan_of(module, LL)["max_message_size"] == 2 << 20
+    assert "the plan serves up to 2MiB" in remarks_of(plan_of(module, LL), LL)[-1]
+    larger = MscclOptions(protocol=Protocol.LL, sizes=(0, 2**40))
+    plan = plan_of(module, larger)
+    room = max(gpu["scratch_chunks"] for gpu in plan["gpus"])
+    assert plan["max_message_size"] * room * 4 < 2**32 * plan["gpus"][0]["input_chunks"]
+
+
+def test_packets_do_not_go_over_switches_that_add():
+    with pytest.raises(SourceError, match="packets do not go over switches"):
+        plan_of(in_switch(support.all_reduce([0, 1, 2])), LL)
+
+
+def test_packets_take_twice_the_bytes(tmp_path):
+    module = scheduled(support.ring(2), support.all_gather([0, 1]))
+    times = []
+    for options in (MscclOptions(), LL):
+        plan, chunks = sound_plan(written(tmp_path, plan_of(module, options)))
+        times.append(simulate(module.network, plan_tasks(plan, chunks, module.network, 1 << 30), ExactTiming()).time)
+    assert 1.9 < times[1] / times[0] < 2
+
+
+PLANS = {
+    "all-reduce": lambda: plan_of(scheduled(support.ring(4), support.all_reduce([0, 1, 2, 3])), LL),
+    "all-gather": lambda: plan_of(scheduled(support.grid(2, 2), support.all_gather([0, 1, 2, 3])), LL),
+    "nodes": lambda: plan_of(scheduled(nodes(2, 2), support.all_reduce([0, 1, 2, 3])), LL),
+    "broadcast": lambda: plan_of(scheduled(support.ring(4), support.broadcast([0, 1, 2, 3])), LL),
+    "gather over ports": lambda: plan_of(
+        scheduled(support.ring(4), support.gather([0, 1, 2, 3])), MscclOptions(protocol=Protocol.LL, gpus_per_node=1)
+    ),
+}
+PACKED = ("cpkt", "upkt", "ppkt", "rppkt", "repkt", "respkt", "recpkt")
+
+
+@cache
+def text_of(name):
+    return json.dumps(PLANS[name]())
+
+
+def dropped(*kinds):
+    return lambda broken: broken.drop(*kinds)
+
+
+def setting(key, value):
+    def change(broken):
+        broken.plan[key] = value
+        return True
+
+    return change
+
+
+def one_scratch_buffer(broken):
+    """All of an All-Reduce needs the packets to be read, so that one buffer would do; elsewhere nothing says so."""
+    broken.plan["use_double_scratch_buffer"] = False
+    return broken.plan["collective"] != "allreduce"
+
+
+def packet_moved(name, side, entry):
+    """Another packet: one that somebody else writes, or nobody."""
+
+    def change(broken):
+        spot = broken.pick(*name)
+        if spot is None:
+            return False
+        one = spot[1]["ops"][spot[2]][side][entry]
+        one["index"] += 1 if one["index"] == 0 else -1
+        return True
+
+    return change
+
+
+def twice(broken):
+    spot = broken.pick("ppkt", "rppkt", "cpkt", "respkt", "recpkt")
+    if spot is None:
+        return False
+    spot[1]["ops"].insert(spot[2], json.loads(json.dumps(spot[1]["ops"][spot[2]])))
+    return True
+
+
+def plain_on_packets(broken):
+    """A chunk that is no packet lies where packets lie."""
+    spot = broken.pick("upkt")
+    if spot is None:
+        return False
+    tb, k = spot[1], spot[2]
+    here = dict(tb["ops"][k]["src_buff"][0])
+    tb["ops"].insert(0, {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [here]})
+    return True
+
+
+def renamed(old, new):
+    def change(broken):
+        spot = broken.pick(old)
+        if spot is not None:
+            spot[1]["ops"][spot[2]]["name"] = new
+        return spot is not None
+
+    return change
+
+
+def no_acknowledgements(broken):
+    for gpu in broken.plan["gpus"]:
+        for tb in gpu["threadblocks"]:
+            tb["ops"] = [op for op in tb["ops"] if op["name"] not in ("signal", "wait")]
+    return broken.plan["collective"] in ("broadcast", "gather")
+
+
+KINDS = {
+    "packets dropped": (dropped("cpkt", "ppkt", "rppkt", "respkt", "recpkt"), {"deadlock", "result"}),
+    "not unpacked": (dropped("upkt", "repkt"), {"result"}),
+    "packets twice": (twice, {"contract"}),
+    "protocol Simple": (setting("protocol", "Simple"), {"contract"}),
+    "one scratch buffer": (one_scratch_buffer, {"race"}),
+    "another packet read": (packet_moved(("upkt", "rppkt"), "src_buff", 0), {"result", "deadlock", "contract"}),
+    "another operand": (packet_moved(("repkt", "respkt", "recpkt"), "src_buff", 1), {"result", "deadlock"}),
+    "another packet written": (packet_moved(("ppkt", "rppkt"), "dst_buff", 0), {"contract", "deadlock", "result"}),
+    "plain chunks on packets": (plain_on_packets, {"contract"}),
+    "a put of packets": (renamed("ppkt", "put"), {"contract", "deadlock"}),
+    "copied, not packed": (renamed("cpkt", "copy"), {"contract", "deadlock"}),
+    "copied, not unpacked": (renamed("upkt", "copy"), {"contract", "result", "race"}),
+    "no acknowledgements": (no_acknowledgements, {"race"}),
+    "no signal": (dropped("signal"), {"deadlock"}),
+}
+
+
+def caught(tmp_path, name, change, seed):
+    """The failed checks of a plan that was broken; None if it could not be."""
+    mutant = json.loads(text_of(name))
+    if not change(Broken(mutant, random.Random(seed))) or mutant == json.loads(text_of(name)):
+        return None
+    verdict = check_plan(written(tmp_path, mutant))
+    return {check for check, outcome in verdict.checks.items() if outcome == "failed"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    found = [caught(tmp_path, name, change, f"{kind} {name} {seed}") for name in PLANS for seed in range(2)]
+    assert any(failed is not None for failed in found)
+    assert all(failed & checks for failed in found if failed is not None), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_break_is_caught(kind, tmp_path):
+    change, checks = KINDS[kind]
+    for name in PLANS:
+        for seed in range(40):
+            failed = caught(tmp_path, name, change, f"{kind} {name} {seed}")
+            assert failed is None or failed & checks, (name, seed, failed)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("ppkt", lambda op: op["src_buff"].append(dict(op["src_buff"][0]))),
+        ("ppkt", lambda op: op["dst_buff"].__setitem__(0, {"type": "s", "index": 0, "size": 1})),
+        ("ppkt", lambda op: op["src_buff"][0].update(size=2)),
+        ("ppkt", lambda op: op.update(channel_type="port")),
+        ("upkt", lambda op: op["src_buff"][0].update(type="i")),
+        ("upkt", lambda op: op["src_buff"].append(dict(op["src_buff"][0]))),
+        ("repkt", lambda op: op["src_buff"].pop()),
+    ],
+)
+def test_what_no_kernel_does(tmp_path, name, change):
+    mutant = json.loads(text_of("all-reduce"))
+    ops = [op for gpu in mutant["gpus"] for tb in gpu["threadblocks"] for op in tb["ops"] if op["name"] == name]
+    change(ops[0])
+    verdict = check_plan(written(tmp_path, mutant))
+    assert verdict.checks["contract"] == "failed"
+    assert {finding.code for finding in verdict.findings} <= {"X0403", "X0404", "X0405"}
