@@ -1,152 +1,32 @@
-"""ASTRA-sim's network file for its analytical backends: YAML with four keys, each a list with an item per dimension."""
+"""The network of ASTRA-sim's network file, as its simulator connects the NPUs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.base.astra_file import MAX_BYTES, read_astra_file
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.reading import read_text
-from collc.base.wording import did_you_mean, listed
-from collc.simulation.astra_networks import SHAPES, astra_kind, astra_network, link_count
+from collc.simulation.astra_networks import astra_kind, astra_network, link_count
 from collc.ten.network import Network
 from collc.ten.transform import product
 
-MAX_BYTES: Final = 16 << 10
-"""PyYAML takes quadratic time for nested lists."""
-
 MAX_LINKS: Final = 10_000_000
-MAX_RATE: Final = 1e9
-"""GiB/s, and nanoseconds."""
-
-MAX_DIMENSIONS: Final = 16
-
-_KEYS: Final = ("topology", "npus_count", "bandwidth", "latency")
 
 
 def read_network(path: Path) -> Network:
     """The network of a file. Raises SourceError X0508, X0509 with the line of what is wrong, and as `read_text`."""
-    source = read_text(path, limit=MAX_BYTES)
-    yaml: Any = import_module("yaml")
-    try:
-        root = yaml.compose(source.text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = 0 if mark is None else min(mark.index, len(source.text))
-        what = getattr(error, "problem", None) or "it cannot be read"
-        raise _wrong(f"{path} is no YAML: {what}", Span(source, at, at)) from error
-    except RecursionError as error:
-        raise _wrong(f"{path} is nested too deeply") from error
-    reader = _Fields(source, path, root)
-    dimensions = [reader.dimension(number) for number in range(reader.dimensions)]
+    dimensions = read_astra_file(read_text(path, limit=MAX_BYTES))
     npus = prod(dimension.npus for dimension in dimensions)
     name = " x ".join(f"{dimension.shape} of {dimension.npus}" for dimension in dimensions)
     links = sum(link_count(d.shape, d.npus) * (npus // d.npus) for d in dimensions)
     if links > MAX_LINKS:
         message = f"{name} NPUs has {links} links, more than {MAX_LINKS}"
-        raise SourceError(Diagnostic("X0508", message, reader.span("npus_count", 0)))
-    network, *others = [astra_network(d.shape, d.npus, astra_kind(d.bandwidth, d.latency)) for d in dimensions]
+        raise SourceError(Diagnostic("X0508", message, dimensions[0].span))
+    networks = [astra_network(d.shape, d.npus, astra_kind(float(d.bandwidth), float(d.latency))) for d in dimensions]
+    network, *others = networks
     for other in others:
         network = product(network, other, f"{network.name} x {other.name}", ("", ""))
     return network
-
-
-@dataclass(frozen=True, slots=True)
-class _Dimension:
-    """One item of each list. bandwidth: GiB/s. latency: nanoseconds."""
-
-    shape: str
-    npus: int
-    bandwidth: float
-    latency: float
-
-
-def _wrong(message: str, span: Span | None = None, hint: str = "") -> SourceError:
-    return SourceError(Diagnostic("X0509", message, span, hint=hint))
-
-
-class _Fields:
-    """The values of the keys, each a list of nodes of PyYAML with their positions. dimensions: items of each list."""
-
-    def __init__(self, source: SourceFile, path: Path, root: Any) -> None:  # noqa: ANN401
-        self._source, self._path = source, path
-        self._nodes: dict[str, list[Any]] = {}
-        if root is None or root.id != "mapping":
-            raise _wrong(f"{path} has no keys", hint=f"a network file has {listed(_KEYS)}")
-        for key, value in root.value:
-            name = key.value if key.id == "scalar" else "?"
-            if name not in _KEYS:
-                hint = did_you_mean(name, _KEYS, f"the keys are {listed(_KEYS)}")
-                raise _wrong(f"a network file has no key '{name}'", self._span_of(key), hint)
-            if name in self._nodes:
-                raise _wrong(f"'{name}' is there twice", self._span_of(key))
-            self._nodes[name] = self._items(name, value)
-        for name in _KEYS:
-            if name not in self._nodes:
-                raise _wrong(f"{path} has no '{name}'", hint=f"a network file has {listed(_KEYS)}")
-        self.dimensions = len(self._nodes["topology"])
-        for name, items in self._nodes.items():
-            if len(items) != self.dimensions:
-                message = f"'{name}' has {len(items)} items, and 'topology' has {self.dimensions}"
-                raise _wrong(message, self._span_of(items[0]), "each list has one item for each dimension")
-
-    def dimension(self, number: int) -> _Dimension:
-        """One dimension, counted from 0."""
-        return _Dimension(
-            self._shape(number),
-            self._whole_number("npus_count", number, 2, MAX_LINKS),
-            self._number("bandwidth", number, positive=True),
-            self._number("latency", number, positive=False),
-        )
-
-    def _span_of(self, node: Any) -> Span:  # noqa: ANN401
-        return Span(self._source, node.start_mark.index, node.end_mark.index)
-
-    def span(self, name: str, number: int) -> Span:
-        """Where the value of a key is, for one dimension."""
-        return self._span_of(self._nodes[name][number])
-
-    def _items(self, name: str, value: Any) -> list[Any]:  # noqa: ANN401
-        """The items of a list."""
-        if value.id != "sequence" or not value.value:
-            raise _wrong(f"'{name}' is a list with an item for each dimension, as in [ 8 ]", self._span_of(value))
-        if len(value.value) > MAX_DIMENSIONS:
-            message = f"'{name}' has {len(value.value)} items, more than {MAX_DIMENSIONS}"
-            raise SourceError(Diagnostic("X0508", message, self._span_of(value)))
-        return list(value.value)
-
-    def _text(self, name: str, number: int) -> str:
-        node = self._nodes[name][number]
-        return str(node.value) if node.id == "scalar" else "?"
-
-    def _shape(self, number: int) -> str:
-        """The name of the topology."""
-        name = self._text("topology", number)
-        if name not in SHAPES:
-            hint = did_you_mean(name, SHAPES, f"there are {listed(SHAPES)}")
-            raise _wrong(f"there is no topology '{name[:80]}'", self.span("topology", number), hint)
-        return name
-
-    def _number(self, name: str, number: int, positive: bool) -> float:
-        """A number of at least 0."""
-        try:
-            value = float(self._text(name, number))
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= MAX_RATE or (positive and value == 0):
-            least = "above 0" if positive else "of at least 0"
-            message = f"'{name}' is a number {least}, at most {MAX_RATE:.0e}, not '{self._text(name, number)[:80]}'"
-            raise _wrong(message, self.span(name, number))
-        return value
-
-    def _whole_number(self, name: str, number: int, least: int, most: int) -> int:
-        """A whole number in a range."""
-        text = self._text(name, number)
-        value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        if not least <= value <= most:
-            message = f"'{name}' is a whole number from {least} to {most}, not '{text[:80]}'"
-            raise _wrong(message, self.span(name, number))
-        return value

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 
 from collc.ten.network import DeviceFamily, LinkKind, Network
-
-SHAPES: Final = ("Ring", "FullyConnected", "Switch")
-"""Names of topologies in a network file."""
 
 
 def link_count(shape: str, npus: int) -> int:
@@ -21,7 +17,7 @@ def link_count(shape: str, npus: int) -> int:
 def astra_network(shape: str, npus: int, kind: LinkKind) -> Network:
     """A network whose shortest routes (`routing.shortest_routes`) are those of ASTRA-sim.
 
-    shape: of `SHAPES`. npus: at least 2. A switch is the device after the NPUs.
+    shape: of `astra_file.SHAPES`. npus: at least 2. A switch is the device after the NPUs.
     """
     ids = np.arange(npus)
     if shape == "Ring":

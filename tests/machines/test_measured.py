@@ -65,7 +65,7 @@ def test_files_that_are_no_measurements(
         (
             "astra",
             "topology: [ Ring ]\nnpus_count: [ 100000000000 ]\nbandwidth: [ 50 ]\nlatency: [ 5 ]\n",
-            "npus_count is a whole number from 2 to 1,000,000, not '100000000000'",
+            "'npus_count' is a whole number from 2 to 10000000, not '100000000000'",
         ),
     ],
 )

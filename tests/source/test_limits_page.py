@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from collc.application import build_clock, early_checks, sweeping
-from collc.base import interrupts, memory, reading
-from collc.chakra import network_file
+from collc.base import astra_file, interrupts, memory, reading
 from collc.chakra import reader as traces
 from collc.codes import catalogue
 from collc.machines import reading as machines
@@ -62,7 +61,7 @@ STATED = [
     traces.MAX_NODES,
     traces.MAX_DEPENDENCIES,
     traces.MAX_RANKS,
-    network_file.MAX_BYTES,
+    astra_file.MAX_BYTES,
     machines.MAX_BYTES,
     machines.MAX_DEVICES,
     sweeping.MOST_CASES,
