@@ -20,7 +20,8 @@ from collc.machines.hosts import Host, HostGpu, HostNic, Inside, Kinds, inside_o
 from collc.machines.kinds import FABRIC_KINDS, KINDS, NETWORK_KINDS, NODE_KINDS, kind_of
 from collc.machines.machine import Machine
 from collc.machines.program import program_text
-from collc.machines.reading import MAX_BYTES, ImportOptions, missing
+from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, missing
+from collc.machines.slurm_groups import HostGroups, cabled_groups, fabric_of_domains, join_of, switched_groups
 
 FABRICS: Final = ("rails", "switch")
 """Fabrics that need no file."""
@@ -34,7 +35,8 @@ class ImportSettings:
 
     kind: of `files`; None: by their content. node, fabric: as KIND:FILE, or FILE; fabric also as in FABRICS. nodes: the
     hosts to take, in this order; () for all. measured: files of `collc calibrate`, which the program at `output` will
-    import. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit.
+    import. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit. joined_by, part: of files
+    of Slurm, see `slurm_groups.JOINS` and `read_slurm`.
     """
 
     files: tuple[Path, ...]
@@ -54,6 +56,8 @@ class ImportSettings:
     chunk: int | None = None
     measured: tuple[Path, ...] = ()
     output: Path | None = None
+    joined_by: str | None = None
+    part: str | None = None
 
 
 def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lambda _text: None) -> str:
@@ -145,12 +149,13 @@ def _read_hosts(kind: str, source: SourceFile, options: ImportOptions) -> tuple[
     return readers.get(kind, read_rocm_smi)(source, options)
 
 
-def _read_fabric(kind: str, source: SourceFile) -> Fabric:
+def _read_fabric(kind: str, source: SourceFile, settings: ImportSettings) -> Fabric | HostGroups:
     from collc.machines.infiniband import read_iblinkinfo, read_ibnetdiscover
     from collc.machines.slurm import read_slurm
 
-    readers = {"ibnetdiscover": read_ibnetdiscover, "iblinkinfo": read_iblinkinfo, "slurm": read_slurm}
-    return readers[kind](source)
+    if kind == "slurm":
+        return read_slurm(source, settings.part)
+    return {"ibnetdiscover": read_ibnetdiscover, "iblinkinfo": read_iblinkinfo}[kind](source)
 
 
 def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple[str, SourceFile]]) -> Machine:
@@ -158,7 +163,7 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     fabric_source = None
     if sources and sources[0][0] in FABRIC_KINDS:
         fabric_source, sources = sources[0], []
-        if settings.fabric is not None:
+        if settings.fabric is not None and settings.joined_by != "nvlink":
             raise _usage("two fabrics", "give the file of the nodes with --node")
     elif settings.fabric is not None and settings.fabric not in FABRICS:
         fabric_source = _kind_and_file(settings.fabric)
@@ -166,25 +171,49 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
             raise _usage(f"{fabric_source[0]} describes no fabric", f"{listed(FABRIC_KINDS)} do")
     if settings.node is not None:
         sources = [*sources, _kind_and_file(settings.node)]
-    remarks: list[str] = []
+    hosts, remarks = _all_hosts(sources, options)
+    found = None if fabric_source is None else _read_fabric(*fabric_source, settings)
+    if isinstance(found, HostGroups):
+        machine = _grouped(found, hosts, settings, options)
+        return replace(machine, taken=(*_summary(machine), found.remark(), *dict.fromkeys(remarks)))
+    if settings.joined_by is not None:
+        raise _usage("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
+    fabric = None if found is None else _chosen(found, settings.nodes)
+    kinds = Kinds(options)
+    with_ports = fabric is not None or settings.fabric is not None
+    insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
+    if len(insides) > 1 and not with_ports:
+        message = f"{len(insides)} nodes, and nothing says what joins them"
+        raise missing(message, "say it: --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
+    machine = _joined(insides, fabric, settings, kinds)
+    return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
+
+
+def _all_hosts(sources: Sequence[tuple[str, SourceFile]], options: ImportOptions) -> tuple[list[Host], list[str]]:
+    """The hosts of all files, and remarks."""
     hosts: list[Host] = []
+    remarks: list[str] = []
     for kind, source in sources:
         if kind not in NODE_KINDS:
             raise _usage(f"{kind} does not describe the inside of a node", f"{listed(NODE_KINDS)} do")
         found, notes = _read_hosts(kind, source, options)
         hosts += found
         remarks += notes
-    fabric = None if fabric_source is None else _chosen(_read_fabric(*fabric_source), settings.nodes)
-    if not hosts:
-        hosts = [_plain_host(options)]
+    return hosts, remarks
+
+
+def _grouped(groups: HostGroups, hosts: list[Host], settings: ImportSettings, options: ImportOptions) -> Machine:
+    """The machine of blocks, a ring or a torus of hosts."""
+    if settings.nodes:
+        raise _usage("--nodes takes hosts of a tree, not of blocks, rings and tori", "--part chooses a ring")
+    join = join_of(groups, settings.joined_by, options.gpus_per_node if not hosts else len(hosts[0].gpus))
+    if join == "nvlink":
+        return _domains(groups, hosts, settings, options)
     kinds = Kinds(options)
-    with_ports = fabric is not None or settings.fabric is not None
-    insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts]
-    if len(insides) > 1 and not with_ports:
-        message = f"{len(insides)} nodes, and nothing says what joins them"
-        raise missing(message, "say it: --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
-    machine = _joined(insides, fabric, settings, kinds)
-    return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
+    insides = [inside_of(host, kinds, options, with_ports=True) for host in hosts or [_plain_host(options)]]
+    if join == "switch":
+        return _joined(insides, switched_groups(groups), settings, kinds)
+    return cabled_groups(groups, _for_each(groups.hosts, insides), kinds)
 
 
 def _joined(insides: list[Inside], fabric: Fabric | None, settings: ImportSettings, kinds: Kinds) -> Machine:
@@ -200,14 +229,36 @@ def _joined(insides: list[Inside], fabric: Fabric | None, settings: ImportSettin
         fabric = rails(names, insides, kinds.options) if settings.fabric == "rails" else one_switch(names, insides)
         order = [names.index(host) for host in fabric.hosts]
         return machine_of([insides[at] for at in order], fabric, kinds)
-    hosts = fabric.hosts
+    return machine_of(_for_each(fabric.hosts, insides), fabric, kinds)
+
+
+def _for_each(hosts: Sequence[str], insides: list[Inside]) -> list[Inside]:
+    """The inside of each host; one inside is that of all."""
     if len(insides) == 1:
-        insides *= len(hosts)
+        insides = insides * len(hosts)
     if len(insides) != len(hosts):
         message = f"{len(insides)} files of nodes, and {len(hosts)} hosts in the fabric: {', '.join(hosts[:8])}"
         raise _usage(message, "give one file for all (--node), or one for each host in this order; --nodes chooses")
     _check_ports(insides)
-    return machine_of(insides, fabric, kinds)
+    return insides
+
+
+def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings, options: ImportOptions) -> Machine:
+    """The machine of blocks of hosts that are NVLink domains."""
+    if hosts:
+        raise _usage("--joined-by nvlink takes no file of a node", "give --gpus-per-node 4 -D nvlink=900GB/s")
+    if len(groups.groups) > 1 and settings.fabric not in FABRICS:
+        message = f"{len(groups.groups)} blocks, and nothing says what joins them"
+        raise missing(message, "say it: --fabric rails, or --fabric switch")
+    kinds = Kinds(options)
+    check_devices(len(groups.hosts) * (options.gpus_per_node or 0))
+    with_ports = settings.fabric is not None
+    insides = [
+        inside_of(_plain_host(options, one.hosts), kinds, options, with_ports=with_ports) for one in groups.groups
+    ]
+    if not with_ports:
+        return Machine(tuple(kinds.found.values()), (insides[0].node,), dropped=(*insides[0].dropped, *groups.dropped))
+    return machine_of(insides, fabric_of_domains(groups, insides, kinds, rails=settings.fabric == "rails"), kinds)
 
 
 def _check_ports(insides: Sequence[Inside]) -> None:
@@ -225,18 +276,20 @@ def _chosen(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
     return replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
 
 
-def _plain_host(options: ImportOptions) -> Host:
-    """A node of which only the number of GPUs is known: an NVSwitch, and a NIC for each GPU."""
+def _plain_host(options: ImportOptions, hosts: Sequence[str] = ("",)) -> Host:
+    """A node of which only the number of GPUs is known: an NVSwitch, and a NIC for each GPU. hosts: those that are one node."""
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
     if count is None:
         message = "the file says nothing about the inside of nodes"
         raise missing(message, "give a file of one (--node nccl:topo.xml), or --gpus-per-node 8 -D nvlink=450GB/s")
-    if rate is None and count > 1:
-        message = f"nothing says how the {count} GPUs of a node are linked"
+    if rate is None and count * len(hosts) > 1:
+        message = f"nothing says how the {count * len(hosts)} GPUs of a node are linked"
         raise missing(message, "give the rate of each to the switch of its node: -D nvlink=450GB/s")
-    links = 1 if count > 1 else 0
-    gpus = [HostGpu(f"GPU{at}", (("CPU", Fraction(1)),), rate or Fraction(1), links) for at in range(count)]
-    nics = [HostNic(f"NIC{at}", (("CPU", Fraction(1)),), None) for at in range(count)]
+    links = 1 if count * len(hosts) > 1 else 0
+    names = [(f"{host}/" if host else "", at) for host in hosts for at in range(count)]
+    path = (("CPU", Fraction(1)),)
+    gpus = [HostGpu(f"{host}GPU{at}", path, rate or Fraction(1), links) for host, at in names]
+    nics = [HostNic(f"{host}NIC{at}", path, None) for host, at in names]
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
 
 

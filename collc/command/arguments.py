@@ -407,6 +407,9 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--node", metavar="[KIND:]FILE", help="the inside of each node of a fabric")
     add("--fabric", metavar="rails|switch|[KIND:]FILE", help="the network between nodes")
     add("--nodes", metavar="HOST,...", help="take these hosts of the fabric, in its order; or name the nodes")
+    joined = "what links the hosts of Slurm's blocks (nvlink, switch), rings and tori (nic, switch)"
+    add("--joined-by", choices=("nvlink", "switch", "nic"), help=joined)
+    add("--part", metavar="NAME", help="the topology, ring or torus of a Slurm file, where it has several")
     add("--gpu", metavar="MODEL", help="the GPUs, where the file does not say: v100, a100, h100, b200, ...")
     add("--gpus-per-node", type=positive, metavar="N", help="GPUs of a node, where no file describes its inside")
     add(

@@ -56,6 +56,8 @@ def import_command(chosen: argparse.Namespace) -> Exit:
             chunk=chosen.chunk,
             measured=tuple(chosen.measured),
             output=chosen.output,
+            joined_by=chosen.joined_by,
+            part=chosen.part,
         ),
         lambda text: print(text, file=sys.stderr),
     )

@@ -36,17 +36,22 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments."""
+    """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments.
+
+    ordered: whether the order of hosts and switches is that of their places.
+    """
 
     switches: tuple[str, ...]
     cables: tuple[tuple[str, str, Fraction | None], ...]
     attachments: tuple[Attachment, ...]
     dropped: tuple[str, ...] = ()
+    ordered: bool = False
 
     @property
     def hosts(self) -> list[str]:
-        """The names of the attached hosts, numbers in their names in ascending order."""
-        return sorted({one.host for one in self.attachments}, key=natural)
+        """The names of the attached hosts, in the order of the file or with their numbers in ascending order."""
+        names = list(dict.fromkeys(one.host for one in self.attachments))
+        return names if self.ordered else sorted(names, key=natural)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -124,7 +129,8 @@ def _tiers(fabric: Fabric) -> tuple[dict[str, Device], tuple[Family, ...]]:
                 tier[other] = tier[name] + 1
                 queue.append(other)
     names: dict[int, list[str]] = defaultdict(list)
-    for name in sorted((one for one in fabric.switches if one in tier), key=natural):
+    known = [one for one in fabric.switches if one in tier]
+    for name in known if fabric.ordered else sorted(known, key=natural):
         names[tier[name]].append(name)
     place: dict[str, Device] = {}
     families: list[Family] = []

@@ -11,9 +11,28 @@ from collc.base.diagnostics import SourceFile, Span
 from collc.base.host_lists import expanded_hosts
 from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
-from collc.machines.reading import MAX_DEVICES, compose_yaml, line_span, too_large, wrong, yaml_fields, yaml_items
+from collc.machines.reading import (
+    MAX_DEVICES,
+    compose_yaml,
+    line_span,
+    missing,
+    too_large,
+    wrong,
+    yaml_fields,
+    yaml_items,
+)
+from collc.machines.slurm_groups import HostGroup, HostGroups, checked_groups
 
 MAX_YAML: Final = 4 << 20
+
+_GROUPS: Final = {
+    "block": ("block", "blocks", "block"),
+    "ring": ("ring", "rings", "ring"),
+    "torus": ("torus3d", "toruses", "name"),
+}
+"""What is in a topology.yaml: its key, the key of its list, and that of the name of each."""
+
+_PLANNING: Final = "block sizes, by which jobs are planned, not links"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +45,19 @@ class _Switch:
     span: Span
 
 
-def read_slurm(source: SourceFile) -> Fabric:
-    """The tree of switches; no bandwidths are in the file. Raises SourceError X0601 with the line of what is wrong."""
+def read_slurm(source: SourceFile, part: str | None = None) -> Fabric | HostGroups:
+    """The tree of switches, or the groups of hosts; no bandwidths are in the file.
+
+    part: the topology of a topology.yaml (else the default of the cluster, or the first), or a ring or torus by name.
+    Raises SourceError X0601 with the line of what is wrong, UsageError X0602 where part is missing or unknown.
+    """
     is_yaml = re.search(r"^\s*-\s*topology\s*:", source.text, re.MULTILINE) is not None
-    switches = list(_yaml(source) if is_yaml else _conf(source))
+    found = _yaml(source, part) if is_yaml else _conf(source, part)
+    return found if isinstance(found, HostGroups) else _tree(source, found)
+
+
+def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
+    """The fabric of switches that are a tree or several."""
     if not switches:
         raise wrong(f"{source.name} names no switch", line_span(source, 1))
     known: dict[str, _Switch] = {}
@@ -63,31 +91,51 @@ def read_slurm(source: SourceFile) -> Fabric:
     return Fabric(tuple(known), tuple(cables), tuple(attachments), tuple(dropped))
 
 
-def _conf(source: SourceFile) -> Iterator[_Switch]:
+def _conf(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
+    """The records of a topology.conf, which are of one plugin."""
+    switches: list[_Switch] = []
+    groups: dict[str, list[HostGroup]] = {"block": [], "ring": []}
+    dropped: list[str] = []
+    for span, values in _records(source):
+        what = next((one for one in groups if f"{one}name" in values), None)
+        if "blocksizes" in values and len(values) == 1:
+            dropped = [_PLANNING]
+        elif what is not None:
+            hosts = _hosts(values.get("nodes", ""), span)
+            sizes = (len(hosts),) if what == "ring" else ()
+            groups[what].append(HostGroup(values[f"{what}name"], hosts, sizes, span))
+        else:
+            switches.append(_switch(span, values))
+    used = [what for what, members in groups.items() if members]
+    if len(used) + bool(switches) > 1:
+        span = groups[used[-1]][0].span
+        raise wrong("a topology.conf has switches, blocks or rings, not several of these", span)
+    if not used:
+        return switches
+    return checked_groups(used[0], groups[used[0]], dropped, part)
+
+
+def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
     for line, text in enumerate(source.text.split("\n"), 1):
         words = text.partition("#")[0].split()
         if not words:
             continue
         span = line_span(source, line)
         pairs = [word.partition("=") for word in words]
-        values = {key.lower(): value for key, _, value in pairs}
         for key, sign, value in pairs:
             if not sign or not value:
                 raise wrong(f"'{key[:40]}' is no key=value", span, "is the file cut off?")
-        if "blockname" in values or "blocksizes" in values or "ringname" in values:
-            raise _unlinked(span)
-        if "switchname" not in values:
-            raise wrong("a record begins with SwitchName=", span)
-        if ("nodes" in values) == ("switches" in values):
-            has = "has both Nodes= and Switches=" if "nodes" in values else "has neither Nodes= nor Switches="
-            raise wrong(f"switch {values['switchname']} {has}", span, "it has one of them")
-        nodes, below = (_hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
-        yield _Switch(values["switchname"], nodes, below, span)
+        yield span, {key.lower(): value for key, _, value in pairs}
 
 
-def _unlinked(span: Span) -> Exception:
-    hint = "write the links in .coll, or import what ibnetdiscover prints"
-    return wrong("blocks, rings and tori say which hosts belong together, not which links there are", span, hint)
+def _switch(span: Span, values: dict[str, str]) -> _Switch:
+    if "switchname" not in values:
+        raise wrong("a record begins with SwitchName=, BlockName= or RingName=", span)
+    if ("nodes" in values) == ("switches" in values):
+        has = "has both Nodes= and Switches=" if "nodes" in values else "has neither Nodes= nor Switches="
+        raise wrong(f"switch {values['switchname']} {has}", span, "it has one of them")
+    nodes, below = (_hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
+    return _Switch(values["switchname"], nodes, below, span)
 
 
 def _hosts(text: str, span: Span) -> tuple[str, ...]:
@@ -105,13 +153,58 @@ def _hosts(text: str, span: Span) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _yaml(source: SourceFile) -> Iterator[_Switch]:
+def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
+    """The topology of a topology.yaml that is chosen."""
     topologies = [yaml_fields(item) for item in yaml_items(compose_yaml(source, MAX_YAML))]
-    trees = [(fields, fields["tree"]) for fields in topologies if "tree" in fields]
-    if not trees:
-        raise _unlinked(line_span(source, 1))
-    default = [tree for fields, tree in trees if _text(fields.get("cluster_default")) in {"true", "yes"}]
-    tree = default[0] if default else trees[0][1]
+    named = [fields for fields in topologies if part is not None and _text(fields.get("topology")) == part]
+    inside = [fields for fields in topologies if part is not None and part in _members(fields)]
+    default = [fields for fields in topologies if _text(fields.get("cluster_default")).lower() in {"true", "yes"}]
+    if part is not None and not named and not inside:
+        names = [_text(fields.get("topology")) for fields in topologies]
+        raise missing(f"{source.name} has no topology '{part}'", f"--part takes {listed(names)}")
+    fields = (named or inside or default or topologies)[0]
+    if "tree" in fields:
+        return _yaml_switches(source, fields["tree"])
+    for what, (key, rows, name) in _GROUPS.items():
+        if key in fields:
+            groups = [_yaml_group(source, what, item, name) for item in yaml_items(yaml_fields(fields[key]).get(rows))]
+            if not groups:
+                raise wrong(f"'{key}' has no {rows}", line_span(source, fields[key].start_mark.line + 1))
+            dropped = [_PLANNING] if "block_sizes" in yaml_fields(fields[key]) else []
+            return checked_groups(what, groups, dropped, part if inside and not named else None)
+    said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
+    raise wrong("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
+
+
+def _members(fields: dict[str, Any]) -> list[str]:
+    """The names of the rings and tori of a topology."""
+    rows = [(key, rows, name) for what, (key, rows, name) in _GROUPS.items() if what != "block" and key in fields]
+    return [
+        _text(yaml_fields(item).get(name))
+        for key, many, name in rows
+        for item in yaml_items(yaml_fields(fields[key]).get(many))
+    ]
+
+
+def _yaml_group(source: SourceFile, what: str, item: Any, name: str) -> HostGroup:  # noqa: ANN401
+    fields = yaml_fields(item)
+    span = line_span(source, item.start_mark.line + 1)
+    if not _text(fields.get(name)):
+        raise wrong(f"a {what} has a '{name}' and 'nodes'", span)
+    if "nodes" not in fields:
+        hint = "write its hosts as nodes, x fastest, as in node[01-64]" if "regions" in fields else ""
+        raise wrong(f"{what} {_text(fields[name])} has no 'nodes'", span, hint)
+    hosts = _hosts(_text(fields["nodes"]), span)
+    if what != "torus":
+        return HostGroup(_text(fields[name]), hosts, (len(hosts),) if what == "ring" else (), span)
+    sizes = [_text(yaml_fields(fields.get("dims")).get(axis)) for axis in "xyz"]
+    if not all(size.isascii() and size.isdigit() and int(size[:9]) > 0 and len(size) < 9 for size in sizes):
+        raise wrong(f"the dims of torus {_text(fields[name])} are x, y and z, whole numbers above 0", span)
+    return HostGroup(_text(fields[name]), hosts, tuple(map(int, sizes)), span)
+
+
+def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN401
+    switches: list[_Switch] = []
     for item in yaml_items(yaml_fields(tree).get("switches")):
         fields = yaml_fields(item)
         span = line_span(source, item.start_mark.line + 1)
@@ -120,7 +213,8 @@ def _yaml(source: SourceFile) -> Iterator[_Switch]:
             known = listed(("switch", "children", "nodes"))
             raise wrong(f"a switch has {known}, not {unknown[0] if unknown else 'no name'}", span)
         nodes, below = (_hosts(_text(fields.get(name)), span) for name in ("nodes", "children"))
-        yield _Switch(_text(fields["switch"]), nodes, below, span)
+        switches.append(_Switch(_text(fields["switch"]), nodes, below, span))
+    return switches
 
 
 def _text(node: Any) -> str:  # noqa: ANN401

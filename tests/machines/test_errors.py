@@ -65,7 +65,6 @@ WRONG = [
     (SLURM + "SwitchName=leaf2 Nodes=gpu04", {}, 2, "gpu04 is below leaf1 and below leaf2"),
     (SLURM + "SwitchName=leaf2", {}, 2, "has neither Nodes= nor Switches="),
     (SLURM + "SwitchName=leaf2 Nodes=gpu[9-5]", {}, 2, "is no range of hosts"),
-    ("BlockName=b1 Nodes=gpu[01-04]\n", {}, 1, "not which links there are"),
     (ASTRA.replace("Ring", "Rign"), {}, 1, "there is no topology 'Rign'"),
     (ASTRA.replace("[ 4 ]", "[ 4, 2 ]"), {}, 2, "'npus_count' has 2 items, and 'topology' has 1"),
     (ASTRA.replace("100", "-1"), {}, 3, "'bandwidth' is a number above 0, at most 1e+09, not '-1'"),

@@ -1,0 +1,162 @@
+"""Blocks, rings and tori of Slurm: an option says what links their hosts, and the network is that of the library."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+
+from collc.application.importing import ImportSettings, import_machine
+from collc.base.diagnostics import SourceError, UsageError
+from tests.machines.formats import links, network_of
+
+NIC = {"nic": "400Gb/s", "nic_latency": "1us"}
+BLOCKS = "BlockName=b1 Nodes=gpu[01-18]\nBlockName=b2 Nodes=gpu[19-36]\nBlockSizes=18\n"
+RINGS = "RingName=r1 Nodes=gpu[1-4]\nRingName=r2 Nodes=cpu[3,1,2]\n"
+YAML = """- topology: halls
+  cluster_default: true
+  torus3d:
+    toruses:
+      - {name: hall, dims: {x: 4, y: 3, z: 2}, nodes: "node[01-24]"}
+- topology: racks
+  block:
+    block_sizes: [4, 8]
+    blocks:
+      - {block: b1, nodes: "gpu[01-04]"}
+      - {block: b2, nodes: "gpu[05-08]"}
+- topology: rings
+  ring:
+    rings:
+      - {ring: r1, nodes: "gpu[1-4]"}
+- topology: plain
+  flat: true
+"""
+
+
+def run(tmp_path, text, **settings):
+    (tmp_path / "file").write_text(text)
+    return import_machine(ImportSettings((tmp_path / "file",), **settings))
+
+
+def network(tmp_path, text, **settings):
+    return network_of(run(tmp_path, text, **settings), "pod", tmp_path)
+
+
+def std(tmp_path, expression):
+    return network_of(f"import std.topologies\nimport std.clusters\ntopology pod = {expression}\n", "pod", tmp_path)
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 4, 9])
+def test_a_ring_is_the_ring_of_the_library(tmp_path, hosts):
+    found = network(tmp_path, f"RingName=r Nodes=a[1-{hosts}]\n", gpus_per_node=1, definitions=NIC)
+    assert links(found) == links(std(tmp_path, f"ring({hosts}, 400Gb/s, 1us)"))
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 2), (4, 4, 4), (2, 2, 2), (1, 5, 1), (3, 1, 2)])
+def test_a_torus_is_the_torus_of_the_library(tmp_path, sizes):
+    x, y, z = sizes
+    text = YAML.replace("{x: 4, y: 3, z: 2}", f"{{x: {x}, y: {y}, z: {z}}}").replace("[01-24]", f"[01-{x * y * z}]")
+    found = network(tmp_path, text, gpus_per_node=1, definitions=NIC)
+    wanted = nx.MultiDiGraph()  # written anew, from the definition of a torus
+    for n in range(x * y * z):
+        place = (n % x, n // x % y, n // x // y)
+        for axis, size in enumerate(sizes):
+            for step in {1, size - 1} - {0} if size > 2 else {1} if size == 2 else set():
+                other = list(place)
+                other[axis] = (place[axis] + step) % size
+                wanted.add_edge(n, other[0] + x * other[1] + x * y * other[2])
+    assert sorted((a, b) for a, b, *_ in links(found).elements()) == sorted(wanted.edges())
+    if min(sizes) > 1:
+        assert links(found) == links(std(tmp_path, f"torus3d({x}, {y}, {z}, 400Gb/s, 1us)"))
+
+
+def test_hosts_of_several_gpus_ask_what_is_cabled(tmp_path):
+    rates = {"nvlink": "450GB/s", "nic": "400Gb/s", "nic_latency": "1us"}
+    with pytest.raises(UsageError, match="which hosts are neighbours, not what links them") as caught:
+        run(tmp_path, YAML, part="rings", gpus_per_node=2, definitions=rates)
+    assert "--joined-by nic" in caught.value.diagnostics[0].hint
+    found = network(tmp_path, YAML, part="rings", gpus_per_node=2, definitions=rates, joined_by="nic")
+    cables = [(a, b) for a, b, *_ in links(found).elements() if max(a, b) < 8]
+    assert sorted(cables) == sorted((a, (a + step) % 8) for a in range(8) for step in (2, -2))
+    with pytest.raises(UsageError, match="between switches") as caught:
+        run(tmp_path, YAML, part="rings", gpus_per_node=2, definitions=rates, joined_by="switch")
+    assert "-D uplink=" in caught.value.diagnostics[0].hint
+    found = network(
+        tmp_path, YAML, part="r1", gpus_per_node=2, definitions=rates | {"uplink": "1GB/s"}, joined_by="switch"
+    )
+    assert found.switch_count == 4 + 4
+    assert sum(kind[2] == 10**9 for kind in links(found).elements()) == 8
+
+
+def test_hosts_keep_the_order_of_their_places(tmp_path):
+    program = run(tmp_path, RINGS, part="r2", gpus_per_node=1, definitions=NIC)
+    assert network_of(program, "pod", tmp_path).real_name(0).startswith("cpu3")
+    with pytest.raises(UsageError, match="ring r1 and r2, and nothing says what joins them"):
+        run(tmp_path, RINGS, gpus_per_node=1, definitions=NIC)
+
+
+def test_blocks_are_nvlink_domains_or_leaf_switches(tmp_path):
+    with pytest.raises(UsageError, match="which hosts belong together, not what links them") as caught:
+        run(tmp_path, BLOCKS, gpus_per_node=4)
+    assert "--joined-by nvlink" in caught.value.diagnostics[0].hint
+    one = BLOCKS.partition("\n")[0]
+    rates = {"nvlink": "900GB/s", "nvlink_latency": "0.35us"}
+    found = network(tmp_path, one, gpus_per_node=4, definitions=rates, joined_by="nvlink")
+    assert links(found) == links(std(tmp_path, "gb200_nvl72()"))
+    with pytest.raises(UsageError, match="2 blocks, and nothing says what joins them"):
+        run(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="nvlink")
+    rates |= {"nic": "400Gb/s"}
+    program = run(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="nvlink", fabric="rails")
+    found = network_of(program, "pod", tmp_path)
+    assert (found.npu_count, found.switch_count) == (144, 2 + 4 + 1)
+    assert "block b1 is gpu[01-18]" in program
+    assert "block sizes" in program  # as dropped
+    assert len(program.splitlines()) < 60
+    leaf = [b for a, b, rate, _ in links(found) if a == 5 and rate == 50 * 10**9]
+    assert leaf == [b for a, b, rate, _ in links(found) if a == 72 + 9 and rate == 50 * 10**9]  # GPU 1 of each host
+    tree = "SwitchName=b1 Nodes=gpu[01-18]\nSwitchName=b2 Nodes=gpu[19-36]\nSwitchName=spine Switches=b[1-2]\n"
+    rates |= {"uplink": "1600Gb/s"}
+    found = network(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="switch")
+    assert links(found) == links(network(tmp_path, tree, gpus_per_node=4, definitions=rates))
+
+
+def test_parts_of_a_topology_yaml(tmp_path):
+    rates = {"nvlink": "900GB/s", "nic": "400Gb/s"}
+    assert network(tmp_path, YAML, gpus_per_node=1, definitions=NIC).npu_count == 24  # the default of the cluster
+    found = network(
+        tmp_path, YAML, part="racks", gpus_per_node=4, definitions=rates, joined_by="nvlink", fabric="switch"
+    )
+    assert (found.npu_count, found.switch_count) == (32, 2 + 1)
+    with pytest.raises(UsageError, match="has no topology 'rack'") as caught:
+        run(tmp_path, YAML, part="rack", gpus_per_node=1)
+    assert "halls, racks, rings and plain" in caught.value.diagnostics[0].hint
+    with pytest.raises(UsageError, match="blocks, rings and tori of Slurm"):
+        run(tmp_path, "SwitchName=a Nodes=b\n", gpus_per_node=1, definitions=NIC, joined_by="nic")
+    with pytest.raises(UsageError, match="--nodes takes hosts of a tree"):
+        run(tmp_path, RINGS, part="r1", gpus_per_node=1, definitions=NIC, nodes=("gpu1",))
+
+
+WRONG = [
+    (RINGS.replace("gpu[1-4]", "cpu[1-4]"), None, 2, "cpu3 is in ring r1 and in ring r2"),
+    (RINGS.replace("r2", "r1"), None, 2, "ring r1 is there twice"),
+    (RINGS.replace(" Nodes=cpu[3,1,2]", ""), None, 2, "ring r2 names no host"),
+    (BLOCKS + RINGS.replace("gpu", "x"), None, 4, "switches, blocks or rings, not several of these"),
+    (BLOCKS.replace("gpu[19-36]", "gpu[18-36]"), None, 2, "gpu18 is in block b1 and in block b2"),
+    (YAML.replace("[01-24]", "[01-23]"), None, 5, "torus hall has 4 x 3 x 2 places and 23 hosts"),
+    (YAML.replace("z: 2", "z: 0"), None, 5, "x, y and z, whole numbers above 0"),
+    (YAML.replace("dims", "size"), None, 5, "x, y and z, whole numbers above 0"),
+    (YAML.replace('nodes: "node[01-24]"', "regions: [a]"), None, 5, "torus hall has no 'nodes'"),
+    (YAML.replace("block: b1", "name: b1"), "racks", 10, "a block has a 'block' and 'nodes'"),
+    (YAML.replace("    rings:", "    circles:"), "rings", 14, "'ring' has no rings"),
+    (YAML, "plain", 16, "a flat topology names no links"),
+]
+
+
+@pytest.mark.parametrize(("text", "part", "line", "message"), WRONG, ids=[row[3] for row in WRONG])
+def test_wrong_groups_are_named_at_their_line(tmp_path, text, part, line, message):
+    with pytest.raises(SourceError) as caught:
+        run(tmp_path, text, part=part, gpus_per_node=1, definitions=NIC)
+    found = caught.value.diagnostics[0]
+    assert found.code == "X0601"
+    assert message in found.message
+    assert found.span is not None
+    assert found.span.line == line
