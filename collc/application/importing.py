@@ -277,7 +277,7 @@ def _chosen(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
 
 
 def _plain_host(options: ImportOptions, hosts: Sequence[str] = ("",)) -> Host:
-    """A node of which only the number of GPUs is known: an NVSwitch, and a NIC for each GPU. hosts: those that are one node."""
+    """A node of which only the number of GPUs is known: an NVSwitch, and NICs. hosts: names, of several as one node."""
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
     if count is None:
         message = "the file says nothing about the inside of nodes"
