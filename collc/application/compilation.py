@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.application.compile_report import CompileReport, ScheduleReport
-from collc.application.output_files import WRITERS, file_names, unknown_kind
+from collc.application.output_files import KINDS, file_names, unknown_kind
 from collc.application.schedule_build import ScheduleBuild
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder
@@ -90,7 +90,7 @@ def _check_settings(settings: Settings) -> None:
     Also (U0203) where the folder of the certificate does not exist; only the output folder is made where it is missing.
     """
     for kind in settings.emit:
-        if kind not in WRITERS:
+        if kind not in KINDS:
             raise UsageError(unknown_kind(kind))
     name = settings.synthesizer
     if name is not None and name not in SYNTHESIZERS:

@@ -12,7 +12,17 @@ from collc.base.html import html_table
 from collc.base.outcome import Outcome
 from collc.base.rendering import folded, render
 from collc.base.units import format_time, percent
-from collc.base.wording import plural
+from collc.base.wording import listed, plural
+
+
+def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: bool = False) -> dict[str, str]:
+    """Why each skipped check was not made: `reason`, used where no check failed and the file could be read."""
+    failed = [name for name, outcome in checks.items() if outcome == "failed"]
+    if unreadable:
+        reason = "the file cannot be read"
+    elif failed:
+        reason = f"not reached: {listed(failed)} failed"
+    return {name: reason for name, outcome in checks.items() if outcome == "skipped"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from collc.application.file_report import FileReport
+from collc.application.file_report import FileReport, reasons_of
 from collc.application.impossible_times import check_possible
 from collc.application.named_collectives import check_demand, collective_named
 from collc.application.program_files import not_one_schedule
@@ -85,18 +85,14 @@ def _kind(path: Path) -> FileKind:
 
 def _with_reasons(report: FileReport) -> FileReport:
     """The report with the reason for each skipped check; warning C0208 where no check failed and some were skipped."""
-    failed = [name for name, outcome in report.checks.items() if outcome == "failed"]
-    skipped = [name for name, outcome in report.checks.items() if outcome == "skipped"]
-    coll, packets = report.summary.get("coll"), report.summary.get("protocol") == "LL"
-    reason = f"not reached: {listed(failed)} failed" if failed else f"'{coll}' does not say what is computed"
+    reason = f"'{report.summary.get('coll')}' does not say what is computed"
     hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
-    if packets and not failed:
-        reason, hint = "plans of packets (protocol LL) are only read", "check the same plan with the protocol Simple"
     messages = report.diagnostics
-    if skipped and not failed:
-        message = f"{listed(skipped)} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
+    skipped = reasons_of(report.checks, reason, unreadable=report.unreadable)
+    if skipped and report.ok:
+        message = f"{listed(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
         messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
-    return replace(report, skipped=dict.fromkeys(skipped, reason), diagnostics=messages)
+    return replace(report, skipped=skipped, diagnostics=messages)
 
 
 # .ten files and modules
@@ -109,7 +105,9 @@ def _verify_ten(path: Path, expected: Expectation) -> FileReport:
     try:
         module = read_module(path)
     except SourceError as error:
-        return FileReport(path, "ten", dict.fromkeys(CHECKS, "skipped"), {}, error.diagnostics, unreadable=True)
+        checks: dict[str, Outcome] = dict.fromkeys(CHECKS, "skipped")
+        reasons = reasons_of(checks, unreadable=True)
+        return FileReport(path, "ten", checks, {}, error.diagnostics, unreadable=True, skipped=reasons)
     return verify_module(module, expected, path)
 
 
@@ -132,11 +130,10 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
         "transfers": None if module.schedule is None else len(module.schedule),
     }
     warnings: list[Diagnostic] = []
-    skipped: dict[str, str] = {}
+    skipped = reasons_of(verdict.checks, "there is no schedule")
     if module.schedule is None:
         message = f"{path or module.name} has no schedule: there was nothing to check"
         warnings.append(Diagnostic("C0205", message, warning=True))
-        skipped = dict.fromkeys(verdict.checks, "there is no schedule")
     elif verdict.ok:
         times, warnings = _times(module)
         summary |= times

@@ -66,11 +66,9 @@ def _emit_trace(module: Module, _emit: EmitRequest, destination: Destination, _p
         return WrittenFile(notes=tuple(write_trace(module, file)))
 
 
-def _emit_report(module: Module, _emit: EmitRequest, destination: Destination, progress: Progress) -> WrittenFile:
-    from collc.application.module_report import report_of_module
-
+def _emit_report(page: Callable[[], str], destination: Destination, progress: Progress) -> WrittenFile:
     progress(None, "drawing the report")
-    destination.new().write_text(report_of_module(module, progress), encoding="utf-8", newline="\n")
+    destination.new().write_text(page(), encoding="utf-8", newline="\n")
     return WrittenFile()
 
 
@@ -133,9 +131,11 @@ WRITERS: Final[dict[str, Writer]] = {
     "libra": _emit_libra,
     "chakra": _emit_chakra,
     "trace": _emit_trace,
-    "report": _emit_report,
 }
-"""The function that writes each kind, by its name in `emit`."""
+"""The function that writes each kind from the module alone, by its name in `emit`."""
+
+KINDS: Final = (*WRITERS, "report")
+"""All kinds of files."""
 
 
 def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
@@ -211,11 +211,16 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
 
 
 def write_outputs(
-    module: Module, emits: Sequence[EmitRequest], folder: Path, draft: Draft, progress: Progress
+    module: Module,
+    emits: Sequence[EmitRequest],
+    folder: Path,
+    draft: Draft,
+    progress: Progress,
+    page: Callable[[], str],
 ) -> WrittenFile:
     """Write all files of a schedule under temporary names, and check those that can be read back.
 
-    Raises CollcError where a file cannot be written.
+    page: the text of the report, for `emit report`. Raises CollcError where a file cannot be written.
     """
     written: list[WrittenFile] = []
     ranks: dict[str, tuple[RunRanks, ...]] = {}
@@ -224,7 +229,10 @@ def write_outputs(
         path = path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS)
         destination = Destination(path, draft)
         try:
-            found = WRITERS[emit.kind](module, emit, destination, progress)
+            if emit.kind == "report":
+                found = _emit_report(page, destination, progress)
+            else:
+                found = WRITERS[emit.kind](module, emit, destination, progress)
         except CollcError as error:
             renamed = [_with_final_names(message, destination) for message in error.diagnostics]
             raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
@@ -269,7 +277,7 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
     kind.
     """
     for emit in request.emits:
-        if emit.kind not in WRITERS:
+        if emit.kind not in KINDS:
             raise SourceError(unknown_kind(emit.kind, emit.span))
     named = {emit.kind for emit in request.emits}
     added = [EmitRequest(kind, None, {}, request.span) for kind in dict.fromkeys(more) if kind not in named]
@@ -284,5 +292,5 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
 
 def unknown_kind(kind: str, span: Span | None = None) -> Diagnostic:
     """The message U0205 for an unknown kind of file."""
-    hint = did_you_mean(kind, WRITERS, f"there are {listed(WRITERS)}")
+    hint = did_you_mean(kind, KINDS, f"there are {listed(KINDS)}")
     return Diagnostic("U0205", f"collc cannot write files of kind '{kind}'", span, hint=hint)

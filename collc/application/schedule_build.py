@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from collc.application.build_clock import BuildClock
@@ -167,10 +168,18 @@ class ScheduleBuild:
             self._clock.keeping("the files were written and checked"),
         ):
             written = emits if self.settings.write else ()
-            output = write_outputs(module, written, self.settings.output, draft, self.progress)
+            output = write_outputs(
+                module, written, self.settings.output, draft, self.progress, partial(self._page, module)
+            )
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
         self._report = replace(self._report, files=files)
+
+    def _page(self, module: Module) -> str:
+        """The text of the report that `emit report` writes."""
+        from collc.application.module_report import report_of_schedule
+
+        return report_of_schedule(replace(self._report, module=module), self.request.network, self.progress)
 
     def _add(
         self, checks: Mapping[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collc.application.file_report import FileReport
+from collc.application.file_report import FileReport, reasons_of
 from collc.application.named_collectives import collective_named, named_chunks
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.base.outcome import Outcome
@@ -45,10 +45,10 @@ def verify_traces(
 
     checks: dict[str, Outcome] = dict.fromkeys(TRACE_CHECKS, "skipped")
     summary: dict[str, object] = {}
-    reason = "not reached"
+    reason = ""
 
     def report(*messages: Diagnostic, unreadable: bool = False) -> FileReport:
-        skipped = {name: reason for name, outcome in checks.items() if outcome == "skipped"}
+        skipped = reasons_of(checks, reason, unreadable=unreadable)
         return FileReport(path, "chakra", checks, summary, messages, unreadable, skipped)
 
     try:

@@ -47,7 +47,7 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     findings = Findings(module.network, module.demand)
     clock = clock_of(module, schedule, findings)
     if clock is None:
-        return findings.verdict()
+        return findings.verdict(reached=False)
     delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) and not limited else None
     if isinstance(schedule, StepSchedule) and delay is not None:
         check_step_table(module, schedule, delay, findings)

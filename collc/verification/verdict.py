@@ -78,12 +78,15 @@ class Findings:
             self.more[check] += len(rows) - SHOWN
             del rows[SHOWN:]
 
-    def verdict(self, queued: bool = False) -> Verdict:
-        """All findings, the earliest first. queued: messages wait for links, so that no two are on one at once."""
+    def verdict(self, queued: bool = False, reached: bool = True) -> Verdict:
+        """All findings, the earliest first. queued: messages wait for links, so that no two are on one at once.
+
+        reached: whether the checks without findings were made.
+        """
         outcomes: dict[str, Outcome] = {}
         reported: list[Diagnostic] = []
         for check, rows in self.offenders.items():
-            outcomes[check] = "failed" if rows else "ok"
+            outcomes[check] = "failed" if rows else "ok" if reached else "skipped"
             rows.sort(key=lambda row: row[:2])
             reported += [row[2] for row in rows[:SHOWN]]
             left = self.more[check] + max(0, len(rows) - SHOWN)

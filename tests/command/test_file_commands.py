@@ -153,14 +153,55 @@ def test_the_result_of_an_unknown_collective_is_not_checked(
     assert "C0208" not in Result(capsys, "verify", "foo.json", "--collective", "all_gather").codes
 
 
-def test_a_plan_with_packets_is_read_but_not_checked(
+def test_all_checks_of_a_plan_with_packets_are_made(
     capsys: pytest.CaptureFixture[str], compiled: dict[str, str]
 ) -> None:
     Path("ll.json").write_text(compiled["s.json"].replace('"Simple"', '"LL"'))
     result = Result(capsys, "verify", "ll.json")
-    assert result.code == 0
-    assert set(result.answer["skipped"]) == {"result", "deadlock", "race"}
-    assert "packets" in next(m for m in result.messages if m["code"] == "C0208")["message"]
+    assert (result.code, result.answer["skipped"]) == (0, {})
+    assert set(result.answer["checks"].values()) == {"ok"}
+
+
+LIMITED = """
+import std.topologies
+import std.collectives
+import std.algorithms
+topology t = limited(mesh2d(2, 3, bandwidth: 50GB/s, latency: 1us), inject: 60GB/s)
+schedule q on t { run all_reduce(t.npus, size: 6MiB) using direct allow congestion emit ten }
+"""
+
+
+def test_every_skipped_check_has_a_reason(capsys: pytest.CaptureFixture[str], compiled: dict[str, str]) -> None:
+    text, tag = compiled["s.ten"], "bandwidth 50GiB/s"
+    assert tag in text
+    Path("cut.ten").write_text(text[: len(text) // 2])
+    Path("slow.ten").write_text(text.replace(tag, "bandwidth 1/1000B/s"))
+    Path("cut.json").write_text(compiled["s.json"][:99])
+    Path("cut.xml").write_text(compiled["s.xml"][:99])
+    Path("t.0.et").write_bytes(b"cut")
+    reasons: dict[str, set[str]] = {}
+    for name in ("s.ten", "cut.ten", "slow.ten", "cut.json", "cut.xml", "t"):
+        answer = Result(capsys, "verify", name).answer
+        assert set(answer["skipped"]) == {check for check, outcome in answer["checks"].items() if outcome == "skipped"}
+        reasons[name] = set(answer["skipped"].values())
+    assert reasons == {
+        "s.ten": set(),
+        "cut.ten": {"the file cannot be read"},
+        "slow.ten": {"not reached: causality failed"},
+        "cut.json": {"not reached: contract failed"},
+        "cut.xml": {"not reached: contract failed"},
+        "t": {"the file cannot be read"},
+    }
+
+
+def test_endpoints_of_a_congested_schedule_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("q.coll").write_text(LIMITED)
+    assert in_text(capsys, "compile", "q.coll")[0] == 0
+    answer = Result(capsys, "verify", "q.ten").answer
+    assert (answer["checks"]["endpoints"], answer["checks"]["congestion_free"]) == ("ok", "allowed")
+    assert answer["skipped"] == {}
+    Path("q.ten").write_text(Path("q.ten").read_text().replace("inject 60GB/s", "inject 59GB/s"))
+    assert Result(capsys, "verify", "q.ten").answer["checks"]["endpoints"] == "failed"
 
 
 def test_checks_after_a_failed_one_are_skipped_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:

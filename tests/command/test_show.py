@@ -18,6 +18,7 @@ from collc.command.cli import main
 from collc.pictures import PICTURES
 from collc.ten.demand import Op
 from collc.ten.module import Module
+from collc.verification import Verdict, verify_schedule
 from tests.support import all_gather, demand_of, ring
 
 PROGRAM = """
@@ -56,6 +57,21 @@ def panels(path: Path) -> dict[str, html.HtmlElement]:
     return {
         tab.text_content(): tree.get_element_by_id(tab.get("aria-controls")) for tab in tree.xpath("//*[@role='tab']")
     }
+
+
+def test_the_report_of_a_compiled_schedule_checks_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def counted(module: Module) -> Verdict:
+        checked.append(module.algorithm)
+        return verify_schedule(module)
+
+    monkeypatch.setattr("collc.verification.verify_schedule", counted)
+    Path("p.coll").write_text(PROGRAM)
+    assert main(["compile", "p.coll", "--schedule", "gather", "--quiet"]) == 0
+    assert checked.count("tacos") == 1
+    text = html.fromstring(Path("gather.html").read_bytes()).text_content()
+    assert "5 checks ok" in text
 
 
 def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
