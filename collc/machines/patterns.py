@@ -40,10 +40,34 @@ def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
         if len(source) != len(target):
             return None
         parts[tuple(b - a for a, b in zip(source, target, strict=True))].append((source, target))
-    if len(parts) > MOST_LOOPS:
+    found = [_one_loop(part) for part in parts.values()] if len(parts) <= MOST_LOOPS else []
+    every = [one for one in found if one is not None]
+    return every if every and len(every) == len(parts) else _torus(pairs)
+
+
+def _torus(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """A loop for each dimension of a torus whose places are the first index; the other indices are the same."""
+    edges = {(source[0], target[0]) for source, target in pairs if source and target and source[1:] == target[1:]}
+    tails = {source[1:] for source, _ in pairs}
+    tail = _box(list(tails)) if next(iter(tails)) else []
+    if tail is None or len(edges) * len(tails) != len(pairs):
         return None
-    found = [_one_loop(part) for part in parts.values()]
-    return [one for one in found if one is not None] if all(found) else None
+    count = max(max(edge) for edge in edges) + 1
+    names = _names(tail, NAMES[1:])
+    ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)
+    found: list[Loop] = []
+    for step in sorted({b - a for a, b in edges if b > a}):
+        for size in sorted({2 * step, *(step - (b - a) for a, b in edges if b < a)}, reverse=True):
+            two = size == 2 * step  # places in this dimension, with one link
+            wanted = {
+                (at, at // size * size + (at + step) % size) for at in range(count) if not two or at % size < step
+            }
+            if count % size == 0 and wanted <= edges:
+                edges -= wanted
+                block = f"i // {size} * {size} + " if size < count else ""
+                target = (f"i + {step}" if two else f"{block}(i + {step}) % {size}", *rest)
+                found.append(Loop(ranges, ("i", *rest), target, f"i % {size} < {step}" if two else ""))
+    return None if edges else found
 
 
 def _one_loop(pairs: Sequence[Pair]) -> Loop | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import networkx as nx
 import pytest
 
 from collc.application.importing import ImportSettings, import_machine
 from collc.base.diagnostics import SourceError, UsageError
+from collc.machines.patterns import loops
+from collc.machines.slurm_groups import neighbours
 from tests.machines.formats import links, network_of
 
 NIC = {"nic": "400Gb/s", "nic_latency": "1us"}
@@ -67,6 +71,42 @@ def test_a_torus_is_the_torus_of_the_library(tmp_path, sizes):
     assert sorted((a, b) for a, b, *_ in links(found).elements()) == sorted(wanted.edges())
     if min(sizes) > 1:
         assert links(found) == links(std(tmp_path, f"torus3d({x}, {y}, {z}, 400Gb/s, 1us)"))
+
+
+def test_a_torus_is_a_loop_for_each_dimension(tmp_path):
+    text = YAML.replace("{x: 4, y: 3, z: 2}", "{x: 4, y: 4, z: 4}").replace("[01-24]", "[01-64]")
+    rates = {"nvlink": "450GB/s", "nic": "400Gb/s", "nic_latency": "1us"}
+    program = run(tmp_path, text, gpus_per_node=2, definitions=rates, joined_by="nic")
+    assert "i // 16 * 16 + (i + 4) % 16" in program
+    assert len(program.splitlines()) < 50
+    found = network_of(program, "pod", tmp_path)
+    cables = sorted((a, b) for a, b, rate, _ in links(found).elements() if rate == 50 * 10**9)
+    torus = links(std(tmp_path, "torus3d(4, 4, 4, 400Gb/s, 1us)")).elements()
+    assert cables == sorted((2 * a + k, 2 * b + k) for a, b, *_ in torus for k in range(2))
+
+
+@pytest.mark.parametrize("sizes", [(5,), (4, 3), (2, 2), (2, 3, 4), (3, 2, 2), (8, 4, 2)])
+def test_loops_of_a_torus_yield_its_links(sizes):
+    """Evaluated as Python, whose // and % are those of the language for numbers of at least 0."""
+    pairs = [((a, k), (b, k)) for a, b in neighbours(sizes) for k in range(2)]
+    found = loops(pairs)
+    assert found is not None
+    assert len(found) <= max(len(sizes), 2)
+    assert evaluated(found) == sorted(pairs)
+    for damaged in (pairs[1:], [*pairs, ((0, 0), (0, 1))]):
+        found = loops(damaged)
+        assert found is None or evaluated(found) == sorted(damaged)
+
+
+def evaluated(found):
+    made = []
+    for loop in found:
+        names = [name for name, _ in loop.ranges]
+        for values in product(*(range(*map(int, values.split(".."))) for _, values in loop.ranges)):
+            place = dict(zip(names, values, strict=True))
+            if not loop.condition or eval(loop.condition, dict(place)):
+                made.append(tuple(tuple(eval(text, dict(place)) for text in end) for end in (loop.source, loop.target)))
+    return sorted(made)
 
 
 def test_hosts_of_several_gpus_ask_what_is_cabled(tmp_path):
