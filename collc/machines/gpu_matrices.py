@@ -28,16 +28,20 @@ _AMD_PCIE: Final = Fraction(24 * GIGA)
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Cells by row and column, both named. lines: of the rows. names: what the legend calls the NICs."""
+    """Cells by row and column, both named. lines: of the rows. names: what the legend calls the NICs.
+
+    place: of each column, the first of a name.
+    """
 
     source: SourceFile
     columns: tuple[str, ...]
+    place: Mapping[str, int]
     cells: Mapping[str, Sequence[str]]
     lines: Mapping[str, int]
     names: Mapping[str, str]
 
     def cell(self, row: str, column: str) -> str:
-        return self.cells[row][self.columns.index(column)]
+        return self.cells[row][self.place[column]]
 
 
 def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
@@ -98,7 +102,8 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     if not columns or lost:
         message = f"the row of {lost[0]} is not there" if lost else "no header with GPU0, GPU1, ..."
         raise wrong(f"{source.name} is no output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
-    return _Matrix(source, tuple(columns), cells, lines, names)
+    place = {name: at for at, name in reversed(list(enumerate(columns)))}
+    return _Matrix(source, tuple(columns), place, cells, lines, names)
 
 
 def _bonded(matrix: _Matrix, row: str, column: str) -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError
 from collc.synthesis.auto import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.levels import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
@@ -24,6 +25,7 @@ from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
 from collc.verification.factored_check import is_proved
+from tests import support
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted
 
@@ -245,3 +247,25 @@ def test_fat_trees_use_all_of_their_links() -> None:
     for kind in ("all_gather", "all_to_all"):
         time = time_of(net, kind, 4, 128 * 4 * chunk)
         assert time <= (127 * 4 + 5) * each + 6 * (NIC.latency or 0) + 100
+
+
+@pytest.mark.parametrize("net", [support.grid(3, 4, 5, wrap=True), support.ring(7), support.hypercube(4)])
+def test_paths_of_one_npu_serve_all_of_a_torus(net: Network) -> None:
+    demand = support.all_to_all(list(range(net.npu_count)), 1000, 2)
+    for model in LinkModel:
+        module = Module("m", net, demand, model)
+        schedule = translated_paths(module)
+        assert schedule is not None
+        built = replace(module, schedule=schedule)
+        assert verify_schedule(built).ok
+        listed = replace(module, schedule=RowSchedule(model, schedule.transfers))
+        assert verify_schedule(listed).ok
+        assert built.collective_time() == listed.collective_time()
+
+
+def test_paths_are_translated_only_where_all_npus_are_alike() -> None:
+    line = support.grid(5)
+    assert translated_paths(Module("m", line, support.all_to_all(list(range(5))), LinkModel.STORE)) is None
+    ring = support.ring(5)
+    assert translated_paths(Module("m", ring, support.all_gather(list(range(5))), LinkModel.STORE)) is None
+    assert translated_paths(Module("m", ring, support.all_to_all(list(range(4))), LinkModel.STORE)) is None

@@ -46,7 +46,26 @@ def cluster_schedule(module: Module) -> FactoredSchedule | None:
 
     Raises ValueError where links have no bandwidth or latency.
     """
-    numbers, translations = ChunkNumbers.of(module.demand), _translations(module)
+    return _schedule_by(module, _translations(module))
+
+
+def translated_paths(module: Module) -> FactoredSchedule | None:
+    """The same of an All-to-All on a network without switches, along shortest paths: `symmetric` loads its links more
+    evenly, but lists all transfers. None where NPUs have limits, or where links have no bandwidth or latency.
+    """
+    network, standard = module.network, module.demand.standard
+    kind = "" if standard is None else standard.kind
+    if kind != "all_to_all" or network.has_switches or network.has_endpoints:
+        return None
+    try:
+        return _schedule_by(module, _all_alike(module))
+    except ValueError:
+        return None
+
+
+def _schedule_by(module: Module, translations: Translations | None) -> FactoredSchedule | None:
+    """The schedule by translations, None where there are none."""
+    numbers = ChunkNumbers.of(module.demand)
     if numbers is None or translations is None:
         return None
     times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
@@ -67,9 +86,14 @@ def is_cluster(module: Module) -> bool:
 
 
 def _translations(module: Module) -> Translations | None:
+    """The translations that make all NPUs alike, for a demand and a network with switches that this serves."""
+    return _all_alike(module) if module.network.has_switches else None
+
+
+def _all_alike(module: Module) -> Translations | None:
     """The translations that make all NPUs alike, for a demand and a network that this serves."""
     network, numbers = module.network, ChunkNumbers.of(module.demand)
-    if numbers is None or module.schedule is not None or not network.has_switches:
+    if numbers is None or module.schedule is not None:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     if not whole or network.has_limited_buffers or bool(network.reduces.any()):
