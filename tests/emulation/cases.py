@@ -37,6 +37,33 @@ TOPOLOGIES: dict[str, int] = {
 }
 """Topology -> number of its NPUs."""
 
+NVLS = """
+topology nvls_node(size: int = 4) {
+    npu gpu[size]
+    switch nvswitch (multicast: true, reduce: true)
+    for i in 0..size { link gpu[i] <-> nvswitch (bandwidth: 450GB/s, latency: 0.35us) }
+}
+topology nvls_nodes(count: int = 2, size: int = 4) {
+    npu gpu[count, size]
+    switch nvswitch[count] (multicast: true, reduce: true)
+    switch rail[size]
+    for n in 0..count, i in 0..size {
+        link gpu[n, i] <-> nvswitch[n] (bandwidth: 450GB/s, latency: 0.35us)
+        link gpu[n, i] <-> rail[i] (bandwidth: 50GB/s, latency: 2us)
+    }
+}
+"""
+"""Switches that add and multicast, in one node or several."""
+
+NODES: dict[str, tuple[int, int]] = {
+    "nvls_node(size: 4)": (1, 4),
+    "nvls_node(size: 8)": (1, 8),
+    "nvls_nodes(2, 4)": (2, 4),
+    "nvls_nodes(3, 2)": (3, 2),
+    "nvls_nodes(2, 8)": (2, 8),
+}
+"""Topologies of plans alone -> how many nodes, and GPUs of each."""
+
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -48,7 +75,7 @@ COLLECTIVES = (
     "scatter",
 )
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-SWITCHES = ("switched", "fat_tree", "leaf_spine", "rail_", "dgx_", "gb200")
+SWITCHES = ("switched", "fat_tree", "leaf_spine", "rail_", "dgx_", "gb200", "nvls_")
 LARGE = 32
 """With more NPUs, one chunk and one instance."""
 
@@ -68,14 +95,15 @@ class Case:
 
 def case(number: int, *, plan: bool) -> Case:
     draw = random.Random(f"{number} {plan}")
-    topologies = list(TOPOLOGIES)
+    sizes = TOPOLOGIES | {name: nodes * gpus for name, (nodes, gpus) in NODES.items() if plan}
+    topologies = list(sizes)
     topology = topologies[number % len(topologies)]
     collective = COLLECTIVES[(number % len(topologies) + number // len(topologies)) % len(COLLECTIVES)]
-    npus = TOPOLOGIES[topology]
+    npus = sizes[topology]
     members = _members(draw, npus)
     chunks = draw.choice((1, 1, 2, 3, 4)) if npus <= LARGE else 1
     root = draw.randrange(len(members)) if collective in ROOTED else -1
-    options = _plan_options(draw) if plan else _file_options(draw)
+    options = _plan_options(draw, topology, len(members)) if plan else _file_options(draw)
     if npus > LARGE:
         options.pop("instances", None)
     size = f"{len(members) * chunks * draw.choice((1, 64, 1024))}KiB"
@@ -86,8 +114,8 @@ def case(number: int, *, plan: bool) -> Case:
     direct = not topology.startswith(SWITCHES) and draw.random() < 0.3
     synthesize = "    synthesize tacos(seed: 1)\n" if direct else ""
     text = (
-        "import std.topologies\nimport std.clusters\nimport std.collectives\n\n"
-        f"topology t = {topology}\n"
+        "import std.topologies\nimport std.clusters\nimport std.collectives\n"
+        f"{NVLS if topology in NODES else ''}\ntopology t = {topology}\n"
         f"group g = [{', '.join(f't[{k}]' for k in members)}]\n\n"
         f"schedule s on t {{\n    run {collective}({arguments})\n{synthesize}"
         f"    emit {'mscclpp' if plan else 'msccl'}({emitted})\n}}\n"
@@ -119,10 +147,13 @@ def _file_options(draw: random.Random) -> dict[str, str]:
     return options
 
 
-def _plan_options(draw: random.Random) -> dict[str, str]:
-    options = {"instances": draw.choice(("1", "1", "2", "3"))}
+def _plan_options(draw: random.Random, topology: str, members: int) -> dict[str, str]:
+    options = {"instances": draw.choice(("1", "1", "2", "3")), "protocol": draw.choice(('"Simple"', '"LL"'))}
     if draw.random() < 0.5:
         options["placement"] = draw.choice(('"in"', '"out"'))
-    if draw.random() < 0.3:
-        options["gpus_per_node"] = draw.choice(("1", "2", "4"))
+    nodes, gpus = NODES.get(topology, (0, 0))
+    if nodes > 1 and members == nodes * gpus and draw.random() < 0.7:
+        options["gpus_per_node"] = str(gpus)
+    elif draw.random() < 0.5:
+        options["gpus_per_node"] = str(draw.choice([size for size in (1, 2, 4, 8) if members % size == 0]))
     return options

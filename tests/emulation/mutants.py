@@ -11,6 +11,15 @@ from typing import Any
 from lxml import etree
 
 Json = Any
+_ALIKE = (
+    ("copy", "put", "re", "res"),
+    ("pws", "pwsf", "put"),
+    ("cpkt", "upkt", "copy"),
+    ("ppkt", "rppkt"),
+    ("repkt", "respkt", "recpkt", "recspkt", "re"),
+    ("glres", "gstore"),
+)
+"""Operations of plans that take one another's place."""
 KINDS = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re")
 
 
@@ -209,6 +218,11 @@ def mutated_plan(text: bytes | str, draw: random.Random) -> tuple[str, str]:
 
 
 def _change_plan(plan: Json, draw: random.Random) -> str:
+    """One change of a random operation, or of what the plan says of all of them."""
+    if draw.random() < 0.03:
+        doubled = not plan.get("use_double_scratch_buffer", False)
+        plan["use_double_scratch_buffer"] = doubled
+        return f"double scratch {doubled}"
     gpu = draw.choice(plan["gpus"])
     filled = [block for block in gpu["threadblocks"] if block["ops"]]
     if not filled:
@@ -251,8 +265,9 @@ def _place(op: Json, draw: random.Random) -> None:
     entry = _entry(op, draw)
     if entry is not None and "type" in entry:
         entry["type"] = draw.choice("ios")
-    elif entry is not None and "buffer_id" in entry:
-        entry["buffer_id"] = max(0, entry["buffer_id"] + draw.choice((-1, 1)))
+    for name in ("buffer_id", "switch_channel_id"):
+        if entry is not None and name in entry:
+            entry[name] = max(0, entry[name] + draw.choice((-1, 1)))
 
 
 def _lists(op: Json, draw: random.Random) -> None:
@@ -276,8 +291,10 @@ def _relax(op: Json, _: random.Random) -> None:
 
 
 def _rename(op: Json, draw: random.Random) -> None:
-    if op["name"] in ("copy", "put", "re", "res"):
-        op["name"] = draw.choice(("copy", "put", "re", "res"))
+    for names in _ALIKE:
+        if op["name"] in names:
+            op["name"] = draw.choice(names)
+            return
 
 
 _OP_CHANGES: dict[str, Callable[[Json, random.Random], None]] = {
