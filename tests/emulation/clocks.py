@@ -170,9 +170,12 @@ class PlanClocks:
         """Packets that have arrived: what their sender had done before is over, but its data need not be there."""
         count = int(self.clock[component][0, component]) + 1
         for cell in cells:
-            sent = self.packets[cell]
-            np.maximum(known, sent, out=known)
+            self.arrive([cell], known)
             self.cells.reads.setdefault(cell, {})[component] = count, (component, count, *what)
+
+    def arrive(self, cells: Iterable[int], known: Clock) -> None:
+        for cell in cells:
+            np.maximum(known, self.packets[cell], out=known)
 
     def packets_sent(self, component: int, what: tuple[object, ...], cells: Iterable[int]) -> None:
         later = self.clock[component][1]

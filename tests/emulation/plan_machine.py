@@ -19,6 +19,7 @@ from tests.emulation.values import MASK, Call, Memory, Refused, results
 
 CELLS = 2
 NEVER = 1 << 30
+WAITING = ("wait", "sem_acquire", "rppkt")
 
 
 class PlanRun:
@@ -109,7 +110,7 @@ class PlanRun:
         knows: dict[int, Clock] = {}
         while parts or lanes:
             last = self._stops_at(parts, lanes)
-            ready = [lane for lane, entries in lanes.items() if entries[0].op <= last and self._can(entries[0])]
+            ready = [lane for lane, rows in lanes.items() if rows[0].op <= last and self._can(number, rows[0])]
             able = next((k for k in reversed(range(len(parts))) if self._may(number, *parts[k], last)), None)
             if able is not None and (not ready or self._moves_first()):
                 yield from self._part(number, *parts.pop(able), knows)
@@ -130,28 +131,32 @@ class PlanRun:
         if self.eager != "entries":
             return NEVER
         at = [move.op for move, _ in parts if move.waits]
-        at += [entry.op for entries in lanes.values() for entry in entries if entry.kind in ("wait", "sem_acquire")]
+        at += [entry.op for entries in lanes.values() for entry in entries if entry.kind in WAITING]
         return min(at, default=NEVER)
 
     def _may(self, number: int, move: Move, part: int, last: int) -> bool:
-        """Whether a part of a move can be done: packets that it waits for are there."""
-        if move.op > last:
-            return False
+        return move.op <= last and self._arrived(number, move, part)
+
+    def _arrived(self, number: int, move: Move, part: int) -> bool:
+        """Whether the packets that a part of a move waits for are there."""
         flag, values = self.launch[self.blocks[number][0]] + 1, self.memory.values
         return all(
-            values[source.start + 2 * cell + 1] == flag
+            values[cell + 1] == flag
             for source in move.sources
             if source.packets
-            for cell in range(part, move.cells, CELLS)
+            for cell in _cells(source, move, part)
         )
 
     def _moves_first(self) -> bool:
         return self.eager == "moves" or (self.eager == "any" and self.order.random.random() < 0.5)
 
     def _key(self, entry: Entry) -> Hashable:
-        return ("count", entry.key)
+        return ("packets",) if entry.kind == "rppkt" else ("count", entry.key)
 
-    def _can(self, entry: Entry) -> bool:
+    def _can(self, number: int, entry: Entry) -> bool:
+        if entry.kind == "rppkt":
+            assert entry.put is not None
+            return all(self._arrived(number, entry.put, part) for part in range(CELLS))
         return entry.kind not in ("wait", "sem_acquire") or self.counts[entry.key] > 0
 
     def _entry(self, number: int, lane: int, entry: Entry, knows: dict[int, Clock]) -> Thread:
@@ -159,6 +164,8 @@ class PlanRun:
             knows[lane] = self.clocks.clock[number].copy()
         known = knows.get(lane)
         if entry.port is not None:
+            if entry.kind == "rppkt" and self.clocks is not None and known is not None and entry.put is not None:
+                self.clocks.arrive(entry.put.sources[0].every(entry.put.cells), known)
             if entry.kind != "flush":
                 self.queues[entry.port].append((entry, None if known is None else known.copy()))
                 self.threads.wake(("queue", entry.port))
@@ -211,7 +218,7 @@ class PlanRun:
                 yield from self._part(component, entry.put, part, {})
             if self.clocks is not None:
                 self.clocks.tick(component)
-            if entry.kind != "put":
+            if entry.kind not in ("put", "rppkt"):
                 self._raise(component, entry, None if self.clocks is None else self.clocks.clock[component].copy())
             self.busy[port] -= 1
             self.threads.wake(("drained", port))
@@ -223,7 +230,7 @@ class PlanRun:
         if self.clocks is not None:
             self._record(component, move, part, knows)
         data = rows[0] if len(rows) == 1 else [sum(column) & MASK for column in zip(*rows, strict=True)]
-        flag = self.launch[self.blocks[component][0]] + 1 if component < len(self.blocks) else 0
+        flags = self._flags(component, move, part)
         victim = self.held is not None and self.held[0] == component
         if victim:
             self.order.slow.add(component)
@@ -231,12 +238,19 @@ class PlanRun:
         if victim:
             self.order.slow.discard(component)
         for target in move.targets:
-            for cell, value in zip(_cells(target, move, part), data, strict=True):
+            for cell, value, flag in zip(_cells(target, move, part), data, flags, strict=True):
                 values[cell] = value
                 if target.packets:
                     values[cell + 1] = flag
             if target.packets:
                 self.threads.wake(("packets",))
+
+    def _flags(self, component: int, move: Move, part: int) -> list[int]:
+        """The flags of the packets that are written: of this launch; a proxy takes those that it finds."""
+        cells = _cells(move.sources[0], move, part)
+        if component >= len(self.blocks):
+            return [self.memory.values[cell + 1] if move.waits else 0 for cell in cells]
+        return [self.launch[self.blocks[component][0]] + 1] * len(cells)
 
     def _record(self, component: int, move: Move, part: int, knows: dict[int, Clock]) -> None:
         assert self.clocks is not None
@@ -288,8 +302,7 @@ class PlanRun:
 
 
 def _cells(where: Cells, move: Move, part: int) -> list[int]:
-    stride = 2 if where.packets else 1
-    return [where.start + stride * cell for cell in range(part, move.cells, CELLS)]
+    return where.every(move.cells)[part::CELLS]
 
 
 def _blocks(gpu: Any) -> list[Any]:

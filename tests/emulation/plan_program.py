@@ -22,6 +22,10 @@ class Cells(NamedTuple):
     start: int
     packets: bool = False
 
+    def every(self, count: int) -> list[int]:
+        stride = 2 if self.packets else 1
+        return [*range(self.start, self.start + stride * count, stride)]
+
 
 @dataclass
 class Move:
@@ -43,7 +47,7 @@ class Move:
 class Entry:
     """What thread k does with entry k: signal, wait, acquire, release, or a put that a proxy executes later.
 
-    kind: with `relaxed`, data is not ordered. key: of the counter. port: (rank, channel) of the proxy's queue, or None.
+    kind: with `relaxed`, data is not ordered; "rppkt" waits for the packets that it puts. key: of the counter. port: (rank, channel) of the proxy's queue, or None.
     """
 
     op: int
@@ -159,6 +163,8 @@ class _Block:
                 into.lanes.setdefault(lane, []).append(entry)
         elif name in ("put", "pws", "pwsf") and op["channel_type"] == "port":
             self._port_put(into, op)
+        elif name == "rppkt" and op.get("channel_type") == "port":
+            self._port_packets(into, op)
         elif name in _MOVES:
             wanted = "switch" if name in ("glres", "gstore") else "memory"
             if op.get("channel_type", wanted) != wanted:
@@ -191,7 +197,7 @@ class _Block:
             raise Refused("a put over ports has lists of several lengths")
         for lane, (source, target, at) in enumerate(zip(sources, targets, op["channel_ids"], strict=True)):
             number, (peer, k) = self.channels["port"][_position(at, self.channels["port"])]
-            ends = [self._local(source)], [self._remote(target, "port", peer)]
+            ends = [self._queued(source)], [self._remote(target, "port", peer)]
             move = Move(self.op, op["name"], *ends, self._cells(source))
             if self._cells(target) != move.cells:
                 raise Refused("a put of two sizes")
@@ -199,11 +205,27 @@ class _Block:
             entry = Entry(self.op, op["name"], key, False, (self.rank, number), move, op["name"] == "pwsf")
             into.lanes.setdefault(lane, []).append(entry)
 
+    def _queued(self, buff: Json) -> Cells:
+        """A local source that a proxy reads: it does not know the half."""
+        return Cells(self.memory.at(self.rank, buff["type"], buff["index"], buff["size"]))
+
+    def _port_packets(self, into: Segment, op: Json) -> None:
+        """Packets that are waited for, and put as they are, one channel for each destination."""
+        (source,), targets = op["src_buff"], op["dst_buff"]
+        if len(targets) != len(op["channel_ids"]) or {buff["size"] for buff in targets} != {source["size"]}:
+            raise Refused("rppkt over ports of several lengths or sizes")
+        for lane, (target, at) in enumerate(zip(targets, op["channel_ids"], strict=True)):
+            number, (peer, k) = self.channels["port"][_position(at, self.channels["port"])]
+            ends = [self._local(source, packets=True)], [self._remote(target, "port", peer, packets=True)]
+            put = Move(self.op, "rppkt", *ends, self._cells(source))
+            entry = Entry(self.op, "rppkt", ("channel", self.rank, peer, k), port=(self.rank, number), put=put)
+            into.lanes.setdefault(lane, []).append(entry)
+
     def _cells(self, buff: Json) -> int:
         return buff["size"] * self.memory.cells
 
     def _shift(self, packets: bool) -> int:
-        """Cells before the half of the scratch that is in use."""
+        """Cells before the half of the scratch that is in use: half of the own scratch, also in that of another."""
         size = self.memory.scratch[self.rank] * self.memory.cells // self.plan.scratch
         return self.half * size * (2 if self.plan.packets else 1) if self.plan.halves or packets else 0
 
@@ -212,12 +234,15 @@ class _Block:
         if packets and (kind != "s" or not self.plan.packets):
             raise Refused("packets outside of the scratch of a plan for LL")
         start = self.memory.at(self.rank, kind, buff["index"], buff["size"])
-        return self._in_half(start, self.rank, packets) if kind == "s" else Cells(start)
+        return self._in_half(start, self.rank, self._cells(buff), packets) if kind == "s" else Cells(start)
 
-    def _in_half(self, start: int, rank: int, packets: bool) -> Cells:
+    def _in_half(self, start: int, rank: int, cells: int, packets: bool) -> Cells:
         """Packets take twice the room; accesses of the own scratch and packets know the half."""
         first = self.memory.region(rank, "s").start
-        return Cells(first + (start - first) * (2 if packets else 1) + self._shift(packets), packets)
+        found = Cells(first + (start - first) * (2 if packets else 1) + self._shift(packets), packets)
+        if found.every(cells)[-1] + packets >= first + self.memory.scratch[rank] * self.memory.cells:
+            raise Refused("packets beyond the scratch")
+        return found
 
     def _remote(self, buff: Json, kind: str = "memory", peer: int | None = None, packets: bool = False) -> Cells:
         rows = self.block["remote_buffer_refs"]
@@ -230,7 +255,7 @@ class _Block:
         if packets and (remote["type"] != "s" or not self.plan.packets):
             raise Refused("packets outside of the scratch of a plan for LL")
         start = self.memory.at(remote["rank"], remote["type"], buff["index"], buff["size"])
-        return self._in_half(start, remote["rank"], packets=True) if packets else Cells(start)
+        return self._in_half(start, remote["rank"], self._cells(buff), packets=True) if packets else Cells(start)
 
     def _multicast(self, buff: Json) -> list[Cells]:
         """The cells of all ranks of a switch channel."""

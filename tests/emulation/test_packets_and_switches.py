@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collc.msccl.check_plan import check_plan
 from tests.emulation.judge import judge_plan
 from tests.msccl.hand_plans import buff, far, gpu, plan
 
@@ -70,6 +72,44 @@ def test_one_half_of_scratch_is_overwritten_by_the_next_launch() -> None:
 
 def test_packets_need_twice_the_room() -> None:
     assert judge_plan(json.dumps(one_shot() | {"protocol": "Simple"})).kind == "refused"
+
+
+def passed_back(kind: str) -> Json:
+    """Rank 0 reads or writes its scratch, then sends packets; rank 1 overwrites or reads that scratch after them."""
+    away = {
+        "name": "ppkt",
+        "src_buff": [buff("i", 0)],
+        "dst_buff": [far(0, 0)],
+        "channel_type": "memory",
+    }
+    before = {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("s", 2)]}
+    unpack = {"name": "upkt", "src_buff": [buff("s", 0)], "dst_buff": [buff("o", 0)]}
+    overwrite = {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, 2)], "channel_type": "memory"}
+    if kind == "reads":
+        before["src_buff"], before["dst_buff"] = [buff("s", 2)], [buff("s", 3)]
+    else:
+        overwrite = {"name": "rre", "src_buff": [buff("i", 0), far(0, 2)], "dst_buff": [buff("s", 3)]}
+        overwrite["channel_type"] = "memory"
+    own = {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [buff("o", 0)]}
+    signal = {"channel_type": "memory", "channel_ids": [0]}
+    ends = [{"name": "nop"}, {"name": "signal", **signal}], [{"name": "nop"}, {"name": "wait", **signal}]
+    first = [before, {"name": "nop"}, away, own, *ends[1]]
+    second = [unpack, {"name": "nop"}, overwrite, *ends[0]]
+    gpus = [gpu(rank, 2, (1, 1, 4), [ops], ["s"]) for rank, ops in enumerate((first, second))]
+    return plan("broadcast", gpus) | {"protocol": "LL"}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("reads", "right"), ("writes", "race")])
+def test_what_a_packet_that_has_arrived_tells(tmp_path: Path, kind: str, expected: str) -> None:
+    """What its writer read may be overwritten; what its writer wrote cannot be read (contract, section 6.4).
+
+    The check takes packets for no order within a launch, and refuses both.
+    """
+    found = passed_back(kind)
+    assert judge_plan(json.dumps(found), root=0, runs=24).kind == expected
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(found))
+    assert check_plan(path, root=0).checks["race"] == "failed"
 
 
 def test_threads_that_wait_for_packets_send_none() -> None:

@@ -18,6 +18,7 @@ from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from tests import support
+from tests.emulation.judge import judge_plan
 
 from .lowering import COLLECTIVES, in_switch, scheduled
 from .test_plan_kinds import Broken
@@ -70,6 +71,29 @@ def test_signals_only_where_no_data_comes_back():
     assert not names(everyone).keys() & {"signal", "wait"}
     rooted = names(plan_of(scheduled(support.ring(4), support.broadcast([0, 1, 2, 3])), LL))
     assert rooted["signal"] == rooted["wait"] == 3
+
+
+@pytest.mark.parametrize("collective", [support.scatter, support.broadcast, support.gather])
+def test_two_buffers_begin_alike_on_all_gpus(tmp_path, collective):
+    """A GPU writes to others where the second half of its own scratch begins, also if nothing is sent to it."""
+    plan = plan_of(scheduled(support.ring(4), collective([0, 1, 2, 3])), LL)
+    assert len({gpu["scratch_chunks"] for gpu in plan["gpus"]}) == 1
+    assert judge_plan(json.dumps(plan), root=0).kind == "right"
+    more = max(plan["gpus"], key=lambda gpu: len(gpu["remote_buffers"]))
+    more["scratch_chunks"] += 1
+    verdict = check_plan(written(tmp_path, plan))
+    assert verdict.checks["contract"] == "failed"
+    assert any("the second one begins" in finding.message for finding in verdict.findings)
+    assert judge_plan(json.dumps(plan), root=0).kind != "right"
+
+
+def test_a_port_reads_the_first_half(tmp_path):
+    """A plain put from scratch over a port does not know which of two buffers is in use."""
+    found = plan_of(scheduled(support.ring(3), support.all_gather([0, 1, 2])), MscclOptions(gpus_per_node=1))
+    assert check_plan(written(tmp_path, found)).ok
+    found["use_double_scratch_buffer"] = True
+    assert any("every other run" in finding.message for finding in check_plan(written(tmp_path, found)).findings)
+    assert judge_plan(json.dumps(found)).kind != "right"
 
 
 def test_packets_are_for_small_messages():

@@ -25,7 +25,7 @@ from collc.msccl.check_plan.fields import (
     text_of,
 )
 from collc.msccl.check_plan.json_text import PlanError, json_of
-from collc.msccl.check_plan.model import Channel, Operation, Plan
+from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
 from collc.msccl.check_plan.packets import check_packets
 from collc.msccl.check_plan.pairs import check_pairs
@@ -223,9 +223,17 @@ class _PlanReader:
         """Settings with which memory of another gpu is not what the plan names (sections 6.4 and 6.5)."""
         doubled = self.plan.doubled = root.get("use_double_scratch_buffer") is True
         reused = root.get("reuse_resources") is True
+        scratch = [chunks[BUFFERS["s"]] for chunks in self.plan.chunks]
         for op in (op for ops in self.plan.threadblocks for op in ops):
-            remote = [slots for move in op.moves for slots in move.sources + move.targets if slots.remote]
-            if doubled and any(slots.buffer == BUFFERS["s"] for slots in remote):
+            touched = [slots for move in op.moves for slots in move.sources + move.targets]
+            remote = [slots for slots in touched if slots.remote]
+            here = op.location.gpu
+            other = next((s.gpu for s in remote if s.buffer == PACKETS and scratch[s.gpu] != scratch[here]), None)
+            if doubled and other is not None:
+                text = f"use_double_scratch_buffer: the second one begins after {scratch[here]} chunks on gpu {here}, "
+                text += f"which writes packets to gpu {other}, and there after {scratch[other]}"
+                self._refuse(op, text, "as many scratch chunks on both")
+            if doubled and any(slots.buffer == BUFFERS["s"] for slots in (touched if op.via == "port" else remote)):
                 text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
                 self._refuse(op, text, "one scratch buffer, or packets (LL)")
             if reused and any(slots.buffer != BUFFERS["s"] for slots in remote):
