@@ -141,10 +141,7 @@ class PlanRun:
         """Whether the packets that a part of a move waits for are there."""
         flag, values = self.launch[self.blocks[number][0]] + 1, self.memory.values
         return all(
-            values[cell + 1] == flag
-            for source in move.sources
-            if source.packets
-            for cell in _cells(source, move, part)
+            values[cell + 1] == flag for source in move.sources if source.packets for cell in _cells(source, move, part)
         )
 
     def _moves_first(self) -> bool:

@@ -47,7 +47,8 @@ class Move:
 class Entry:
     """What thread k does with entry k: signal, wait, acquire, release, or a put that a proxy executes later.
 
-    kind: with `relaxed`, data is not ordered; "rppkt" waits for the packets that it puts. key: of the counter. port: (rank, channel) of the proxy's queue, or None.
+    kind: with `relaxed`, data is not ordered; "rppkt" waits for the packets that it puts. key: of the counter.
+    port: (rank, channel) of the proxy's queue, or None.
     """
 
     op: int

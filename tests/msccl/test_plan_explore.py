@@ -24,8 +24,8 @@ IN_PLACE = MscclOptions(placement=Placement.IN)
 TINY = {
     "all-gather by hand": lambda: by_hand.all_gather(2),
     "all-reduce by hand": lambda: by_hand.all_reduce(2),
-    "reads and barriers": lambda: by_hand.read_reduce(2),
     "semaphores": by_hand.by_semaphore,
+    "reads and barriers": lambda: by_hand.read_reduce(2),
     "all-gather over ports by hand": lambda: by_hand.all_gather(2, "port"),
     "puts with signals": lambda: by_hand.by_port(2),
     "all-gather over ports": lambda: plan_of(scheduled(support.ring(2), support.all_gather([0, 1])), PORTS),

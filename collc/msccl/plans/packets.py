@@ -48,10 +48,6 @@ class PacketRoutes(Routes):
     acknowledged: frozenset[int] = frozenset()
     drains: bool = False
 
-    def room(self, rank: int) -> int:
-        """As much on all GPUs: the second buffer begins in the scratch of others where it does in one's own."""
-        return max(Routes.room(self, of) for of in range(len(self.scratch)))
-
 
 def packet_routes_of(program: Program, node: Sequence[int]) -> PacketRoutes:
     """Channels and packets of all messages of a program with threadblocks. node: by rank."""

@@ -251,7 +251,10 @@ def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
     if options.protocol is Protocol.LL:
         routes = packet_routes_of(program, node)
         write = partial(packet_threadblock, routes)
-        gpus = [gpu.as_json(inputs, outputs, write) for gpu in gpu_plans(program, routes)]
+        made = [gpu.as_json(inputs, outputs, write) for gpu in gpu_plans(program, routes)]
+        # A GPU writes to the second scratch buffers of others where its own begins.
+        most = max((gpu["scratch_chunks"] for gpu in made), default=0)
+        gpus = [gpu | {"scratch_chunks": most} for gpu in made]
     else:
         gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, routes_of(program, node))]
     low, high = _sizes(program, options, [inputs, outputs, *(_room(gpu, options) for gpu in gpus)])
