@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+import networkx as nx
 import numpy as np
 
 from collc.source.elaboration.elaborate import load_topology
@@ -152,3 +153,31 @@ def matrix_of(network: Network, value):
 
 def gigabytes(kind):
     return float(Fraction(kind.bandwidth) / 10**9)
+
+
+def simgrid(network: Network):
+    """A platform: NPUs as hosts, switches as routers, and a route of one link for each pair that is linked."""
+    rows = ['<?xml version="1.0"?><platform version="4.1">', '<zone id="z" routing="Floyd">']
+    rows += [f'<host id="d{at}" speed="1Gf"/>' for at in range(network.npu_count)]
+    rows += [f'<router id="d{at}"/>' for at in range(network.npu_count, network.device_count)]
+    for at, (a, b, rate, latency) in enumerate(one for one in links(network) if one[0] < one[1]):
+        speed = f'bandwidth="{float(rate / 10**9)}GBps" latency="{latency / 1e6}us"'
+        rows.append(f'<link id="l{at}" {speed} sharing_policy="SPLITDUPLEX"/>')
+        rows.append(f'<route src="d{a}" dst="d{b}"><link_ctn id="l{at}"/></route>')
+    return "\n".join([*rows, "</zone></platform>", ""])
+
+
+def same(one: Network, other: Network):
+    """Whether networks are equal but for the numbers of switches."""
+    if one.npu_count != other.npu_count or one.switch_count != other.switch_count:
+        return False
+    graphs = []
+    for network in (one, other):
+        graph = nx.MultiDiGraph()
+        graph.add_nodes_from((at, {"npu": at if at < network.npu_count else -1}) for at in range(network.device_count))
+        for (a, b, rate, latency), count in links(network).items():
+            graph.add_edge(a, b, kind=(rate, latency, count))
+        graphs.append(graph)
+    edges = nx.algorithms.isomorphism.categorical_multiedge_match("kind", None)
+    nodes = nx.algorithms.isomorphism.categorical_node_match("npu", None)
+    return nx.is_isomorphic(*graphs, node_match=nodes, edge_match=edges)

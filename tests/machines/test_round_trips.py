@@ -8,63 +8,12 @@ import time
 import networkx as nx
 import pytest
 
-from collc.application.importing import ImportSettings, import_machine
-from collc.ten.network import Network
 from tests.machines import formats
-from tests.machines.formats import links, network_of
+from tests.machines.formats import links, same
 
+MACHINES = ["dgx1()", "dgx_a100(2)", "dgx_h100(2)", "mi300x_node()", "gb200_nvl72()", "fat_tree(4, 100GB/s, 1us)"]
+MACHINES += ["rail_optimized(2, 4, 450GB/s, 50GB/s, 0.35us, 1us, spines: 2)"]
 LATENCIES = {"nvlink_latency": "0.35us", "nic_latency": "0.85us", "uplink_latency": "0.3us"}
-
-
-@pytest.fixture
-def imported(tmp_path):
-    """Imports files of these contents; the network, and the program."""
-
-    def run(*texts, name="pod", definitions=None, **settings):
-        paths = []
-        for at, text in enumerate(texts):
-            paths.append(tmp_path / f"file{at}")
-            paths[-1].write_text(text)
-        for key in ("node", "fabric"):
-            if isinstance(settings.get(key), tuple):
-                kind, text = settings[key]
-                (tmp_path / key).write_text(text)
-                settings[key] = f"{kind}:{tmp_path / key}"
-        given = ImportSettings(tuple(paths), name=name, definitions=definitions or {}, **settings)
-        program = import_machine(given)
-        return network_of(program, name, tmp_path), program
-
-    return run
-
-
-@pytest.fixture
-def std(tmp_path):
-    def network(expression) -> Network:
-        text = f"import std.topologies\nimport std.clusters\ntopology pod = {expression}\n"
-        return network_of(text, "pod", tmp_path)
-
-    return network
-
-
-def by_role(network: Network):
-    """Devices by their place: numbers of nodes and GPUs, not names."""
-    return {device: device for device in range(network.device_count)}.get
-
-
-def same(one: Network, other: Network):
-    """Whether networks are equal but for the numbers of switches."""
-    if one.npu_count != other.npu_count or one.switch_count != other.switch_count:
-        return False
-    graphs = []
-    for network in (one, other):
-        graph = nx.MultiDiGraph()
-        graph.add_nodes_from((at, {"npu": at if at < network.npu_count else -1}) for at in range(network.device_count))
-        for (a, b, rate, latency), count in links(network).items():
-            graph.add_edge(a, b, kind=(rate, latency, count))
-        graphs.append(graph)
-    edges = nx.algorithms.isomorphism.categorical_multiedge_match("kind", None)
-    nodes = nx.algorithms.isomorphism.categorical_node_match("npu", None)
-    return nx.is_isomorphic(*graphs, node_match=nodes, edge_match=edges)
 
 
 def test_dgx_h100_from_nccl(imported, std):
@@ -152,7 +101,7 @@ def test_mi300x_from_rocm_and_amd_smi(imported, std):
     assert links(found) == wanted
 
 
-@pytest.mark.parametrize("expression", ["dgx_a100(2)", "mi300x_node()", "fat_tree(4, 100GB/s, 1us)", "dgx1()"])
+@pytest.mark.parametrize("expression", MACHINES)
 @pytest.mark.parametrize("form", ["edges", "links", "graphml"])
 def test_graphs_of_networkx(imported, std, tmp_path, expression, form):
     wanted = std(expression)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from itertools import product
 
 import networkx as nx
 import pytest
 
 from collc.application.importing import ImportSettings, import_machine
-from collc.base.diagnostics import SourceError, UsageError
+from collc.base.diagnostics import CollcError, SourceError, UsageError
 from collc.machines.patterns import loops
 from collc.machines.slurm_groups import neighbours
 from tests.machines.formats import links, network_of
@@ -200,3 +202,15 @@ def test_wrong_groups_are_named_at_their_line(tmp_path, text, part, line, messag
     assert message in found.message
     assert found.span is not None
     assert found.span.line == line
+
+
+@pytest.mark.parametrize("text", [YAML, BLOCKS, RINGS], ids=["yaml", "blocks", "rings"])
+def test_damaged_files_give_messages_only(tmp_path, text):
+    chance = random.Random(text)
+    for _ in range(40):
+        at = chance.randrange(len(text))
+        put = chance.choice(["", "0", "-1", "[", "}", "\n", ": ", "9" * 30, "\u00b2", text[at : at + 12] * 2])
+        changed = text[:at] + put + text[at + chance.randrange(12) :]
+        part = chance.choice([None, "racks", "r1"])
+        with contextlib.suppress(CollcError):
+            run(tmp_path, changed, kind="slurm", part=part, gpus_per_node=1, definitions=NIC, joined_by="nic")
