@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from collc.application.module_simulation import simulated_module
@@ -16,9 +17,10 @@ from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.textbook import MOST_DIMENSIONS, dimension_sizes
-from collc.synthesis.fixed.queued import lay_out_queued
+from collc.synthesis.fixed.queued import lay_out_queued, simulate_queued
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run, Standard
+from collc.ten.limited import limits_receiving, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule
@@ -47,10 +49,11 @@ def simulated_alternatives(
     for number, name in enumerate(names):
         progress(number / len(names), f"simulating {name}")
         try:
-            other = _synthesized(blank, name) if name in SYNTHESIZED else _textbook(blank, standards, name)
-            if not verify_schedule(other).ok:
-                raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
-            yield name, simulated_module(other, ExactTiming(module.model))
+            if name in SYNTHESIZED:
+                other = _checked(_synthesized(blank, name), name)
+                yield name, simulated_module(other, ExactTiming(module.model))
+            else:
+                yield name, _textbook(blank, standards, name)
         except CollcError as error:
             yield name, error.diagnostics[0].message if error.diagnostics else "it fails"
 
@@ -68,8 +71,18 @@ def _synthesized(blank: Module, name: str) -> Module:
     return Invert().run(Synthesize(name).run(blank, context), context)
 
 
-def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module:
-    """The module with an algorithm whose messages queue. Raises CollcError where it is for other collectives."""
+def _checked(module: Module, name: str) -> Module:
+    if not verify_schedule(module).ok:
+        raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
+    return module
+
+
+def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simulation:
+    """The simulation of an algorithm whose messages queue. Raises CollcError where it is for other collectives.
+
+    Where NPUs limit what they receive, no schedule says when messages arrive: the algorithm is checked without limits,
+    and its messages are simulated with them.
+    """
     network, demand = blank.network, blank.demand
     runs = {
         number: (_statements(network, demand, number, standard, name), None)
@@ -78,8 +91,13 @@ def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module
     messages = sum(len(sends) for sends, _ in runs.values())
     if messages > MOST_MESSAGES:
         raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
-    schedule = RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model))
-    return blank.with_schedule(schedule, name)
+    receives = limits_receiving(network)
+    planned = replace(blank, network=without_limits(network)) if receives else blank
+    schedule = RowSchedule(blank.model, lay_out_queued(planned.network, demand, runs, blank.model))
+    other = _checked(planned.with_schedule(schedule, name), name)
+    if receives:
+        return simulate_queued(network, demand, runs, blank.model)
+    return simulated_module(other, ExactTiming(blank.model))
 
 
 def _statements(network: Network, demand: Demand, number: int, standard: Standard, name: str) -> AlgorithmSends:

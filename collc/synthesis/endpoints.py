@@ -19,7 +19,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.endpoint_lists import PortList, PortTransfers
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.retiming import chunk_waits_of, earliest_starts, in_turn
-from collc.ten.limited import Ports, shared_links, without_limits
+from collc.ten.limited import Ports, overlaps, shared_links, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
@@ -127,12 +127,26 @@ def refuse_buffers(network: Network) -> None:
 def queued_for_endpoints(module: Module, network: Network) -> Module:
     """The module with a schedule of messages that queue, whose times the simulator found, with the limits.
 
-    Raises NoSchedule S0206 where NPUs limit what they receive: a message that waits for that has left its link already,
-    which a schedule does not say.
+    Raises NoSchedule S0206 where a message waits for an NPU that limits what it receives: it has left its link already,
+    and a schedule does not say when it arrives. Until the first such message all times are those of the schedule, so
+    that none waits where no two are received at once at these times.
     """
-    if not all(Ports.of(network).sends):
-        message = "messages that queue ('allow congestion') do not go with NPUs that limit what they receive"
-        raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'eject', or 'allow congestion'"))
+    ports, schedule = Ports.of(network), module.schedule
+    if all(ports.sends):
+        return module
+    assert schedule is not None
+    rows = schedule.transfers
+    into = ports.into[network.target[rows.link]]
+    taken = ports.occupancy(module.demand.chunks.size)[into, rows.chunk]
+    end = rows.start + Clock.of(network, module.demand, schedule.model).total_of(rows)
+    _, waiting = overlaps(into, end - taken, taken)
+    if len(waiting):
+        first = waiting[np.argmin(end[waiting])]
+        npu = network.shown_name(int(network.target[rows.link[first]]))
+        message = f"{npu} cannot receive what comes to it at once, and a schedule does not say how long messages wait then"
+        raise NoSchedule(
+            Diagnostic("S0206", f"'allow congestion': {message}", hint="leave out 'eject', or take another algorithm; 'collc compare' simulates it")
+        )
     return module
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.units import serialization_time
 from collc.ten.arrays import Int32Array, Int64Array
@@ -101,6 +102,23 @@ def _slowed(network: Network, senders: Int64Array, receivers: Int64Array) -> Net
         kind=np.array([position[row] for row in rows], np.int32),
         kinds=tuple(names[row] for row in used),
     )
+
+
+def limits_receiving(network: Network) -> bool:
+    """Whether an NPU cannot receive at once what its links bring."""
+    return not all(Ports.of(network).sends)
+
+
+def overlaps(port: Int32Array, begin: Int64Array, taken: Int64Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(first, second): transfers that follow one another at a port, the second before the first is through.
+
+    port: int32[transfers], -1 for none. begin, taken: int64[transfers], when and for how long each occupies it.
+    """
+    used = np.flatnonzero(port >= 0)
+    order = used[np.lexsort((used, begin[used], port[used]))]
+    same = port[order[1:]] == port[order[:-1]]
+    found = np.flatnonzero(same & (begin[order[1:]] < (begin + taken)[order[:-1]]))
+    return order[found], order[found + 1]
 
 
 @dataclass(frozen=True, eq=False)

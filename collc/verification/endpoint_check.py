@@ -8,7 +8,7 @@ import numpy as np
 
 from collc.base.units import decimal
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.limited import Ports
+from collc.ten.limited import Ports, overlaps
 from collc.verification.timed_transfers import TimedTransfers
 from collc.verification.verdict import Findings, at
 
@@ -38,11 +38,8 @@ def _check(
     ports: Ports, transfers: TimedTransfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
 ) -> None:
     """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
-    used = np.flatnonzero(port >= 0)
-    order = used[np.lexsort((used, begin[used], port[used]))]
-    same = port[order[1:]] == port[order[:-1]]
-    overlapping = np.flatnonzero(same & (begin[order[1:]] < (begin + taken)[order[:-1]]))
-    pairs = sorted(zip(order[overlapping].tolist(), order[overlapping + 1].tolist(), strict=True), key=lambda p: p[1])
+    earlier, later = overlaps(port, begin, taken)
+    pairs = sorted(zip(earlier.tolist(), later.tolist(), strict=True), key=lambda p: p[1])
     for first, second in pairs[:_LISTED]:
         number = int(port[second])
         does = "sends" if ports.sends[number] else "receives"

@@ -98,3 +98,29 @@ def test_custom_collectives_have_no_textbook_algorithms(capsys: pytest.CaptureFi
     assert main(["compare", "p.coll", "--quiet"]) != 0
     errors = capsys.readouterr().err
     assert "error[C0209]" in errors, errors
+
+
+@pytest.mark.parametrize("limit", ["eject", "inject"])
+def test_all_algorithms_run_where_npus_have_limits(limit: str) -> None:
+    """Messages that meet at an NPU that receives one after another wait there, and none is faster than the ideal."""
+    mesh = f"mesh2d(2, 3, {LINK})"
+    free = {one.name: one.time_ps for one in compared(mesh, "all_reduce(net.npus, size: 6MiB)").alternatives[1:]}
+    found = compared(f"limited({mesh}, {limit}: 60GiB/s)", "all_reduce(net.npus, size: 6MiB)")
+    times = {one.name: one.time_ps for one in found.alternatives[1:]}
+    assert [one.reason for one in found.alternatives if one.time_ps is None] == []
+    assert all(time is not None and time >= found.ideal_ps for time in times.values())
+    direct, without = times["direct"], free["direct"]
+    assert direct is not None
+    assert without is not None
+    assert direct > without
+
+
+def test_the_simulation_of_statements_takes_as_long_as_that_of_their_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where no NPU limits what it receives, both can be had."""
+    network = f"limited(mesh2d(2, 3, {LINK}), inject: 60GiB/s)"
+    times = [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives]
+    monkeypatch.setattr("collc.application.alternatives.without_limits", lambda same: same)
+    monkeypatch.setattr("collc.application.alternatives.limits_receiving", lambda _network: True)
+    assert [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives] == times

@@ -124,6 +124,35 @@ def test_python_m_runs_the_package() -> None:
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("collc ")
 
 
+QUEUED = """
+topology t = limited({network}, eject: 60GB/s)
+algorithm twice(g: group, size: bytes, chunks: int = 1) implements broadcast(g, size, chunks) {{
+    for k in 1..4, c in 0..chunks {{ send x[c] from g[0] to g[k] at 0 }}
+}}
+schedule s on t {{ run {run} allow congestion emit ten }}
+"""
+
+
+def test_messages_that_queue_where_npus_limit_what_they_receive(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On a line every NPU receives from one link only, so that no message waits behind it; on a mesh some do."""
+    line = QUEUED.format(
+        network="line(4, bandwidth: 50GB/s, latency: 1us)", run="broadcast(t.npus, size: 4MiB, chunks: 2) using twice"
+    )
+    code, found, messages = compiled(capsys, HEAD + line, "-o", str(tmp_path))
+    checks = found[0]["checks"]
+    assert (code, messages) == (0, [])
+    assert (checks["endpoints"], checks["congestion_free"]) == ("ok", "allowed")
+    assert found[0]["time_ps"] == 8 * 42_943_040
+    mesh = QUEUED.format(
+        network="mesh2d(2, 2, bandwidth: 50GB/s, latency: 1us)", run="all_gather(t.npus, size: 4MiB) using direct"
+    )
+    code, _, (message,) = compiled(capsys, HEAD + mesh)
+    assert (code, message["code"]) == (3, "S0206")
+    assert "npu[0, 0] cannot receive what comes to it at once" in message["message"]
+
+
 def test_runs_that_queue_and_runs_that_are_planned_do_not_go_with_limits(capsys: pytest.CaptureFixture[str]) -> None:
     text = HEAD + "topology t = limited(mesh2d(2, 2, bandwidth: 50GB/s, latency: 0.5us), inject: 60GB/s)\n"
     runs = "run all_reduce(t.npus, size: 4MiB) using direct run all_gather(t.npus, size: 4MiB) allow congestion"

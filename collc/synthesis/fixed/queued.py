@@ -43,13 +43,30 @@ def lay_out_queued(
 
     Raises SourceError as `lay_out`, but reductions may pass NPUs that have a contribution.
     """
+    return _transfers(*_simulated(network, demand, runs, model))
+
+
+def simulate_queued(
+    network: Network, demand: Demand, runs: Mapping[int, tuple[AlgorithmSends, Span | None]], model: LinkModel
+) -> Simulation:
+    """The simulation of all algorithms together, also where messages wait behind links, for NPUs that receive others.
+
+    runs: as in `lay_out_queued`, which says what is raised.
+    """
+    return _simulated(network, demand, runs, model)[1]
+
+
+def _simulated(
+    network: Network, demand: Demand, runs: Mapping[int, tuple[AlgorithmSends, Span | None]], model: LinkModel
+) -> tuple[AlgorithmSends, Simulation]:
+    """(the statements of all runs, their simulation)."""
     statements = _statements(network, demand, runs, model)
     graph = _graph(network, demand, statements, model)
     found = simulate(network, graph, ExactTiming(model))
     reduced: BoolArray = demand.chunks.op[statements.sends.chunk] != Op.COPY
     if statements.moves.overtaken(network, reduced, found.start, found.end):
         found = simulate(network, _with_barriers(graph, statements), ExactTiming(model))
-    return _transfers(statements.sends, found)
+    return statements.sends, found
 
 
 def _statements(
