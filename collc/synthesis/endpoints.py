@@ -143,10 +143,10 @@ def queued_for_endpoints(module: Module, network: Network) -> Module:
     if len(waiting):
         first = waiting[np.argmin(end[waiting])]
         npu = network.shown_name(int(network.target[rows.link[first]]))
-        message = f"{npu} cannot receive what comes to it at once, and a schedule does not say how long messages wait then"
-        raise NoSchedule(
-            Diagnostic("S0206", f"'allow congestion': {message}", hint="leave out 'eject', or take another algorithm; 'collc compare' simulates it")
-        )
+        what = f"'allow congestion': {npu} cannot receive what comes to it at once"
+        message = f"{what}, and a schedule does not say how long messages wait then"
+        hint = "leave out 'eject', or take another algorithm; 'collc compare' simulates it"
+        raise NoSchedule(Diagnostic("S0206", message, hint=hint))
     return module
 
 
