@@ -13,7 +13,7 @@ from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_DEPTH, too_deep
-from collc.source.parsing.parse import MAX_BYTES, parse, parse_with_tables
+from collc.source.parsing.parse import MAX_BYTES, begins, parse, parse_with_tables
 from collc.source.parsing.syntax import Import, Statement
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
@@ -49,7 +49,11 @@ class Loader:
         if module is not None:
             source, statements = _standard(path, name)
             return self._followed(FileScope(source, statements, module, str(path.parent)), path)
-        return self._declared(read_text(path, name, limit=MAX_BYTES, at=at), path)
+        text = read_text(path, name, limit=MAX_BYTES, at=at)
+        if at is not None and not begins(text):
+            hint = f"a program begins as in: topology pod {{ ... }}; 'collc check {name}' shows what is wrong"
+            raise fail("E0706", f"'{name}' is no program: it does not begin with a statement", at, hint=hint)
+        return self._declared(text, path)
 
     def load_text(self, source: SourceFile) -> FileScope:
         """A program that is in no file; names of files in its imports are relative to the current folder."""

@@ -126,6 +126,26 @@ def test_an_import_shows_nothing_of_a_file_that_is_no_program(capsys: pytest.Cap
     assert "hunter2" not in errors
 
 
+@pytest.mark.parametrize("text", ["password = hunter2\n", "# hunter2\n42 hunter2", '"hunter2', "{hunter2}", "§hunter2"])
+def test_an_import_shows_nothing_of_a_file_that_only_has_the_name_of_a_program(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("secret.coll").write_text(text)
+    Path("q.coll").write_text('import "secret.coll"\n' + PROGRAM)
+    assert main(["check", "q.coll"]) == 1
+    errors = capsys.readouterr().err
+    assert "error[E0706]: 'secret.coll' is no program: it does not begin with a statement" in errors
+    assert "q.coll:1:1" in errors
+    assert "hunter2" not in errors
+
+
+def test_an_import_shows_what_is_wrong_in_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("part.coll").write_text("# a part\nlet a = = 1\n")
+    Path("q.coll").write_text('import "part.coll"\n' + PROGRAM)
+    assert main(["check", "q.coll"]) == 1
+    assert "part.coll:2:9" in capsys.readouterr().err
+
+
 def test_ctrl_c_while_it_is_being_loaded_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     from collc import __main__
 

@@ -22,6 +22,18 @@ def _too_large(text: str) -> bool:
     return len(text) > MAX_BYTES or (not text.isascii() and len(text.encode("utf-8", "replace")) > MAX_BYTES)
 
 
+def begins(source: SourceFile) -> bool:
+    """Whether the first word of a file, or its end, is allowed where a program begins."""
+    table = load_table()
+    try:
+        for token in table.scanner.scan(source.text):
+            Automaton(table, Builder(source)).feed(token)
+            break
+    except (Unexpected, SourceError):
+        return False
+    return True
+
+
 def parse_with_tables(source: SourceFile) -> File | None:
     """The syntax tree of a file in which long tables are not parsed line by line (see tables.py).
 
