@@ -164,4 +164,6 @@ def fabric_of_domains(found: HostGroups, insides: Sequence[Inside], kinds: Kinds
     nic = kinds.options.rates.get("nic")
     rate: Fraction | None = None if nic is None else nic * len(found.hosts)
     above = [(leaf, "spine", rate) for leaf in leaves] if rails and per_host > 1 else []
-    return Fabric((*leaves, *(["spine"] if above else [])), tuple(above), tuple(below), found.dropped, ordered=True)
+    names = ["names of the hosts in blocks, which labels of alike blocks cannot hold"] if len(insides) > 1 else []
+    dropped = (*found.dropped, *names)
+    return Fabric((*leaves, *(["spine"] if above else [])), tuple(above), tuple(below), dropped, ordered=True)

@@ -152,6 +152,7 @@ def test_blocks_are_nvlink_domains_or_leaf_switches(tmp_path):
     assert (found.npu_count, found.switch_count) == (144, 2 + 4 + 1)
     assert "block b1 is gpu[01-18]" in program
     assert "block sizes" in program  # as dropped
+    assert "names of the hosts in blocks" in program
     assert len(program.splitlines()) < 60
     leaf = [b for a, b, rate, _ in links(found) if a == 5 and rate == 50 * 10**9]
     assert leaf == [b for a, b, rate, _ in links(found) if a == 72 + 9 and rate == 50 * 10**9]  # GPU 1 of each host
