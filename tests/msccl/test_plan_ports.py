@@ -60,7 +60,7 @@ def test_every_collective_uses_ports_between_nodes_only(tmp_path, collective):
             assert kinds == ({"memory"} if a // 3 == b // 3 else {"port"})
         ops = [op for gpu in plan["gpus"] for tb in gpu["threadblocks"] for op in tb["ops"]]
         puts = [op for op in ops if op.get("channel_type") == "port" and "src_buff" in op]
-        assert {op["name"] for op in puts} <= {"pws", "pwsf"}
+        assert {op["name"] for op in puts} == {"pws"}
         assert {buff["type"] for op in puts for buff in op["src_buff"]} == {"s"}
         path = written(tmp_path, plan)
         verdict = check_plan(path)
@@ -277,9 +277,11 @@ def test_relays_must_flush(tmp_path):
     good = plan_of(scheduled(support.ring(5), support.gather(list(range(5)))), MscclOptions(gpus_per_node=1))
     for one in (False, True):
         mutant = json.loads(json.dumps(good))
-        flushes = [op for g in mutant["gpus"] for tb in g["threadblocks"] for op in tb["ops"] if op["name"] == "pwsf"]
-        for op in flushes[:1] if one else flushes:
-            op["name"] = "pws"
+        blocks = [tb["ops"] for gpu in mutant["gpus"] for tb in gpu["threadblocks"]]
+        flushes = [(ops, op) for ops in blocks for op in ops if op["name"] == "flush"]
+        assert flushes
+        for ops, op in flushes[:1] if one else flushes:
+            ops.remove(op)
         verdict = check_plan(written(tmp_path, mutant))
         assert verdict.checks["race"] == "failed"
         assert {finding.code for finding in verdict.findings} <= {"X0413", "X0414"}

@@ -257,13 +257,17 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
 
 
 def _flush(ops: list[Json]) -> None:
-    """Let the last put on each port wait until all has left: the next run overwrites what the proxy still reads."""
+    """Wait after the last put on each port until all has left: the next run overwrites what the proxy still reads.
+
+    Not by `pwsf`, for which the kernel takes a wrong source offset (docs/msccl-contract.md, section 6.2).
+    """
     flushed: set[int] = set()
-    for op in reversed(ops):
-        if op["name"] == "pws":
-            if not flushed.issuperset(op["channel_ids"]):
-                op["name"] = "pwsf"
-            flushed.update(op["channel_ids"])
+    for at in reversed(range(len(ops))):
+        channels: list[int] = ops[at]["channel_ids"] if ops[at]["name"] == "pws" else []
+        if not flushed.issuperset(channels):
+            entries = [{"index": 0, "size": 0} for _ in channels]
+            ops.insert(at + 1, {"name": "flush", "dst_buff": entries, "channel_ids": channels, "channel_type": "port"})
+        flushed.update(channels)
 
 
 def rounds_of(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
