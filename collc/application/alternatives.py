@@ -16,7 +16,7 @@ from collc.passes.synthesize import Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import MOST_DIMENSIONS, dimension_sizes
+from collc.synthesis.auto.textbook import hierarchical_shape
 from collc.synthesis.fixed.queued import lay_out_queued, simulate_queued
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run, Standard
@@ -108,8 +108,8 @@ def _statements(network: Network, demand: Demand, number: int, standard: Standar
         raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
     shape: list[int] = []
     if name == "hierarchical":
-        shape = dimension_sizes(network) if len(run.group) == len(network.npus) else []
-        if not 1 < len(shape) <= MOST_DIMENSIONS:
+        shape = hierarchical_shape(network, len(run.group))
+        if not shape:
             raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
     sends = library.sends(standard, len(run.group), name, shape)
     first = int(demand.first_chunk[number])

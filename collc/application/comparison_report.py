@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from collc.base.units import format_bytes, format_rate, format_time, percent
+from collc.base.units import format_time, percent, shown_bytes, shown_rate
 from collc.pictures.axes import Axis
 from collc.pictures.charts import Bars, Reference, bar_chart
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
@@ -88,14 +88,14 @@ class Comparison:
 
     def _cells(self, time: int) -> tuple[str, str, str, str, str]:
         found = self.bandwidths(time)
-        algorithm, bus = ("-" if r is None else format_rate(Fraction(round(r / 10**6)) * 10**6) for r in found)
+        algorithm, bus = ("-" if r is None else shown_rate(Fraction(round(r / 10**6)) * 10**6) for r in found)
         of_ideal = percent(self.ideal_ps / time) if time else "-"
         against = f"{time / self.own_ps:.2f} x" if self.own_ps else "-"
         return format_time(time), algorithm, bus, of_ideal, against
 
     def title(self) -> str:
         """What was compared, for people."""
-        what = f"{self.collective}, {format_bytes(self.size)}" if self.collective else "several collectives"
+        what = f"{self.collective}, {shown_bytes(self.size)}" if self.collective else "several collectives"
         return f"{self.schedule}: {what}, on {self.network}"
 
     def svg(self) -> str:

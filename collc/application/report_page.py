@@ -9,7 +9,7 @@ import numpy as np
 
 from collc.application.report_alternatives import Alternatives
 from collc.application.report_subject import Subject
-from collc.base.units import format_bytes, format_time, percent
+from collc.base.units import format_time, percent, shown_bytes
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section, Table
@@ -112,7 +112,7 @@ def _load(use: LinkUse) -> list[Block]:
     rows = [
         (
             use.network.shown_link(link),
-            format_bytes(int(use.bytes_per_link[link])),
+            shown_bytes(int(use.bytes_per_link[link])),
             format_time(int(use.busy_per_link[link])),
             percent(min(1.0, int(use.busy_per_link[link]) / max(1, use.time))),
         )

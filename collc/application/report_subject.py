@@ -12,7 +12,7 @@ from collc.application.report_alternatives import Alternatives, alternatives_of
 from collc.application.settings import Progress
 from collc.base.diagnostics import Diagnostic
 from collc.base.rendering import folded, render
-from collc.base.units import format_bytes, format_time, percent
+from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import plural
 from collc.pictures.axes import rate_label
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
@@ -153,7 +153,7 @@ def _alternatives(
 
 def _summary(module: Module) -> str:
     runs = ", ".join(
-        f"{run.collective} of {format_bytes(run.standard.size)}" if run.standard else run.collective
+        f"{run.collective} of {shown_bytes(run.standard.size)}" if run.standard else run.collective
         for run in module.demand.runs[:4]
     )
     more = f" and {len(module.demand.runs) - 4} more" if len(module.demand.runs) > 4 else ""

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from collc.base.units import format_bytes, format_rate, format_time, percent
+from collc.base.units import format_time, percent, shown_bytes, shown_rate
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
 from collc.simulation.engine import Simulation
 
@@ -100,11 +100,11 @@ class SimulationReport:
         yield "network", f"{found.network.name}: {len(found.network.npus)} NPUs, {found.network.link_count} links"
         yield "messages", str(int(np.count_nonzero(found.graph.route >= 0)))
         if self.workload.size:
-            yield "collective", f"{self.workload.collective or 'custom'}, {format_bytes(self.workload.size)}"
+            yield "collective", f"{self.workload.collective or 'custom'}, {shown_bytes(self.workload.size)}"
         for name, rate in (("algorithm", self.algorithm_bandwidth), ("bus", self.bus_bandwidth)):
             if rate is not None:
-                yield f"{name} bandwidth", format_rate(Fraction(round(rate / 10**6)) * 10**6)
-        yield "sent over links", format_bytes(int(found.sent.sum()))
+                yield f"{name} bandwidth", shown_rate(Fraction(round(rate / 10**6)) * 10**6)
+        yield "sent over links", shown_bytes(int(found.sent.sum()))
         yield "queued at links", format_time(int(found.queued.sum()) * found.unit)
         used = found.utilisation(1)
         if len(used):
@@ -117,7 +117,7 @@ class SimulationReport:
         return [
             (
                 found.network.shown_link(link),
-                format_bytes(int(found.sent[link])),
+                shown_bytes(int(found.sent[link])),
                 format_time(int(found.busy[link]) * found.unit),
                 format_time(int(found.queued[link]) * found.unit),
                 percent(float(found.busy[link]) / max(1, found.time)),

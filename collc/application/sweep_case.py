@@ -17,6 +17,7 @@ from collc.passes.synthesize import SYNTHESIZERS
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.auto.textbook import hierarchical_shape
 
 Cell = str | int | float | None
 Rows = list[dict[str, Cell]]
@@ -126,15 +127,11 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             message = f"std.algorithms has no '{name}' for {run.collective}"
             hint = did_you_mean(name, names, "there are " + ", ".join(names) if names else "")
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
-        sends = StandardAlgorithms.sends(standard, len(run.group), name, _shape(request, name))
+        shape = hierarchical_shape(request.network, len(run.group)) if name == "hierarchical" else ()
+        sends = StandardAlgorithms.sends(standard, len(run.group), name, shape)
         moves = sends.placed(run.group, int(request.demand.first_chunk[number]))
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
-
-
-def _shape(request: ScheduleRequest, name: str) -> tuple[int, ...]:
-    """The sizes of the network's dimensions, for the algorithm that takes them."""
-    return tuple(axis.size for axis in request.network.axes) if name == "hierarchical" else ()
 
 
 def _row(case: SweepCase, request: ScheduleRequest, report: ScheduleReport) -> dict[str, Cell]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from collc.application.sweep_case import Cell, Rows
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.units import UNITS, Dimension, format_bytes, format_rate, format_time, percent
+from collc.base.units import UNITS, Dimension, format_time, percent, shown_bytes, shown_rate
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 
@@ -149,5 +149,5 @@ def shown(name: str, value: Cell, unit: str) -> str:
     if name == "bus_bandwidth":
         return f"{float(value) / 1e9:.3f}GB/s"
     if unit == Dimension.RATE:
-        return format_rate(Fraction(value))
-    return format_bytes(int(value)) if unit == Dimension.BYTES else str(value)
+        return shown_rate(Fraction(value))
+    return shown_bytes(int(value)) if unit == Dimension.BYTES else str(value)

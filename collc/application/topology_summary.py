@@ -13,7 +13,7 @@ import numpy as np
 
 from collc.base.diagnostics import SourceFile
 from collc.base.host_lists import compressed_hosts
-from collc.base.units import format_bytes, format_rate, format_time
+from collc.base.units import format_time, shown_bytes, shown_rate
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.flow import minimum_cut
@@ -87,7 +87,7 @@ class LinkRow:
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
         arrow = "<->" if self.both else "->"
-        bandwidth = "-" if self.kind.bandwidth is None else format_rate(self.kind.bandwidth)
+        bandwidth = "-" if self.kind.bandwidth is None else shown_rate(self.kind.bandwidth)
         latency = "-" if self.kind.latency is None else format_time(self.kind.latency)
         return f"{self.ends[0]} {arrow} {self.ends[1]}", str(self.count), bandwidth, latency
 
@@ -105,7 +105,7 @@ class LimitRow:
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
         rate = f"{float(self.bandwidth / 10**9):.2f} GB/s"
-        return self.collective, format_bytes(self.size), format_time(self.time), rate, self.limit
+        return self.collective, shown_bytes(self.size), format_time(self.time), rate, self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _span(least: str, most: str) -> str:
 
 
 def _rates(rates: tuple[Fraction, Fraction] | None) -> str:
-    return "-" if rates is None else _span(format_rate(rates[0]), format_rate(rates[1]))
+    return "-" if rates is None else _span(shown_rate(rates[0]), shown_rate(rates[1]))
 
 
 def _families(network: Network) -> list[tuple[str, Int32Array]]:
@@ -253,7 +253,7 @@ def _endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
         count = int((network.endpoint == row).sum())
         if count and kind.is_limited:
             rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
-            said = [f"{name} {format_rate(rate)}" for name, rate in rates if rate is not None]
+            said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
             mode = f" ({kind.mode})" if kind.memory is not None else ""
             facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
 
@@ -330,7 +330,7 @@ def _bisection(network: Network, facts: list[tuple[str, str]], values: dict[str,
     least = min(found, default=None)
     if least is not None:
         values["bisection_at_most"] = float(least)
-        facts.append(("bisection", f"at most {format_rate(least)} from half of the NPUs to the others"))
+        facts.append(("bisection", f"at most {shown_rate(least)} from half of the NPUs to the others"))
 
 
 def _halves(network: Network) -> list[set[int]]:

@@ -156,6 +156,7 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
     from collc.passes.synthesize import SYNTHESIZERS
     from collc.source.standard_algorithms import StandardAlgorithms
+    from collc.synthesis.auto.textbook import hierarchical_shape
 
     if settings.algorithms:
         return [(name, name not in SYNTHESIZERS) for name in settings.algorithms]
@@ -164,8 +165,9 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     own: list[tuple[str | None, bool]] = [(None, by_hand)]
     own += [] if request.synthesizer == "auto" and not by_hand else [("auto", False)]
     names = StandardAlgorithms.names(standard.kind) if standard is not None else ()
-    flat = [name for name in names if name != "hierarchical" or len(request.network.axes) > 1]
-    return [*own, *((name, True) for name in flat)]
+    if not hierarchical_shape(request.network, len(request.demand.runs[0].group)):
+        names = [name for name in names if name != "hierarchical"]
+    return [*own, *((name, True) for name in names)]
 
 
 # Results

@@ -99,6 +99,37 @@ def format_bytes(size: int) -> str:
     return f"{size}B"
 
 
+_MOST_DIGITS: Final = 4
+"""Digits of sizes and rates that people read, where no exact text is short."""
+
+
+def shown_bytes(size: int) -> str:
+    """A size for people, exact where that is short, else with four digits: `80MB`, not `78125KiB`; `12.35MB`.
+
+    `format_bytes` is for text that is read back.
+    """
+    text = format_bytes(size)
+    return text if sum(c.isdigit() for c in text) <= _MOST_DIGITS else _short(Fraction(size), "B")
+
+
+def shown_rate(rate: Fraction) -> str:
+    """A rate for people, exact where that is short, else with four digits: `3.333GB/s`.
+
+    `format_rate` is for text that is read back.
+    """
+    text = format_rate(rate)
+    return text if len(text) <= len("1234.567GB/s") else _short(rate, "B/s")
+
+
+def _short(value: Fraction, unit: str) -> str:
+    """`value` in the largest decimal unit in which it is not below 1: exact with three decimals, else four digits."""
+    prefixes = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
+    prefix, scale = next(((name, whole) for name, whole in prefixes if value >= whole), ("", 1))
+    scaled = value / scale
+    digits = 3 if (scaled * 1000).denominator == 1 else max(0, _MOST_DIGITS - len(str(int(scaled))))
+    return f"{decimal(scaled, digits)}{prefix}{unit}"
+
+
 def format_time(picoseconds: int | Fraction) -> str:
     """The text of a time, rounded to six decimal places of its unit: `80.125us`."""
     value = Fraction(picoseconds)

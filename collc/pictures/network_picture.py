@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.units import format_rate, format_time
+from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
 from collc.pictures.axes import Axis, bytes_label, rate_label
 from collc.pictures.charts import color_bar
@@ -100,7 +100,7 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
 
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
-    texts = ["any bandwidth"] if kind.bandwidth is None else [format_rate(kind.bandwidth), _decimal(kind.bandwidth)]
+    texts = ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), _decimal(kind.bandwidth)]
     rate = min(texts, key=len)
     return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
 

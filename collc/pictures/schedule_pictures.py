@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.units import format_bytes, format_time
+from collc.base.units import format_time, shown_bytes
 from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
 from collc.pictures.charts import Series, heat_map, line_chart
 from collc.pictures.layout import node_label, node_numbers
@@ -158,7 +158,7 @@ def _tip(use: LinkUse, row: int) -> str:
     does = " (added to what the target holds)" if use.reduce[row] else ""
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
-    return f"{use.name(row)}, {format_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
+    return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
 
 
 # Gantt

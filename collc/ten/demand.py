@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.html import html_table
-from collc.base.units import format_bytes
+from collc.base.units import shown_bytes
 from collc.ten.arrays import Int32Array, Int64Array
 
 T = TypeVar("T", bound=np.generic)
@@ -157,7 +157,7 @@ class Demand:
                 run.collective,
                 str(len(run.group)),
                 str(len(run.pattern)),
-                "-" if run.standard is None else format_bytes(run.standard.size),
+                "-" if run.standard is None else shown_bytes(run.standard.size),
             )
             for number, run in enumerate(self.runs)
         ]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.html import html_table
-from collc.base.units import format_rate, format_time, serialization_time
+from collc.base.units import format_time, serialization_time, shown_rate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
 from collc.ten.endpoint import Endpoint
 
@@ -178,7 +178,7 @@ class Network:
             (
                 str(count),
                 "-" if kind.latency is None else format_time(kind.latency),
-                "-" if kind.bandwidth is None else format_rate(kind.bandwidth),
+                "-" if kind.bandwidth is None else shown_rate(kind.bandwidth),
             )
             for kind, count in zip(self.kinds, counts, strict=True)
         ]

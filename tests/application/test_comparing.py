@@ -12,6 +12,7 @@ from collc.application.alternatives import SYNTHESIZED, TEXTBOOK
 from collc.application.comparing import CompareSettings, compare_file
 from collc.application.comparison_report import Comparison
 from collc.command.cli import main
+from collc.ten.network import Network
 
 PROGRAM = """
 import std.topologies
@@ -121,6 +122,14 @@ def test_the_simulation_of_statements_takes_as_long_as_that_of_their_schedule(
     """Where no NPU limits what it receives, both can be had."""
     network = f"limited(mesh2d(2, 3, {LINK}), inject: 60GiB/s)"
     times = [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives]
-    monkeypatch.setattr("collc.application.alternatives.without_limits", lambda same: same)
-    monkeypatch.setattr("collc.application.alternatives.limits_receiving", lambda _network: True)
+
+    def same(network: Network) -> Network:
+        return network
+
+    monkeypatch.setattr("collc.application.alternatives.without_limits", same)
+
+    def always(_network: Network) -> bool:
+        return True
+
+    monkeypatch.setattr("collc.application.alternatives.limits_receiving", always)
     assert [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives] == times

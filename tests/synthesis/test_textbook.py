@@ -9,7 +9,7 @@ import pytest
 
 from collc.base.diagnostics import CollcError, SourceError
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import TextbookAlgorithm, textbook_algorithms
+from collc.synthesis.auto.textbook import TextbookAlgorithm, hierarchical_shape, textbook_algorithms
 from collc.synthesis.bounds import lower_bound
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.module import Module
@@ -125,3 +125,10 @@ def test_the_library_refuses_what_an_algorithm_does_not_serve() -> None:
     sends = LIBRARY.sends(Standard("reduce", 1024, 1, 2, Op.MAX), 4, "direct")
     assert len(sends) == 3
     assert set(sends.target.tolist()) == {2}
+
+
+def test_hierarchical_is_for_all_npus_of_networks_with_dimensions() -> None:
+    mesh = grid(3, 4)
+    assert sorted(hierarchical_shape(mesh, 12)) == [3, 4]
+    assert hierarchical_shape(mesh, 4) == []
+    assert hierarchical_shape(ring(8), 8) == []

@@ -92,6 +92,15 @@ def dimension_sizes(network: Network) -> list[int]:
     return [first.shape[axis] for axis in order if first.shape[axis] > 1]
 
 
+def hierarchical_shape(network: Network, members: int) -> list[int]:
+    """The sizes of dimensions for `hierarchical` over a group of `members` NPUs; [] where it does not fit.
+
+    It is for all NPUs of a network with two to MOST_DIMENSIONS dimensions.
+    """
+    shape = dimension_sizes(network) if members == len(network.npus) else []
+    return shape if 1 < len(shape) <= MOST_DIMENSIONS else []
+
+
 def _built(module: Module, library: AlgorithmLibrary, name: str, shape: Sequence[int]) -> Module:
     """The module with an algorithm laid out. Raises CollcError where it does not run on the network."""
     network, demand = module.network, module.demand
