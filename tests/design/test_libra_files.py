@@ -137,6 +137,23 @@ def test_the_mps_file_keeps_every_communication_as_fast(tmp_path: Path, loop: st
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+def test_the_mps_file_keeps_the_constraints(tmp_path: Path, loop: str) -> None:
+    """Without them a smaller sum would be cheaper; of `time * cost` the optimum of the design is the optimum."""
+    text = training(loop, "time * cost").replace("require cost", "require bandwidth[2] <= 25GB/s\n require cost")
+    report, folder = solved(
+        text.replace("bandwidth[0] >= 2 * bandwidth[2]", "bandwidth[2] >= 0.2 * bandwidth[0]"), tmp_path
+    )
+    best = report.choices[0]
+    cost, rates = mps_optimum(folder / "d_deadline.mps")
+    assert cost * 1000 == pytest.approx(best.cost, rel=1e-7)
+    assert sum(rates) == pytest.approx(400, rel=1e-8)
+    assert rates[2] >= 0.2 * rates[0] * (1 - 1e-7)
+    path = folder / "d_deadline.mps"
+    path.write_text("".join(line for line in path.open() if "require" not in line))
+    assert mps_optimum(path)[0] < 0.999 * cost
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_libra_reads_its_inputs(tmp_path: Path, loop: str) -> None:
     """The re-read problem has the same time and cost at random bandwidths, and the same constraints."""
     report, folder = solved(training(loop, "time"), tmp_path)

@@ -6,14 +6,19 @@ coefficient is far from 1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from collc.design.problem import ExactRow
 from collc.design.time_expression import Maximum, TimeExpression
 from collc.emit.libra.model import LibraModel
 
 MEGA: Final = 10**6
 KILO: Final = 10**3
+ROUNDED_DOWN: Final = 1 - 1e-9
+"""Factor of the lower limits: the solution satisfies the constraints up to its own rounding errors."""
+_MPS_TYPES: Final = {"<=": "L", ">=": "G", "==": "E"}
 
 
 def lp_text(model: LibraModel) -> str:
@@ -27,10 +32,9 @@ def lp_text(model: LibraModel) -> str:
         rows.append(f" {name}_option: {name}{terms.minus(option)} >= {_decimal(option.constant)}")
     cost = "".join(f" - {_decimal(d.unit_cost / KILO)} B{k}" for k, d in enumerate(model.dimensions))
     rows.append(f" cost: C{cost} = 0")
-    for k, row in enumerate(model.rows):
-        scale = max(abs(value) for value in row.coefficients)
-        left = "".join(_signed(value / scale, f"B{i}") for i, value in enumerate(row.coefficients) if value)
-        rows.append(f" require{k}:{left} {row.operator.replace('==', '=')} {_decimal(row.limit / scale)}")
+    for k, row in enumerate(map(_scaled, model.rows)):
+        left = "".join(_signed(value, f"B{i}") for i, value in enumerate(row.coefficients) if value)
+        rows.append(f" require{k}:{left} {row.operator.replace('==', '=')} {_decimal(row.limit)}")
     if model.deadline is not None:
         rows.append(f" deadline: T <= {_decimal(model.deadline / MEGA)}")
     rows += [f" reciprocal{k}: [ B{k} * x{k} ] >= 1" for k, used in enumerate(model.time.used) if used]
@@ -83,20 +87,33 @@ class _LinearTime:
         return "".join([*sizes, *inner])
 
 
+def _scaled(row: ExactRow) -> ExactRow:
+    """A constraint whose largest coefficient is 1 or -1."""
+    scale = max(abs(value) for value in row.coefficients)
+    return replace(row, coefficients=tuple(value / scale for value in row.coefficients), limit=row.limit / scale)
+
+
 def mps_text(model: LibraModel) -> str:
     """NAME_deadline.mps: the least cost at which each communication is as fast as in the solution, a pure LP.
 
-    A communication of a bytes in dimension i that ends after t needs B_i >= a / t.
+    A communication of a bytes in dimension i that ends after t needs B_i >= a / t. The constraints of the design hold
+    too, so that the optimum of `cost` and of `time * cost` is an optimum of this program.
     """
-    floors = deadline_floors(model)
+    rounding = ROUNDED_DOWN if model.rows else 1.0
+    floors = [floor * rounding for floor in deadline_floors(model)]
+    rows = [_scaled(row) for row in model.rows]
     lines = [f"NAME          {model.name[:60]}", "ROWS", " N  cost"]
     lines += [f" G  floor{k}" for k in range(len(floors))]
+    lines += [f" {_MPS_TYPES[row.operator]}  require{k}" for k, row in enumerate(rows)]
     lines.append("COLUMNS")
     for k, dimension in enumerate(model.dimensions):
         lines.append(f"    B{k}  cost  {_decimal(dimension.unit_cost / KILO)}")
         lines.append(f"    B{k}  floor{k}  1")
+        entries = [(i, row.coefficients[k]) for i, row in enumerate(rows) if row.coefficients[k]]
+        lines += [f"    B{k}  require{i}  {_decimal(value)}" for i, value in entries]
     lines.append("RHS")
     lines += [f"    RHS  floor{k}  {_decimal(Fraction(floor))}" for k, floor in enumerate(floors)]
+    lines += [f"    RHS  require{k}  {_decimal(row.limit)}" for k, row in enumerate(rows)]
     return "\n".join([*lines, "ENDATA", ""])
 
 
