@@ -72,7 +72,7 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
     )
     progress(None, "simulating the MSCCL file")
     measured = quality(program, module)
-    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module))
+    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module.demand))
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 
@@ -95,7 +95,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
             verdict = check_plan(path, collective="custom", expected=expected)
         else:
             verdict = check_plan(path, collective=collective, root=root)
-        notes = [*sizes_note, *notes, *filter(None, [average_note(part), _added_note(part)])]
+        notes = [*sizes_note, *notes, *filter(None, [average_note(part.demand)])]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
     return _for_runs(module, options, destination, write)
@@ -113,21 +113,14 @@ def _sized(
     return chosen, (remark,)
 
 
-def average_note(module: Module) -> str:
-    """What is left to do where a schedule asks for averages, "" where it does not."""
-    chunks = module.demand.chunks
+def average_note(demand: Demand) -> str:
+    """What is left to do where a demand asks for averages, "" where it does not."""
+    chunks = demand.chunks
     counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
     if not counts:
         return ""
     by = " or ".join(f"{count}" for count in counts[:_SHOWN])
     return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
-
-
-def _added_note(module: Module) -> str:
-    """The remark on a plan for a reduction that MSCCL++ does not have: it adds, whatever a call says."""
-    ops = {Op(op) for op in np.unique(module.demand.chunks.op).tolist()} - {Op.COPY, Op.SUM, Op.AVG}
-    names = " and ".join(sorted(op.name.lower() for op in ops))
-    return f"{names}: MSCCL++ adds, whatever the operation of a call is, so the plan gives a sum" if names else ""
 
 
 def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, cast
@@ -15,6 +15,7 @@ import numpy as np
 
 from collc.application.file_times import FileKind
 from collc.application.program_files import not_one_schedule, read_program
+from collc.application.runtime_files import average_note
 from collc.application.settings import Progress
 from collc.application.sweeping import check_names
 from collc.application.tuning_case import (
@@ -35,6 +36,7 @@ from collc.parallel.journal import Journal, journal_of, opened_journal
 from collc.parallel.processes import Processes, run_in_processes
 from collc.parallel.tasks import Lost
 from collc.source.program import ScheduleRequest
+from collc.ten.demand import Demand
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
 from collc.tuning.ranges import fewest_ranges
 
@@ -95,12 +97,15 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     schedule = settings.schedule or outline.schedules[0]
     tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
     request = _tunable(tuned)
+    kinds, notes = _kinds(request.demand, settings.kinds)
+    settings = replace(settings, kinds=kinds)
     sizes = tuned_sizes(*settings.sizes)
     tasks = _tasks(tuned, request, settings, sizes)
     basis = json.dumps([outline.files.digest(), repr(settings.costs)])
     with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
         results = _run(tasks, settings, progress, journal)
         report = _report(tuned, request, settings, sizes, tasks, results)
+        report = replace(report, notes=notes)
         report = write_tuning(report, tuned, settings.output, progress)
         journal.remove()
     return report
@@ -127,6 +132,20 @@ def _tunable(tuned: TunedProgram) -> ScheduleRequest:
         )
         raise UsageError(Diagnostic("U0160", message, hint="leave out 'using', or tune it on a topology of these NPUs"))
     return of_the_group(request)
+
+
+def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind, ...], tuple[str, ...]]:
+    """(the kinds of files that can compute the reduction of a demand, remarks). Raises SourceError M0120 for none."""
+    from collc.msccl.plans.precheck import check_sums, other_reductions
+
+    notes = tuple(filter(None, [average_note(demand)]))
+    others = other_reductions(demand)
+    if not others or "mscclpp" not in kinds:
+        return kinds, notes
+    left = tuple(kind for kind in kinds if kind != "mscclpp")
+    if not left:
+        check_sums(demand)
+    return left, (*notes, f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")
 
 
 def _tasks(

@@ -54,7 +54,7 @@ class TunedRange:
 class TuningReport:
     """What was tuned, the ranges in order of kind and size, and what they are compared with (by name, picoseconds).
 
-    candidates: how many files were simulated. errors: what could not be tried.
+    candidates: how many files were simulated. errors: what could not be tried. notes: remarks on all files.
     """
 
     schedule: str
@@ -70,6 +70,7 @@ class TuningReport:
     errors: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def kinds(self) -> list[str]:
         """The kinds of files that there are."""
@@ -109,6 +110,7 @@ class TuningReport:
             ],
             "candidates": self.candidates,
             "not_tried": list(self.errors),
+            "notes": list(self.notes),
         }
 
     @staticmethod

@@ -395,6 +395,8 @@ def tune_command(chosen: argparse.Namespace) -> Exit:
         print_json(report.as_json() | {"files": list(report.files)}, report.diagnostics)
     elif not chosen.quiet:
         print_table(COLUMNS, list(report.rows()))
+        for note in report.notes:
+            print(note, file=sys.stderr)
     print_messages(report.diagnostics)
     return Exit.DONE
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import collc
+from collc.base.diagnostics import SourceError
 from collc.msccl.running.run_file import run_file
 from collc.ten.demand import Op
 from tests.end_to_end.programs import build
@@ -71,7 +72,24 @@ schedule s on t { run c(t.npus, size: 1MiB) emit msccl("s.xml", profile: "old") 
     assert any(note.endswith(NOTE) for note in report.notes)
 
 
-def test_plans_say_that_they_add_where_a_maximum_is_asked_for(tmp_path: Path) -> None:
-    (report,) = build(tmp_path, PROGRAM.replace('"avg"', '"max"'))
-    assert "max: MSCCL++ adds, whatever the operation of a call is, so the plan gives a sum" in report.notes
-    assert not any("avg" in note for note in report.notes)
+@pytest.mark.parametrize("op", ["max", "min", "prod"])
+def test_a_plan_of_another_operation_is_refused_before_synthesis(tmp_path: Path, op: str) -> None:
+    """MSCCL++ would add; nothing is written, and `lower` refuses it likewise."""
+    text = PROGRAM.replace('"avg"', f'"{op}"')
+    (tmp_path / "p.coll").write_text(text)
+    (report,) = collc.compile(tmp_path / "p.coll", output=tmp_path / "out", errors="report").schedules
+    (message,) = report.diagnostics
+    assert (message.code, message.message) == (
+        "M0120",
+        f"MSCCL++ only adds, and here a plan would have to compute {op}",
+    )
+    assert message.span is not None
+    assert text[message.span.start :].startswith("emit mscclpp")
+    assert report.time_ps is None
+    assert not list((tmp_path / "out").glob("*.*"))
+    (tmp_path / "p.coll").write_text(text.replace('    emit mscclpp("s.json")\n', ""))
+    collc.compile(tmp_path / "p.coll", output=tmp_path / "out")
+    assert f'redop="{op}"' in (tmp_path / "out" / "old.in.xml").read_text()
+    with pytest.raises(SourceError) as caught:
+        collc.lower(collc.load(tmp_path / "out" / "s.ten"), format="mscclpp")
+    assert [one.code for one in caught.value.diagnostics] == ["M0120"]

@@ -29,7 +29,8 @@ GATHER = (
 )
 MAXIMUM = (
     HEAD
-    + 'schedule m on t { run reduce_scatter(t.npus, size: 9MiB, op: "max") emit msccl("m.xml") emit mscclpp("m.json") }'
+    + 'schedule m on t { run reduce_scatter(t.npus, size: 9MiB, op: "max") emit msccl("m.xml") }\n'
+    + 'schedule a on t { run reduce_scatter(t.npus, size: 9MiB) emit mscclpp("m.json") }'
 )
 
 

@@ -202,6 +202,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
         (PROGRAM + PROGRAM.split("\n")[-2].replace("sum", "two"), [], 2, "U0107"),
         (GROUP.replace("1MiB)", "1MiB) using ring"), [], 2, "U0160"),
         (PROGRAM.replace("{ run", "{ run all_reduce(t.npus, size: 1MiB) run"), [], 2, "U0160"),
+        (PROGRAM.replace("1MiB)", '1MiB, op: "max")'), ["--emit", "mscclpp"], 1, "M0120"),
         pytest.param(PROGRAM, ["--sizes", "4B..8B", "--emit", "mscclpp"], 3, "S0311", marks=pytest.mark.slow),
     ],
 )
@@ -213,6 +214,31 @@ def test_what_cannot_be_tuned(
     assert main(["tune", "p.coll", "-o", "out", *default, *words]) == exit_code
     assert f"error[{code}]" in capsys.readouterr().err
     assert not [path for path in Path().rglob("*.*") if path.name != "p.coll" and not path.name.endswith(".journal")]
+
+
+@pytest.mark.parametrize(
+    ("op", "kinds", "note"),
+    [
+        ("min", {"msccl"}, "no MSCCL++ plans: MSCCL++ only adds, and this is min"),
+        (
+            "avg",
+            {"msccl", "mscclpp"},
+            "avg: the file adds and does not divide; call it with ncclSum and divide the result by 4",
+        ),
+    ],
+)
+def test_files_compute_what_the_program_asks(
+    op: str, kinds: set[str], note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MSCCL++ adds whatever a call says, so that only sums and averages have plans."""
+    Path("p.coll").write_text(PROGRAM.replace("1MiB)", f'1MiB, op: "{op}")'))
+    words = ["tune", "p.coll", "--sizes", "64KiB..128KiB", "--chunks", "1", "--instances", "1", "--protocol", "Simple"]
+    assert main([*words, "--algorithm", "ring", "-o", "out"]) == 0
+    assert note in capsys.readouterr().err
+    written = json.loads(Path("out/tuning.json").read_text())
+    assert written["notes"] == [note]
+    assert {row["kind"] for row in written["ranges"]} == kinds
+    assert Path("out/mscclpp").exists() == ("mscclpp" in kinds)
 
 
 def test_a_group_has_files_by_rank() -> None:

@@ -29,7 +29,7 @@ from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
-from collc.msccl.plans.precheck import smallest_message
+from collc.msccl.plans.precheck import check_sums, smallest_message
 from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.switch_program import switch_program
 from collc.msccl.plans.switches import passing_on, usable, uses_switches
@@ -88,8 +88,9 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     """The execution plan of a module's schedule, as JSON values: in place if that is requested, else out of place.
 
     Raises SourceError M0104, M0105, M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113
-    if the sizes begin at 2 GiB or more.
+    if the sizes begin at 2 GiB or more, M0120 for a reduction that is no sum.
     """
+    check_sums(module.demand)
     options = options or MscclOptions()
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
