@@ -16,7 +16,18 @@ from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import MODELS, links_of, nvlink_rate
 from collc.machines.hosts import Hop, Host, HostGpu, HostNic
-from collc.machines.reading import GIGA, ImportOptions, items, line_span, load_json, mapping, missing, wrong
+from collc.machines.reading import (
+    GIGA,
+    ImportOptions,
+    check_devices,
+    field_span,
+    items,
+    line_span,
+    load_json,
+    mapping,
+    missing,
+    wrong,
+)
 
 _CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -208,23 +219,41 @@ def _amd_json(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fra
     data = load_json(source)
     if isinstance(data, dict):
         return (*_rocm_json(source, mapping(cast("object", data))), None)
-    try:
-        gpus: list[Any] = items(data)
-        names = [str(gpu["bdf"]) for gpu in gpus]
-        place: dict[str, int] = {}
-        for at, name in enumerate(names):
-            place.setdefault(name, at)
-        pairs: list[tuple[int, int]] = []
-        rates: list[int] = []
-        for a, gpu in enumerate(gpus):
-            for link in gpu["links"]:
-                if str(link["link_type"]).upper() == "XGMI" and int(link["num_hops"]) == 1:
-                    pairs.append((a, place[str(link["bdf"])]))
-                    rates += [int(text) for text in re.findall(r"\d+", str(link.get("bandwidth", "")))[:1]]
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"{source.name} is no list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json': {error}"
-        raise wrong(message, line_span(source, 1)) from error
+    gpus = [mapping(gpu) for gpu in items(data)]
+    if not all("bdf" in gpu and isinstance(gpu.get("links"), list) for gpu in gpus):
+        message = f"{source.name} is no list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json'"
+        raise wrong(message, line_span(source, 1))
+    names = [str(gpu["bdf"]) for gpu in gpus]
+    place: dict[str, int] = {}
+    for at, name in enumerate(names):
+        place.setdefault(name, at)
+    pairs: list[tuple[int, int]] = []
+    rates: list[int] = []
+    for a, gpu in enumerate(gpus):
+        for link in map(mapping, items(gpu["links"])):
+            if _one_hop(source, link, place):
+                pairs.append((a, place[str(link["bdf"])]))
+                rates += [int(text) for text in re.findall(r"\d{1,9}", str(link.get("bandwidth", "")))[:1]]
     return names, pairs, Fraction(min(rates), 1000) * GIGA if rates and min(rates) > 0 else None
+
+
+def _one_hop(source: SourceFile, link: Mapping[str, Any], place: Mapping[str, int]) -> bool:
+    """Whether a link of amd-smi is one of XGMI to another GPU of the file without others between."""
+    is_xgmi = str(link.get("link_type")).upper() == "XGMI"
+    lost = next((key for key in ("link_type", "bdf", "num_hops") if key not in link), None)
+    if lost is not None and (is_xgmi or lost == "link_type"):
+        span = field_span(source, "bdf", link["bdf"]) if "bdf" in link else line_span(source, 1)
+        raise wrong(f"a link has no '{lost}'", span, "as 'amd-smi topology --json' prints it")
+    if not is_xgmi:
+        return False
+    hops = str(link["num_hops"])
+    if not re.fullmatch(r"[0-9]{1,9}", hops):
+        message = f"'num_hops' is a whole number of at least 0, not '{hops[:40]}'"
+        raise wrong(message, field_span(source, "num_hops", link["num_hops"]))
+    if str(link["bdf"]) not in place:
+        message = f"a link leads to {link['bdf']!s:.40}, which is no GPU of the file"
+        raise wrong(message, field_span(source, "bdf", link["bdf"]), "is the file cut off?")
+    return int(hops) == 1
 
 
 def _rocm_json(source: SourceFile, data: Mapping[str, Any]) -> tuple[list[str], list[tuple[int, int]]]:
@@ -233,11 +262,19 @@ def _rocm_json(source: SourceFile, data: Mapping[str, Any]) -> tuple[list[str], 
     for key, value in rows.items():
         match = re.fullmatch(r"\(Topology\) (Hops|Link type) between DRM devices (\d+) and (\d+)", key)
         if match is not None:
+            if max(len(match[2]), len(match[3])) > 9:
+                raise wrong(f"'{key[:90]}' has no number of a device", line_span(source, 1))
             found.setdefault((int(match[2]), int(match[3])), {})[match[1]] = str(value)
     if not found:
         message = f"{source.name} has no key '(Topology) Link type between DRM devices 0 and 1'"
         raise wrong(message, line_span(source, 1), "as 'rocm-smi --showtopo --json' prints it")
-    count = 1 + max(max(pair) for pair in found)
+    devices = {device for pair in found for device in pair}
+    count = 1 + max(devices)
+    if len(devices) < count:
+        least = next(device for device in range(count) if device not in devices)
+        message = f"device {least} is in no pair, and there is a device {count - 1}"
+        raise wrong(message, line_span(source, 1), "is the file cut off?")
+    check_devices(count)
     both = [
         pair
         for (a, b), value in sorted(found.items())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,8 +16,11 @@ from collc.base.diagnostics import SourceFile
 from collc.machines.machine import Device, Family, LinkKind, Machine, Wire, merged
 from collc.machines.reading import (
     MICRO,
+    Element,
     ImportOptions,
     check_devices,
+    element_span,
+    field_span,
     items,
     line_span,
     load_json,
@@ -74,13 +79,14 @@ class _Attributes:
     def number(self, values: Mapping[str, Any], name: str, edge: str) -> Fraction:
         value = values.get(name)
         try:
-            number = float(value)  # pyright: ignore[reportArgumentType]  # what is no number is an error
-        except (TypeError, ValueError):
+            number = math.nan if isinstance(value, bool) else float(value)  # pyright: ignore[reportArgumentType]
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 0 <= number < 1e15:
             known = ", ".join(sorted(map(str, values))) or "none"
-            message = f"'{name}' of {edge} is {value!r:.60}, not a number of at least 0"
-            raise wrong(message, line_span(self.source, 1), f"the attributes of this edge: {known}")
+            said = f"is {json.dumps(value, default=str)[:60]}" if name in values else "is not there"
+            message = f"'{name}' of {edge} {said}; a number of at least 0 is expected"
+            raise wrong(message, field_span(self.source, name, value), f"the attributes of this edge: {known}")
         return Fraction(str(value))
 
     def edges(self, graph: Any) -> list[Edge]:  # noqa: ANN401
@@ -129,20 +135,55 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     if key is None or not isinstance(data.get("nodes"), list):
         message = f"{source.name} is no node-link JSON: it has no 'nodes' and 'edges' (or 'links')"
         raise wrong(message, line_span(source, 1))
+    edges = [mapping(edge) for edge in items(data[key])]
+    lost = next((end for edge in edges for end in ("source", "target") if end not in edge), None)
+    if lost is not None:
+        raise wrong(f"{source.name} has an edge without '{lost}'", line_span(source, 1))
     try:
-        return nx.node_link_graph(data, edges=key)
+        nodes = set(nx.node_link_graph({**data, key: []}, edges=key))
+        graph = nx.node_link_graph(data, edges=key)
     except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise wrong(f"{source.name} is no node-link JSON: {error}", line_span(source, 1)) from error
+        message = f"{source.name} is no node-link JSON: its nodes and edges are not as NetworkX writes them"
+        raise wrong(message, line_span(source, 1)) from error
+    unknown = next((node for node in graph if node not in nodes), None)
+    if unknown is not None:
+        end = next((end for edge in edges for end in ("source", "target") if edge[end] == unknown), "source")
+        raise wrong(f"an edge has an end {unknown!s:.40}, and there is no such node", field_span(source, end, unknown))
+    return graph
 
 
 def _graphml(source: SourceFile) -> Any:  # noqa: ANN401
     nx: Any = import_module("networkx")
 
-    parse_xml(source)
+    _check_ends(source, parse_xml(source))
     try:
-        return nx.read_graphml(io.BytesIO(source.text.encode()))
-    except (nx.NetworkXException, KeyError, TypeError, ValueError) as error:
+        graph = nx.read_graphml(io.BytesIO(source.text.encode()))
+    except nx.NetworkXException as error:
         raise wrong(f"{source.name} is no GraphML: {error}", line_span(source, 1)) from error
+    except (KeyError, TypeError, ValueError) as error:
+        quoted = re.search(r"'([^']+)'$", str(error))
+        at = re.search(rf">\s*{re.escape(quoted[1])}\s*<", source.text) if quoted is not None else None
+        span = line_span(source, source.text.count("\n", 0, at.start()) + 1 if at is not None else 1)
+        what = f"'{quoted[1][:40]}'" if quoted is not None else "a value"
+        raise wrong(f"{what} is not of the type that its <key> has", span) from error
+    for default, records in (("node_default", graph.nodes(data=True)), ("edge_default", graph.edges(data=True))):
+        for *_, values in records:
+            for name, value in graph.graph.get(default, {}).items():
+                values.setdefault(name, value)
+    return graph
+
+
+def _check_ends(source: SourceFile, root: Element) -> None:
+    """Raise SourceError X0601 for an edge of GraphML to a node that the file does not have."""
+    elements = [root]
+    for element in elements:  # graphs may be in nodes
+        elements += element.children
+    nodes = {element.get("id") for element in elements if element.tag == "node"}
+    for edge in elements:
+        lost = [end for end in ("source", "target") if edge.tag == "edge" and edge.get(end) not in nodes]
+        if lost:
+            message = f"an edge has an end {edge.get(lost[0])[:40]}, and there is no such node"
+            raise wrong(message, element_span(source, edge))
 
 
 def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
@@ -188,10 +229,16 @@ def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:
         raise wrong(message, line_span(source, 1), "dgx1 and others are in the standard library: collc std")
     if not rows or any(len(row) != len(rows) for row in rows):
         raise wrong(f"'{key}' is a square matrix [target][source]", line_span(source, 1))
-    try:
-        return [[Fraction(str(value)) for value in row] for row in rows]
-    except ValueError as error:
-        raise wrong(f"'{key}' has a value that is no number: {error}", line_span(source, 1)) from error
+    odd = [value for row in rows for value in row if not _is_number(value)]
+    if odd:
+        row = next(at for at, row in enumerate(rows) if not all(map(_is_number, row)))
+        message = f"'{key}' has {json.dumps(odd[0])[:40]} in row {row}, which is no number"
+        raise wrong(message, line_span(source, 1))
+    return [[Fraction(str(value)) for value in row] for row in rows]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 
 def read_sccl(source: SourceFile, options: ImportOptions) -> Machine:

@@ -146,7 +146,8 @@ _LINK: Final = re.compile(
     r"\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:\"[^\"]*\"\s+)?(\d+)\s+(\d+)(?:\[[ \d]*\])?\s*==\(\s*(.*?)\)==>\s*"
     r"(?:(0x[0-9a-fA-F]+)\s+)?(\d+)?\s*(\d+)?(?:\[[ \d]*\])?\s*\"([^\"]*)\""
 )
-_ACTIVE: Final = re.compile(r"(\d+)X\s+([\d.]+)\s+Gbps.*LinkUp")
+_ACTIVE: Final = re.compile(r"(\d{1,3})X\s+(\d{1,4}(?:\.\d+)?)\s+Gbps.*LinkUp")
+_INACTIVE: Final = re.compile(r"Down\s*/|/\s*(Sleep|Polling|Disabled|\w*Training|LinkErrorRecovery|PhyTest)")
 
 
 def read_iblinkinfo(source: SourceFile) -> Fabric:
@@ -172,6 +173,9 @@ def read_iblinkinfo(source: SourceFile) -> Fabric:
             message = 'a link is expected: 3 1 ==( 4X 53.125 Gbps Active/ LinkUp)==> 7 1 "name"'
             raise wrong(message, line_span(source, line))
         active = _ACTIVE.match(link[4].strip())
+        if active is None and not _INACTIVE.search(link[4]):
+            message = f"'{' '.join(link[4].split())[:60]}' is no state of a port"
+            raise wrong(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and own and link[7]:
             rate = int(active[1]) * _lane(source, active[2], line) / 8 * GIGA
             links.append((own, int(link[3]), link[8], int(link[7]), rate, line))

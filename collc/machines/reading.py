@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -78,8 +79,19 @@ def load_json(source: SourceFile) -> Any:  # noqa: ANN401
     except json.JSONDecodeError as error:
         message = f"{source.name} is no JSON: {error.msg}"
         raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
-    except (ValueError, RecursionError) as error:
-        raise wrong(f"{source.name} cannot be read: {error}", line_span(source, 1)) from error
+    except RecursionError as error:
+        raise wrong(f"{source.name} is nested too deeply", line_span(source, 1)) from error
+    except ValueError as error:
+        digits = re.search(r"\d{1000}", source.text)
+        line = source.text.count("\n", 0, digits.start()) + 1 if digits is not None else 1
+        raise wrong(f"{source.name} has a number of too many digits", line_span(source, line)) from error
+
+
+def field_span(source: SourceFile, key: str, value: object) -> Span:
+    """The first place of a JSON file where a key has a value; line 1 where none has, as with lists and records."""
+    pattern = rf"{re.escape(json.dumps(key))}\s*:\s*{re.escape(json.dumps(value))}(?![\w.])"
+    match = re.search(pattern, source.text)
+    return line_span(source, 1) if match is None else Span(source, match.start(), match.end())
 
 
 def mapping(value: object) -> dict[str, Any]:

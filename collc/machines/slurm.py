@@ -141,7 +141,7 @@ def _switch(span: Span, values: dict[str, str]) -> _Switch:
 def _hosts(text: str, span: Span) -> tuple[str, ...]:
     """The names of a host list as node[01-04,7],login."""
     names: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
         try:
             names += expanded_hosts(part, MAX_DEVICES)
         except ValueError as error:

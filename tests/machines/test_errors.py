@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from fractions import Fraction
 
 import pytest
 
@@ -19,6 +20,12 @@ SMI = formats.nvidia_smi([["X", "NV12", "PIX"], ["NV12", "X", "SYS"], ["PIX", "S
 ASTRA = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 100 ]\nlatency: [ 500 ]\n"
 GRAPH = '{"directed": true, "multigraph": false, "nodes": [{"id": "a", "t": "gpu"}, {"id": "b", "t": "gpu"}],\n'
 GRAPH += ' "edges": [{"source": "a", "target": "b", "bw": 5}]}'
+GRAPHML = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">\n'
+GRAPHML = GRAPHML.replace("<graph ", '<key id="d" for="edge" attr.name="bw" attr.type="double"/>\n<graph ')
+GRAPHML += '<node id="a"/><node id="b"/>\n\n'
+GRAPHML += '<edge source="a" target="b"><data key="d">25</data></edge></graph></graphml>'
+ROCM = '{"system": {"(Topology) Link type between DRM devices 0 and %d": "XGMI"}}'
+AMD = '[{"bdf": "a", "links": [\n{"num_hops": 1, "bdf": "b", "link_type": "XGMI"}]},\n{"bdf": "b", "links": []}]'
 SIMGRID = '<platform version="4.1"><zone id="z" routing="Full">\n<host id="a" speed="1Gf"/><host id="b" speed="1Gf"/>\n'
 SIMGRID += '<link id="l" bandwidth="1GBps" latency="1us"/>\n<route src="a" dst="b"><link_ctn id="l"/></route>\n'
 SIMGRID += "</zone></platform>"
@@ -72,7 +79,12 @@ WRONG = [
     (ASTRA.replace("500", "1e999999999"), {}, 4, "at most 1e+09, not '1e999999999'"),
     (ASTRA + "latency: [ 1 ]\n", {}, 5, "'latency' is there twice"),
     (GRAPH[:-3], {}, 2, "is no JSON"),
-    (GRAPH.replace("5", '"fast"'), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 1, "not a number of at least 0"),
+    (
+        GRAPH.replace("5", '"fast"'),
+        {"npu": "t=gpu", "capacity": "bw=GB/s"},
+        2,
+        'is "fast"; a number of at least 0 is expected',
+    ),
     (GRAPH.replace("5", "0"), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 1, "has a bandwidth of 0"),
     (GRAPH, {"npu": "t=tpu", "capacity": "bw=GB/s"}, 1, "no node has t = tpu"),
     (SIMGRID.replace("1GBps", "1GB"), {}, 3, "is a rate as in 25GBps"),
@@ -83,6 +95,23 @@ WRONG = [
     (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),
     (TACCL.replace("46", "0"), {"chunk": 1000}, 1, "has a beta of 0"),
     (TACCL.replace("0.7", '"x"'), {"chunk": 1000}, 1, "'alpha' is in microseconds"),
+    (TACCL.replace("[1, 0]", "[true, 0]"), {"chunk": 1000}, 1, "'links' has true in row 1, which is no number"),
+    (GRAPH.replace("5", "true"), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 2, "'bw' of the edge from a to b is true"),
+    (GRAPH.replace('"target": "b"', '"target": "c"'), {"npu": "all", "capacity": "bw=GB/s"}, 2, "no such node"),
+    (GRAPH.replace('"target": "b", ', ""), {"npu": "all", "capacity": "bw=GB/s"}, 1, "an edge without 'target'"),
+    (GRAPHML.replace('target="b"', 'target="c"'), {"npu": "all", "capacity": "bw=GB/s"}, 5, "no such node"),
+    (GRAPHML.replace(">25<", ">fast<"), {"npu": "all", "capacity": "bw=GB/s"}, 5, "'fast' is not of the type"),
+    ('{"nodes": [],\n"edges": ' + "[" * 100_000, {}, 1, "is nested too deeply"),
+    ('{"nodes": [],\n"edges": ' + "1" * 5000 + "}", {}, 2, "a number of too many digits"),
+    (ROCM % 99999999, {"definitions": {"xgmi": "50GB/s"}}, 1, "device 1 is in no pair"),
+    (ROCM.replace("%d", "9" * 5000), {"definitions": {"xgmi": "50GB/s"}}, 1, "has no number of a device"),
+    (AMD.replace("1,", '"two",'), {}, 2, "'num_hops' is a whole number of at least 0, not 'two'"),
+    (AMD.replace('"bdf": "b"', '"bdf": "c"', 1), {}, 2, "a link leads to c, which is no GPU of the file"),
+    (AMD.replace('"num_hops": 1, ', "", 1), {}, 2, "a link has no 'num_hops'"),
+    (AMD.replace('"bdf": "a"', '"id": "a"', 1), {}, 1, "is no list of GPUs"),
+    ("SwitchName=a Nodes=x[1-", {"gpus_per_node": 1}, 1, "'x[1-' is no list of hosts"),
+    (IBLINK.replace("106.25", "10x.25", 1), {"gpus_per_node": 1}, 2, "10x.25 Gbps Active/ LinkUp' is no state of a"),
+    (IBLINK.replace("106.25", "1.06.25", 1), {"gpus_per_node": 1}, 2, "is no state of a port"),
 ]
 
 
@@ -202,7 +231,7 @@ def test_names_in_files_cannot_leave_their_comment(tmp_path):
 
 
 SEEDS = {"nccl": NODE, "nvidia-smi": SMI, "rocm-smi": formats.rocm_smi(3), "ibnetdiscover": IB, "iblinkinfo": IBLINK}
-SEEDS |= {"slurm": SLURM, "astra": ASTRA, "networkx": GRAPH, "simgrid": SIMGRID, "taccl": TACCL}
+SEEDS |= {"slurm": SLURM, "astra": ASTRA, "networkx": GRAPH, "simgrid": SIMGRID, "taccl": TACCL, "amd-smi": AMD}
 
 
 @pytest.mark.parametrize("kind", SEEDS)
@@ -231,3 +260,14 @@ def test_damaged_files_give_messages_only(tmp_path, kind):
                 capacity="bw=GB/s",
                 chunk=1000,
             )
+
+
+def test_defaults_of_graphml_keys_are_attributes(tmp_path):
+    keys = '<key id="t" for="node" attr.name="t" attr.type="string"><default>gpu</default></key>\n<graph '
+    text = GRAPHML.replace("<graph ", keys).replace('<node id="b"/>', '<node id="b"/><node id="c"/>')
+    text = text.replace('<node id="c"/>', '<node id="c"><data key="t">switch</data></node>')
+    text = text.replace('"double"/>', '"double"><default>7</default></key>')
+    text = text.replace("</edge>", '</edge><edge source="a" target="c"/><edge source="b" target="c"/>')
+    network = network_of(run(tmp_path, text, npu="t=gpu", capacity="bw=GB/s"), "pod", tmp_path)
+    assert network.npu_count == 2
+    assert sorted(Fraction(kind.bandwidth) for kind in network.kinds) == [7 * 10**9, 25 * 10**9]
