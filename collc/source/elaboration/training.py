@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Span
+from collc.base.diagnostics import SourceError, Span
 from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
 from collc.source.elaboration.file_context import FileContext
@@ -187,9 +187,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
         words = [_Word(m.group(), Span(source, start + m.start(), start + m.end())) for m in re.finditer(r"\S+", line)]
         if words:
             if len(words) != COLUMNS:
-                hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
-                message = f"a layer has {COLUMNS} columns, but this line has {len(words)}"
-                raise fail("E0907", message, words[0].span.to(words[-1].span), hint=hint)
+                raise _wrong_count(words)
             layers.append(_row(words))
         start += len(line)
     if not layers:
@@ -204,10 +202,22 @@ def _check_is_workload(text: str, name: str, at: Span) -> None:
     first = next((words for line in text.splitlines() if (words := line.split())), None)
     if first is None:
         return
-    kinds = [word.upper() for word in first[3::3][: len(training.PHASES)]]
-    if len(first) != COLUMNS or not any(kind == "NONE" or kind in _KINDS for kind in kinds):
-        hint = f"a workload file has a layer in each line, in {COLUMNS} columns"
+    if len(first) == COLUMNS:
+        is_layer = any(_is_kind(word) for word in first[3::3][: len(training.PHASES)])
+    else:
+        # With a column too few or too many: numbers and collectives only, which are no secrets.
+        is_layer = any(map(_is_kind, first[1:])) and all(_is_kind(word) or _is_decimal(word) for word in first[1:])
+    if not is_layer:
+        hint = f"a workload file has a layer in each line, in {COLUMNS} columns, and no header"
         raise fail("E0930", f"{name} is not a workload file", at, hint=hint)
+
+
+def _is_kind(word: str) -> bool:
+    return word.upper() == "NONE" or word.upper() in _KINDS
+
+
+def _is_decimal(word: str) -> bool:
+    return word.isascii() and word.removeprefix("-").replace(".", "", 1).isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +226,19 @@ class _Word:
 
     text: str
     span: Span
+
+
+def _wrong_count(words: list[_Word]) -> SourceError:
+    """Error E0907 at the first column that is a collective in place of a number or a number in place of a collective;
+    where there is none, at the columns that are too many, or the last one.
+    """
+    hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
+    message = f"a layer has {COLUMNS} columns, but this line has {len(words)}"
+    wanted = [k in (3, 6, 9) for k in range(COLUMNS)]
+    misfits = [word for word, kind in zip(words, wanted, strict=False) if _is_kind(word.text) != kind]
+    start = misfits[0] if misfits else words[min(COLUMNS, len(words) - 1)]
+    end = start if misfits or len(words) < COLUMNS else words[-1]
+    return fail("E0907", message, start.span.to(end.span), hint=hint)
 
 
 def _row(words: list[_Word]) -> training.TrainingLayer:
@@ -229,6 +252,9 @@ def _row(words: list[_Word]) -> training.TrainingLayer:
         if amount.denominator != 1:
             raise fail("E0907", f"'{size.text}' is not a whole number of bytes", size.span)
         if kind.text.upper() == "NONE":
+            if amount:
+                hint = "write NONE 0, or the collective"
+                raise fail("E0907", f"NONE of {size.text} bytes", size.span, hint=hint)
             continue
         if kind.text.upper() not in _KINDS:
             hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
@@ -245,5 +271,6 @@ def _number(word: _Word) -> Fraction:
     text = word.text
     plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
     if not plain:
-        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span)
+        hint = "write it without an exponent" if re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", text) else ""
+        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span, hint=hint)
     return Fraction(text)
