@@ -13,9 +13,10 @@ from collc.ten.schedule import Clock
 def simulated_module(module: Module, timing: Timing) -> Simulation:
     """The simulation of a module's schedule: each transfer starts as soon as its chunk is there and its link is free.
 
+    Without congestion, a message of several hops takes the time of its bytes once (see `Timing`).
     Raises CheckFailed S0401 where a transfer never starts, SourceError where links have no bandwidth.
     """
-    from collc.simulation.schedule_tasks import schedule_tasks
+    from collc.simulation.schedule_tasks import message_tasks, schedule_tasks
 
     network, demand, schedule = module.network, module.demand, module.schedule
     if schedule is None:
@@ -23,7 +24,8 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
     rows = schedule.transfers
     try:
         ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
-        return simulate(network, schedule_tasks(network, demand, rows, ends, timing.aware), timing)
+        tasks = schedule_tasks if timing.aware else message_tasks
+        return simulate(network, tasks(network, demand, rows, ends), timing)
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     except ValueError as error:

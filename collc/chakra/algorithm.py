@@ -61,16 +61,19 @@ def algorithm_of(
     route: Int32Array,
     reduce: BoolArray,
     time_of_traces: TimeOfTraces | None = None,
+    hop_starts: Int64Array | None = None,
 ) -> Algorithm:
     """The messages of a schedule, as ASTRA-sim will run them: if possible in the time of the schedule.
 
     reduce: bool[n], whether the receiver adds the message. A receiver that holds nothing of the chunk stores it.
+    hop_starts: int64[hops], picoseconds at which the hops enter their links in the schedule, message by message; None:
+    a message waits before its second hop only.
     time_of_traces: decides where messages come to a switch at one moment, whose order depends on that of the nodes.
     Raises CheckFailed S0401 if a chunk is never at its sender, Deadlock, ValueError where a link has no bandwidth.
     """
     plan = _Plan.of(network, demand, moves, routes, route, reduce)
     best = _simulated(plan, np.zeros(len(route), np.int64))
-    times = None if plan.direct else _hop_times(plan)
+    times = None if plan.direct else _hop_times(plan, hop_starts)
     if times is None:
         return best
     for begin in chain([best.begin], times.candidates()):
@@ -111,20 +114,17 @@ class _Plan:
         return int(np.diff(self.routes.offsets).max(initial=0)) <= 1
 
 
-def _hop_times(plan: _Plan) -> HopTimes | None:
+def _hop_times(plan: _Plan, hop_starts: Int64Array | None) -> HopTimes | None:
     """The messages at their first and last links; None where the order of the schedule at other links is not known.
 
-    Each hop of a message is a task, which waits for the hop before and for its turn on the link.
+    Each hop of a message is a task, which waits for the hop before and for its turn on the link. hop_starts: see
+    `algorithm_of`.
     """
     moves, count = plan.moves, len(plan.route)
     offsets, links = plan.routes.of_tasks(plan.route)
     message = np.repeat(np.arange(count, dtype=np.int32), np.diff(offsets))
     first, last = offsets[:-1], offsets[1:] - 1
-    clock = Clock.of(plan.network, plan.demand, LinkModel.PIPELINED)
-    taken = clock.total[plan.network.kind[links], clock.size_of[moves.chunk[message]]]
-    after = np.cumsum(taken[::-1])[::-1] - np.append(np.cumsum(taken[::-1])[::-1], 0)[offsets[1:]][message]
-    planned = moves.end[message] - after
-    planned[first] = moves.start
+    planned = _planned_starts(plan, offsets, links) if hop_starts is None else hop_starts
     graph, work = _tasks(plan, np.zeros(count, np.int64))
     sums = np.flatnonzero(work >= 0)
     begins, ends = first.astype(np.int32), last.astype(np.int32)
@@ -159,6 +159,21 @@ def _hop_times(plan: _Plan) -> HopTimes | None:
     before_last = np.add.reduceat(found.hops.delay, first) - found.hops.delay[last]
     several = np.where(first < last, links[last], -1).astype(np.int32)
     return HopTimes(ready, enter, leave - before_last, found.hops.busy[first], links[first], several, found.time)
+
+
+def _planned_starts(plan: _Plan, offsets: Int64Array, links: Int32Array) -> Int64Array:
+    """int64[hops]: when hops enter their links in the schedule, if messages wait before their second hop only.
+
+    offsets: int64[n + 1]. links: int32[hops], the links of the messages.
+    """
+    moves = plan.moves
+    message = np.repeat(np.arange(len(plan.route), dtype=np.int32), np.diff(offsets))
+    clock = Clock.of(plan.network, plan.demand, LinkModel.PIPELINED)
+    taken = clock.total[plan.network.kind[links], clock.size_of[moves.chunk[message]]]
+    left = np.append(np.cumsum(taken[::-1])[::-1], 0)
+    planned = moves.end[message] - left[:-1] + left[offsets[1:]][message]
+    planned[offsets[:-1]] = moves.start
+    return planned
 
 
 def _simulated(plan: _Plan, begin: Int64Array) -> Algorithm:

@@ -83,6 +83,37 @@ def schedule_tasks(
     )
 
 
+def message_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:
+    """One task for each message, over all its hops, which waits for its chunk only (`chunk_edges`).
+
+    A transfer that belongs to no message is one by itself. ends: int64[transfers], when each arrives in the schedule.
+    Raises CheckFailed (S0401) if a chunk is never at the source of its message.
+    """
+    if rows.messages is None:
+        return schedule_tasks(network, demand, rows, ends, in_turn=False)
+    hops = MessageHops.of(rows.messages.number, rows.start)
+    moves = ChunkMoves.of_messages(network, rows, ends, hops)
+    routes, route = message_routes(rows, hops)
+    return TaskGraph(
+        size=demand.chunks.size[moves.chunk],
+        route=route,
+        duration=np.zeros(len(route), np.int64),
+        source=moves.source,
+        target=moves.target,
+        routes=routes,
+        edges=chunk_edges(network, demand, moves),
+    )
+
+
+def message_routes(rows: Transfers, hops: MessageHops) -> tuple[Routes, Int32Array]:
+    """(routes, int32[n]): the paths that n messages take, each once, and which of them each message takes."""
+    begin = np.flatnonzero(np.isin(hops.rows, hops.first))
+    links: list[tuple[int, ...]] = [tuple(part.tolist()) for part in np.split(rows.link[hops.rows], begin[1:])]
+    paths = list(dict.fromkeys(links[: len(begin)]))
+    row_of = {path: row for row, path in enumerate(paths)}
+    return Routes.of(paths), np.array([row_of[path] for path in links[: len(begin)]], np.int32)
+
+
 def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
     """The arrivals for which each transfer waits: those of its chunk, or of the hop before in the same message.
 

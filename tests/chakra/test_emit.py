@@ -32,6 +32,7 @@ from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
 from collc.ten.endpoint import Endpoint
+from collc.ten.files import read_module
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -57,6 +58,7 @@ import std.topologies
 import std.collectives
 import std.algorithms
 """
+AS_THEY_COME = "messages are sent on as they come (in ASTRA-sim's model"
 LINKS = "bandwidth: 50GiB/s, latency: 0.5us"
 PROGRAMS = {
     "ring All-Reduce": (f"ring(8, {LINKS})", "all_reduce(t.npus, size: 1MiB) using ring synthesize fixed", 7),
@@ -342,6 +344,41 @@ def test_messages_wait_for_their_turn_at_switches(npus, chunks, seed, tmp_path):
     notes = write_chakra(module, "m", tmp_path)
     assert time_of_traces(module, tmp_path) == simulated_module(module, AstraTiming()).time
     assert not any("than the schedule" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("run", "cycles"),
+    [
+        ("all_reduce(t.npus, size: 9MiB) using double_binary_tree", 555_303),  # the schedule, and 3 reductions
+        ("broadcast(t.npus, root: 0, size: 8MiB, chunks: 8) using double_binary_tree", 315_996),
+        ("all_reduce(t.npus, size: 8MiB) using direct", 392_621),
+        ("all_reduce(t.npus, size: 1MiB) using pairwise", None),
+    ],
+)
+def test_messages_that_queue_on_a_ring_take_the_time_of_the_schedule(run, cycles, tmp_path):
+    """At inner links too they go in the order of the schedule, in which each hop waits."""
+    folder = compiled(tmp_path, f"ring(8, {LINKS})", f"{run} allow congestion")
+    traced = simulate_file(folder / "s", SimulationSettings(network=folder / "network.yml", astra=True))
+    schedule = simulate_file(tmp_path / "s.ten", SimulationSettings(astra=True))
+    assert cycles in (None, traced.simulation.time)
+    assert 0 <= traced.simulation.time - schedule.simulation.time <= 14
+    assert _delay_notes(tmp_path) == []
+
+
+def test_traces_that_take_longer_than_the_schedule_say_so(tmp_path):
+    run = "all_gather(t.npus, size: 9MiB) using recursive_halving_doubling allow congestion"
+    folder = compiled(tmp_path, f"ring(8, {LINKS})", run)
+    traced = simulate_file(folder / "s", SimulationSettings(network=folder / "network.yml", astra=True))
+    schedule = simulate_file(tmp_path / "s.ten", SimulationSettings(astra=True))
+    taken, least = traced.simulation.time, schedule.simulation.time
+    assert taken > least
+    assert f"longer than the schedule: {AS_THEY_COME} {taken} ns, the schedule {least} ns)" in _delay_notes(tmp_path)[0]
+
+
+def _delay_notes(folder: Path) -> list[str]:
+    """The remarks about the time of the traces of a program that `compiled` has made."""
+    notes = write_chakra(read_module(folder / "s.ten"), "s", folder)
+    return [note for note in notes if "than the schedule" in note]
 
 
 @pytest.mark.slow

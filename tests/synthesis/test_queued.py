@@ -80,6 +80,23 @@ def test_the_direct_algorithm_on_a_ring_takes_the_cycles_of_astra_sim() -> None:
     assert simulated_module(right(report), AstraTiming()).time == 196_310
 
 
+@pytest.mark.parametrize(("network", "cycles"), [("switched", 20_531), ("ring", 21_531), ("fully_connected", 20_031)])
+def test_forwarded_messages_pay_their_bytes_once_without_congestion(network: str, cycles: int) -> None:
+    """ASTRA-sim's congestion-unaware numbers; a hop after another takes 40,062 over the switch, 80,124 on the ring."""
+    run = "all_gather(m.npus, size: 8MiB) using direct"
+    module = right(compiled(f"{network}(8, {LINK})", run, options=PIPELINED))
+    found = simulated_module(module, AstraTiming(aware=False))
+    assert found.time == cycles
+    assert found.sent.sum() == simulated_module(module, AstraTiming()).sent.sum()
+
+
+def test_halving_doubling_without_congestion() -> None:
+    """Each chunk of 128 KiB (2,441.4 ns) goes 4, 2 and 1 hops and back, whatever else is on the links."""
+    run = "all_reduce(m.npus, size: 1MiB) using recursive_halving_doubling"
+    module = right(compiled(f"ring(8, {LINK})", run, options=PIPELINED))
+    assert simulated_module(module, AstraTiming(aware=False)).time == 2 * (4_441 + 3_441 + 2_941)
+
+
 PIPELINED = 'synthesize fixed(link_model: "pipelined")'
 
 
