@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from collc.application.file_runs import run_program
 from collc.base.diagnostics import SourceFile
 from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering.lower import lower
@@ -13,6 +16,7 @@ from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.module import Module
+from tests.end_to_end.programs import build
 
 
 def synthesized(topology: str, collective: str, synthesizer: str = "symmetric") -> Module:
@@ -69,3 +73,23 @@ def test_ties_at_switches_are_named() -> None:
 @pytest.mark.parametrize("nodes", [4, 8, 16])
 def test_many_nodes(nodes: int, collective: str) -> None:
     assert_as_fast_as_its_schedule(synthesized(f"dgx_h100({nodes})", collective))
+
+
+def test_a_program_with_plan_and_file_has_both_where_switches_could_add(tmp_path: Path) -> None:
+    """The schedule is made for switches that only pass on, also where two partials of a chunk meet in one."""
+    text = """
+import std.collectives
+topology box {
+    npu gpu[4]
+    switch nv (multicast: true, reduce: true)
+    for i in 0..4 { link gpu[i] <-> nv (bandwidth: 450GB/s, latency: 0.35us) }
+}
+schedule s on box {
+    run all_reduce(box.npus, size: 256KiB) using pairwise
+    emit mscclpp("s.json")
+    emit msccl("s.xml")
+}
+"""
+    (report,) = build(tmp_path, text.replace("import std.c", "import std.algorithms\nimport std.c", 1))
+    assert set(report.checks.values()) == {"ok"}
+    assert all(run.ok for name in ("s.xml", "s.json") for run in run_program(tmp_path / name).runs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ from collc.msccl.program import Message
 from collc.ten.demand import Op
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import Clock, Schedule, Transfers
 
 
@@ -34,17 +35,26 @@ class _SwitchArrival:
     gone: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])
 
 
+def passing_on(network: Network) -> Network:
+    """The network with switches that neither add nor multicast."""
+    none = np.zeros(network.switch_count, np.bool_)
+    return replace(network, multicast=none, reduces=none)
+
+
 def messages_of(module: Module) -> tuple[list[Message], int]:
     """The messages of a module's schedule, in order of start, one chunk each; and how many of them are sent again.
 
     A switch passes each message on once. If the schedule lets it send a buffered chunk a second time, a GPU that has
     the chunk by then sends it again, over an idle link if there is one. Messages that bring what the receiver holds,
-    and those that nobody uses, are left out. Raises SourceError M0107 if a switch multicasts or reduces, M0116 if GPUs
-    forward a partial that they do not add, CheckFailed M0108 if a GPU sends a chunk before it has it.
+    and those that nobody uses, are left out. Raises SourceError M0107 if a switch multicasts or reduces, unless the
+    schedule was made for switches that only pass on (`Module.relays`), M0116 if GPUs forward a partial that they do not
+    add, CheckFailed M0108 if a GPU sends a chunk before it has it.
     """
     schedule = module.schedule
     if schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
+    if module.relays:
+        module = replace(module, network=passing_on(module.network))
     _refuse_forwarded(module, schedule)
     collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()

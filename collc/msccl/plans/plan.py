@@ -23,6 +23,7 @@ from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import selected
 from collc.msccl.lowering.merge import merge
+from collc.msccl.lowering.messages import passing_on
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
@@ -32,7 +33,7 @@ from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
 from collc.msccl.plans.precheck import check_sums, smallest_message
 from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.switch_program import switch_program
-from collc.msccl.plans.switches import passing_on, usable, uses_switches
+from collc.msccl.plans.switches import usable, uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network

@@ -42,12 +42,6 @@ def usable(network: Network) -> BoolArray:
     return found
 
 
-def passing_on(network: Network) -> Network:
-    """The network with switches that neither add nor multicast."""
-    none = np.zeros(network.switch_count, np.bool_)
-    return replace(network, multicast=none, reduces=none)
-
-
 def uses_switches(module: Module) -> bool:
     """Whether a schedule goes over switches that add and multicast."""
     network, schedule = module.network, module.schedule
