@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program
-from collc.source.imports import Loader
+from collc.source.imports import GivenFiles, Loader
 from collc.source.parsing.syntax import Param, ScheduleDeclaration
 from collc.source.problems import Problems
 from collc.source.program import Program
@@ -31,11 +29,13 @@ def not_one_schedule(path: Path, count: int, why: str = "") -> UsageError:
 class ProgramFiles:
     """A program: its files as (path, text), paths relative to the folder that has them all.
 
-    shown: what messages call the first file, which is the program itself.
+    shown: what messages call the first file, which is the program itself. folder: the folder, which need not exist on
+    the machine that compiles the program.
     """
 
     shown: str
     files: tuple[tuple[str, str], ...]
+    folder: str
 
     def digest(self) -> str:
         """A hash of all that a compilation depends on besides its settings: the files and collc's version."""
@@ -64,18 +64,7 @@ def read_program(path: Path) -> ProgramOutline:
     texts = tuple((real.relative_to(folder).as_posix(), file.source.text) for real, file in files)
     params = tuple(node.name.name for node in main.declared("value") if isinstance(node, Param))
     schedules = tuple(node.name.name for node in main.declared("schedule") if isinstance(node, ScheduleDeclaration))
-    return ProgramOutline(ProgramFiles(str(path), texts), params, schedules)
-
-
-@lru_cache(maxsize=4)
-def _unpacked(program: ProgramFiles) -> tuple[tempfile.TemporaryDirectory[str], Path]:
-    """A folder with the files, which is removed with the first value, and the program in it."""
-    folder = tempfile.TemporaryDirectory(prefix="collc-")
-    for name, text in program.files:
-        path = Path(folder.name) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
-    return folder, Path(folder.name) / program.files[0][0]
+    return ProgramOutline(ProgramFiles(str(path), texts, str(folder)), params, schedules)
 
 
 def load_files(
@@ -86,15 +75,5 @@ def load_files(
     size: int | None = None,
 ) -> Program:
     """The elaborated program: `load_program`, from files that may have come from elsewhere."""
-    _, path = _unpacked(program)
-    return load_program(path, definitions, only, chunks=chunks, size=size)
-
-
-def with_own_name(program: ProgramFiles, message: Diagnostic) -> Diagnostic:
-    """A message about a program that was unpacked, with the name by which the user knows the file."""
-    folder, path = _unpacked(program)
-    if message.span is None or not message.span.file.name.startswith(folder.name):
-        return message
-    inside = os.path.relpath(message.span.file.name, path.parent)
-    name = os.path.normpath(Path(program.shown).parent / inside)
-    return replace(message, span=replace(message.span, file=SourceFile(name, message.span.file.text)))
+    texts = {Path(program.folder) / name: text for name, text in program.files}
+    return load_program(GivenFiles(program.shown, texts), definitions, only, chunks=chunks, size=size)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final, Literal, TypedDict
 
 from collc.application.compile_report import ScheduleReport
-from collc.application.program_files import ProgramFiles, load_files, with_own_name
+from collc.application.program_files import ProgramFiles, load_files
 from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError
@@ -111,7 +111,7 @@ def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
         except CollcError as error:
             yield _failure(case, error.diagnostics, error.exit) | {"schedule": request.name}
             continue
-        yield _row(case, plain, report)
+        yield _row(plain, report)
 
 
 def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequest:
@@ -134,12 +134,12 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 
 
-def _row(case: SweepCase, request: ScheduleRequest, report: ScheduleReport) -> dict[str, Cell]:
+def _row(request: ScheduleRequest, report: ScheduleReport) -> dict[str, Cell]:
     standard = request.demand.standard
     size = standard.size if standard is not None else None
     rate = algorithm_bandwidth(size, report.time_ps) if size and report.time_ps else None
     factor = bus_factor(standard.kind, len(request.demand.runs[0].group)) if standard is not None else None
-    failed = {} if report.ok else _error(case, [d for d in report.diagnostics if not d.warning])
+    failed = {} if report.ok else _error([d for d in report.diagnostics if not d.warning])
     return _blank(report.name) | {
         "network": report.topology,
         "npus": report.npus,
@@ -171,14 +171,14 @@ def _blank(schedule: str | None) -> dict[str, Cell]:
 
 
 def _failure(case: SweepCase, messages: tuple[Diagnostic, ...] | list[Diagnostic], code: Exit) -> dict[str, Cell]:
-    return _blank(case.schedule) | {"exit": int(code)} | _error(case, list(messages))
+    return _blank(case.schedule) | {"exit": int(code)} | _error(list(messages))
 
 
-def _error(case: SweepCase, messages: list[Diagnostic]) -> dict[str, Cell]:
+def _error(messages: list[Diagnostic]) -> dict[str, Cell]:
     """The code and the text of the first error, with its place."""
     if not messages:
         return {"error": "", "message": "it failed without a message"}
-    first = with_own_name(case.program, messages[0])
+    first = messages[0]
     place = f"{first.span.file.name}:{first.span.line}:{first.span.column}: " if first.span is not None else ""
     return {"error": first.code, "message": place + first.message}
 

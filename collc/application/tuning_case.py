@@ -11,7 +11,7 @@ from typing import Final, TypedDict
 
 from collc.application.compile_report import CompileReport
 from collc.application.file_times import FileKind, file_times, read_tasks, write_file
-from collc.application.program_files import ProgramFiles, load_files, with_own_name
+from collc.application.program_files import ProgramFiles, load_files
 from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
 from collc.application.sweep_case import with_textbook_algorithm
@@ -110,9 +110,9 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
             try:
                 result["files"] += _simulated(task, request.network, module, number, options)
             except CollcError as error:
-                result["errors"].append(f"{_words(options)}: {_first(error, task)}")
+                result["errors"].append(f"{_words(options)}: {_first(error)}")
     except CollcError as error:
-        result["errors"].append(_first(error, task))
+        result["errors"].append(_first(error))
     except MemoryError:
         result["errors"].append("[U0109] there is not enough memory")
     except Exception as error:
@@ -129,9 +129,9 @@ def _words(options: FileOptions) -> str:
     return f"{options.kind}, {plural(options.instances, 'instance')}{channels}"
 
 
-def _first(error: CollcError, task: TuningTask) -> str:
+def _first(error: CollcError) -> str:
     first = error.diagnostics[0] if error.diagnostics else Diagnostic("S0401", "a check failed")
-    return f"[{first.code}] {with_own_name(task.tuned.program, first).message}"
+    return f"[{first.code}] {first.message}"
 
 
 # Schedules and files

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Generator
@@ -46,6 +47,9 @@ def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder:
         raise SourceError(Diagnostic("U0201", message, span, hint="choose another name")) from error
     if wrong:
         raise SourceError(Diagnostic("U0202", f"{path} is a folder, not a file", span, hint="choose another name"))
+    if not is_folder and not real_path(path).is_relative_to(real_path(folder)):
+        message = f"'{name}' is a symbolic link that leads out of the output folder"
+        raise SourceError(Diagnostic("U0201", message, span, hint="remove the link, or choose another name"))
     return path
 
 
@@ -53,11 +57,14 @@ def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder:
 class _Pending:
     """A file or folder that is not published yet.
 
-    handle: the open, locked file; None if the system has no locks. replaced: of a folder, see `Draft.new_folder`.
+    final: the name that was asked for. target: the file that gets the content, which is another one where `final` is a
+    symbolic link. handle: the open, locked file; None if the system has no locks. replaced: of a folder, see
+    `Draft.new_folder`.
     """
 
     temporary: Path
     final: Path
+    target: Path
     handle: int | None
     replaced: str = ""
 
@@ -81,21 +88,32 @@ class Draft:
     def new(self, path: Path) -> Path:
         """Create an empty temporary file for `path`, with the same suffix, and return its path.
 
-        Removes temporary files for `path` that killed processes have left. Raises UsageError if the folder cannot be
-        written.
+        Of a symbolic link, the file to which it leads is written, and the link stays. Removes temporary files for
+        `path` that killed processes have left. Raises UsageError if the folder cannot be written, and where a device,
+        a pipe or a stream, as /dev/stdout, has the name.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                path.lstat()  # fails if the name is too long; the temporary name is shorter
-            _remove_abandoned(path)
-            pending = _create(path)
+            target = self._target(path)
+            _remove_abandoned(target)
+            pending = _create(path, target)
             self._pending.append(pending)
             pending.temporary.chmod(0o666 & ~_umask())
         except OSError as error:
             message = f"cannot write {path}: {_obstacle(path) or error.strerror or error}"
             raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
         return pending.temporary
+
+    def _target(self, path: Path) -> Path:
+        """The file that `path` denotes, without symbolic links if it is one. Raises UsageError where it is no file."""
+        try:
+            mode = path.stat().st_mode  # fails if the name is too long; the temporary name is shorter
+        except FileNotFoundError:
+            return real_path(path) if path.is_symlink() else path
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _is_stream(path):
+            message = f"cannot write {path}: it is a device, a pipe or a stream, not a file"
+            raise UsageError(Diagnostic("U0203", message, hint=self.hint or "choose another name"))
+        return real_path(path) if path.is_symlink() else path
 
     def new_folder(self, path: Path, replaced: str) -> Path:
         """Create a temporary folder beside `path`, whose files `publish` moves into the folder `path`.
@@ -113,7 +131,7 @@ class Draft:
         except OSError as error:
             message = f"cannot write {path}: {_obstacle(path / 'x') or error.strerror or error}"
             raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
-        self._pending.append(_Pending(temporary, path, _locked_folder(temporary), replaced))
+        self._pending.append(_Pending(temporary, path, path, _locked_folder(temporary), replaced))
         return temporary
 
     def publish(self) -> list[Path]:
@@ -123,7 +141,7 @@ class Draft:
             if pending.replaced:
                 _move_files(pending.temporary, pending.final, pending.replaced)
             else:
-                pending.temporary.replace(pending.final)
+                pending.temporary.replace(pending.target)
             pending.release()
         self._pending.clear()
         return done
@@ -146,6 +164,18 @@ def check_folder(folder: Path, hint: str = "") -> None:
         return
     what = "it may not be changed" if os.path.isdir(existing) else f"{existing} is a file, not a folder"  # noqa: PTH112
     raise UsageError(Diagnostic("U0203", f"cannot write {folder}: {what}", hint=hint))
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path leads to an open file of a process, as /dev/stdout does, which may be a file that is added to."""
+    for _ in range(40):  # the most links that Linux follows
+        folder = real_path(path.parent)
+        if folder.is_relative_to("/proc"):
+            return True
+        if not path.is_symlink():
+            break
+        path = folder / path.readlink()
+    return False
 
 
 def _move_files(temporary: Path, folder: Path, replaced: str) -> None:
@@ -178,18 +208,18 @@ def _prefix(path: Path) -> str:
     return f".{path.name[:_MOST_LETTERS]}."
 
 
-def _create(path: Path) -> _Pending:
-    """Create a temporary file for `path`, and lock it if the system has locks."""
+def _create(path: Path, target: Path) -> _Pending:
+    """Create a temporary file for `target`, which `path` denotes, and lock it if the system has locks."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".draft{path.suffix}", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=f".draft{target.suffix}", dir=target.parent)
         if sys.platform == "win32":
             os.close(handle)  # Windows cannot rename an open file
-            return _Pending(Path(name), path, None)
+            return _Pending(Path(name), path, target, None)
         with contextlib.suppress(OSError):
             if not locked(handle) or not os.fstat(handle).st_nlink:
                 os.close(handle)  # another process found it unlocked and removed it
                 continue
-        return _Pending(Path(name), path, handle)
+        return _Pending(Path(name), path, target, handle)
 
 
 def locked(handle: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,18 +23,30 @@ SUFFIX: Final = ".coll"
 """How the names of imported files end."""
 
 
+@dataclass(frozen=True, slots=True)
+class GivenFiles:
+    """A program and the files that it imports, read before and perhaps elsewhere.
+
+    name: what messages call the program. texts: the text of each file by its resolved path, the program first.
+    """
+
+    name: str
+    texts: Mapping[Path, str]
+
+
 @dataclass(eq=False)
 class Loader:
     """Reads files, each once.
 
-    tables: whether to read long tables as such (see parsing/tables.py). tabular: whether there were any. files: the
-    files read so far, by resolved path. open: the files whose imports are being read, outermost first, as (resolved
-    path, name in messages), to detect import cycles.
+    tables: whether to read long tables as such (see parsing/tables.py). tabular: whether there were any. given: texts
+    of files that are not read again, by resolved path. files: the files read so far, by resolved path. open: the files
+    whose imports are being read, outermost first, as (resolved path, name in messages), to detect import cycles.
     """
 
     problems: Problems
     tables: bool = False
     tabular: bool = False
+    given: Mapping[Path, str] = field(default_factory=dict[Path, str])
     files: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
     open: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
@@ -49,6 +62,8 @@ class Loader:
         if module is not None:
             source, statements = _standard(path, name)
             return self._followed(FileScope(source, statements, module, str(path.parent)), path)
+        if real in self.given:
+            return self._declared(SourceFile(name, self.given[real]), path)
         text = read_text(path, name, limit=MAX_BYTES, at=at)
         if at is not None and not begins(text):
             hint = f"a program begins as in: topology pod {{ ... }}; 'collc check {name}' shows what is wrong"
@@ -58,6 +73,11 @@ class Loader:
     def load_text(self, source: SourceFile) -> FileScope:
         """A program that is in no file; names of files in its imports are relative to the current folder."""
         return self._declared(source, Path(source.name))
+
+    def load_given(self, program: GivenFiles) -> FileScope:
+        """A program whose files were read before."""
+        self.given = program.texts
+        return self.load(next(iter(program.texts)), program.name)
 
     def _declared(self, source: SourceFile, path: Path) -> FileScope:
         """The declarations of a file that was read from `path`, its imports loaded too."""

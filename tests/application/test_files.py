@@ -70,6 +70,49 @@ def test_a_file_with_the_name_of_a_folder_is_reported(tmp_path: Path) -> None:
     assert not caught.value.diagnostics[0].hint
 
 
+def test_what_a_symbolic_link_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    for target in ("real/a", "real/new"):
+        link = tmp_path / "link"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        if target == "real/a":
+            link.write_text("before")
+        write_file(link, "after")
+        assert (link.is_symlink(), (tmp_path / target).read_text()) == (True, "after")
+    assert names(tmp_path) == ["link", "real"]
+    assert names(tmp_path / "real") == ["a", "new"]
+
+
+def test_a_name_in_the_output_folder_that_leads_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "s.ten").symlink_to(tmp_path / "kept")
+    with pytest.raises(SourceError, match="is a symbolic link that leads out of the output folder"):
+        path_inside(tmp_path / "out", "s.ten")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(UsageError, match=f"cannot write .*{name}: it is a device, a pipe or a stream, not a file"):
+            write_file(tmp_path / name, "")
+    assert names(tmp_path) == ["link", "pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system has no names for open files")
+def test_an_open_file_is_not_replaced(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        log.write("before")
+        log.flush()
+        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{log.fileno()}")
+        with pytest.raises(UsageError, match="not a file"):
+            write_file(tmp_path / "stdout", "")
+    assert (tmp_path / "log").read_text() == "before"
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

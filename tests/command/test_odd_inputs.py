@@ -76,6 +76,14 @@ def test_a_pipe_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert "is a pipe, and files for runtimes are read more than once" in refused(capsys, command, command)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_outputs_that_are_pipes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    message = "cannot write pipe: it is a device, a pipe or a stream, not a file"
+    assert message in refused(capsys, "topology", "p.coll:t", "--svg", "pipe")
+    assert Path("pipe").is_fifo()
+
+
 NAMES = [
     "..",
     "../s.ten",

@@ -8,12 +8,15 @@ import re
 import sys
 import types
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from collc.application import tuning
+from collc.application.program_files import load_files, read_program
+from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.tasks import named_function
 
@@ -270,3 +273,22 @@ def test_a_file_that_fails_its_checks_is_not_published(
     assert main([*WORDS, "ring", "--emit", "msccl", "-o", "out"]) == 4
     assert "S0401" in capsys.readouterr().err
     assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
+
+
+def test_errors_name_the_file_of_the_user_and_nothing_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "net.coll").write_text(PROGRAM[: PROGRAM.index("schedule")])
+    own = 'import "sub/net.coll"\nimport std.collectives\nschedule s on t { run all_gather(t.npus, size: 1) }\n'
+    (tmp_path / "p.coll").write_text(own)
+    files = read_program(Path("p.coll")).files
+    (tmp_path / "p.coll").unlink()
+    (tmp_path / "sub" / "net.coll").unlink()
+    with pytest.raises(SourceError) as caught:
+        load_files(files, {}, None, None)
+    spans = [message.span for message in caught.value.diagnostics]
+    assert [span and (span.file.name, span.line) for span in spans] == [("p.coll", 3)]
+    with pytest.raises(SourceError) as caught:
+        load_files(replace(files, files=(files.files[0], ("sub/net.coll", "let x = y"))), {}, None, None)
+    assert {span and span.file.name for span in [message.span for message in caught.value.diagnostics]} >= {
+        "sub/net.coll"
+    }

@@ -19,7 +19,7 @@ from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
-from collc.source.imports import Loader
+from collc.source.imports import GivenFiles, Loader
 from collc.source.parsing.parse import parse
 from collc.source.parsing.syntax import (
     Design,
@@ -47,14 +47,14 @@ Result = TypeVar("Result")
 
 
 def load_program(
-    source: Path | SourceFile,
+    source: Path | SourceFile | GivenFiles,
     definitions: Mapping[str, str] | None = None,
     only: str | None = None,
     catalogue: OptionTables | None = None,
     chunks: int | Literal["auto"] | None = None,
     size: int | None = None,
 ) -> Program:
-    """The program of a file, or of a text that is in no file (a SourceFile).
+    """The program of a file, of a text that is in no file (a SourceFile), or of files that were read before.
 
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
     others are left out. catalogue: synthesizers and kinds of files besides the usual ones. chunks: of all runs of
@@ -83,7 +83,7 @@ def _with_tables(load: Callable[[Loader], Result]) -> Result:
 
 def _program(
     loader: Loader,
-    source: Path | SourceFile,
+    source: Path | SourceFile | GivenFiles,
     definitions: Mapping[str, str],
     only: str | None,
     catalogue: OptionTables,
@@ -163,11 +163,14 @@ def _training(
 
 
 def _load_files(
-    loader: Loader, source: Path | SourceFile, definitions: Mapping[str, str], catalogue: OptionTables
+    loader: Loader, source: Path | SourceFile | GivenFiles, definitions: Mapping[str, str], catalogue: OptionTables
 ) -> FileContext:
     """Read a file and its imports, set its params, and check names and types. Raises SourceError."""
     problems = loader.problems
-    file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
+    if isinstance(source, GivenFiles):
+        file = loader.load_given(source)
+    else:
+        file = loader.load_text(source) if isinstance(source, SourceFile) else loader.load(source, str(source))
     problems.stop()
     given: dict[str, Value] = {}
     session = ProgramContext(given)
