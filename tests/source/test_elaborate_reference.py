@@ -97,6 +97,7 @@ TOPOLOGIES = [
     "dgx1() without { link gpu[0] <-> gpu[1] lanes 1, link gpu[0] -> gpu[1] lanes 1 }",
     "dgx1() with { link gpu[0] <-> gpu[1] (bandwidth: 12.5GB/s) lanes 1, link gpu[0] -> 1 (latency: 9us) lanes 1 }",
     "dgx1() with { link gpu[0..3] <-> gpu[0..3] (bandwidth: 1GB/s), link gpu[0] -> 1 (latency: 9us) }",
+    "dgx1() with { link gpu[*] <-> gpu[*] (bandwidth: 1GB/s), link gpu[7] -> gpu[*] (latency: 9us) }",
     "dgx_h100(3) with { link gpu[*, 3] <-> leaf[3] (bandwidth: 25GB/s), "
     "link gpu[0, i] -> leaf[i] (latency: 1us) for i in 0..3 }",
     "dgx_h100(2) with { npu spare[2, 2], switch s (buffer: 3), link s <-> spine (bandwidth: 3GB/s, latency: 0us), "

@@ -89,7 +89,7 @@ class _LinkChanges:
         lanes = self._lanes(part, frame)
         given = self.builder.attributes(part.attributes, LINK_ATTRIBUTES, frame)
         for sources, targets in (ends, ends[::-1]) if part.both else (ends,):
-            pairs = [(a, b) for a in sources for b in targets if (a, b) in self.there]
+            pairs = self._linked(sources, targets)
             if not pairs and len(sources) == len(targets) == 1:
                 self._add(part, (sources[0], targets[0]), lanes or 1, frame)
             elif not pairs:
@@ -105,6 +105,15 @@ class _LinkChanges:
             for link in chosen:
                 self.kind[link] = new[self.kind[link]]
                 self.changed[link] = True
+
+    def _linked(self, sources: list[int], targets: list[int]) -> list[Pair]:
+        """The pairs of a source and a target that links join, in the order of sources, then of targets."""
+        if len(sources) * len(targets) <= len(self.there):
+            return [(a, b) for a in sources for b in targets if (a, b) in self.there]
+        first = {device: place for place, device in enumerate(sources)}
+        second = {device: place for place, device in enumerate(targets)}
+        found = [pair for pair in self.there if pair[0] in first and pair[1] in second]
+        return sorted(found, key=lambda pair: (first[pair[0]], second[pair[1]]))
 
     def _lanes(self, part: ChangedLink, frame: Frame) -> int | None:
         if part.lanes is None:
