@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
+from collc.base.host_lists import compressed_hosts
+from collc.base.wording import listed
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merged
 from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
@@ -18,6 +20,7 @@ NIC_LATENCY: Final = (
     "assumed: half of NIC to NIC through a switch, measured on InfiniBand (TACCL, NSDI 2023, table 1)",
 )
 HOP_LATENCY: Final = (Fraction(3, 10) * MICRO, "assumed: between two switches; no file says it")
+_ASSUMED_UPLINK: Final = "assumed: one spine, and from each leaf a cable with the bandwidth of all its NICs"
 _TIERS: Final = ("leaf", "spine", "core")
 
 
@@ -38,7 +41,8 @@ class Attachment:
 class Fabric:
     """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments.
 
-    ordered: whether the order of hosts and switches is that of their places.
+    ordered: whether the order of hosts and switches is that of their places. assumed_cables: whether no file says the
+    cables between switches and their bandwidth.
     """
 
     switches: tuple[str, ...]
@@ -46,6 +50,7 @@ class Fabric:
     attachments: tuple[Attachment, ...]
     dropped: tuple[str, ...] = ()
     ordered: bool = False
+    assumed_cables: bool = False
 
     @property
     def hosts(self) -> list[str]:
@@ -72,8 +77,13 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for attachment in fabric.attachments:
         by_host[attachment.host].append(attachment)
     wires: list[Wire] = []
+    idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
-        for port, attachment in _matched(host, insides[node[host]].ports, attachments):
+        matched = _matched(host, insides[node[host]].ports, attachments)
+        cabled = {port for port, _ in matched}
+        if lost := [port.label for port in insides[node[host]].ports if port not in cabled]:
+            idle[listed(lost)].append(host)
+        for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
             if rate is None:
                 raise missing(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
@@ -88,11 +98,18 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for a, b, known in fabric.cables:
         rate = given if known is None else known
         assert rate is not None
-        kind = kinds.name("uplink", rate, "a cable between two switches", HOP_LATENCY)
+        said = _ASSUMED_UPLINK if fabric.assumed_cables else "a cable between two switches"
+        kind = kinds.name("uplink", rate, said, HOP_LATENCY, assumed_rate=fabric.assumed_cables)
         wires.append(Wire(place[a], place[b], kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, fabric.hosts, strict=True))
-    dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped])
+    without = [f"NICs that have no cable in the file of the fabric: {lost} of {_some(idle[lost])}" for lost in idle]
+    dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
     return Machine(tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped))
+
+
+def _some(hosts: Sequence[str]) -> str:
+    names = compressed_hosts(sorted(hosts, key=natural))
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _least(*rates: Fraction | None) -> Fraction | None:
@@ -157,7 +174,7 @@ def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOption
         known = [rate for rate in rates if rate is not None]
         cables.append((f"leaf{k}", "spine", sum(known, Fraction(0)) if len(known) == len(rates) else None))
     switches = (*(f"leaf{k}" for k in range(count)), *(("spine",) if cables else ()))
-    return Fabric(switches, tuple(cables), tuple(attachments))
+    return Fabric(switches, tuple(cables), tuple(attachments), assumed_cables=True)
 
 
 def one_switch(hosts: Sequence[str], insides: Sequence[Inside]) -> Fabric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -19,12 +19,16 @@ _ZONES: Final = {"Full", "Floyd", "Dijkstra", "DijkstraCache", "Cluster", "None"
 
 @dataclass(slots=True)
 class _Platform:
-    """What was read; hosts and routers in order. links: by name, bytes per second and seconds."""
+    """What was read; hosts and routers in order. links: by name, bytes per second and seconds.
+
+    shared: links whose bandwidth both directions share in SimGrid (sharing_policy SHARED).
+    """
 
     source: SourceFile
     hosts: dict[str, None] = field(default_factory=dict[str, None])
     routers: dict[str, None] = field(default_factory=dict[str, None])
     links: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict[str, tuple[Fraction, Fraction]])
+    shared: set[str] = field(default_factory=set[str])
     edges: list[Edge] = field(default_factory=list[Edge])
     routes: list[tuple[str, str, tuple[str, ...], bool]] = field(
         default_factory=list[tuple[str, str, tuple[str, ...], bool]]
@@ -42,8 +46,13 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     if not platform.hosts:
         raise wrong(f"{source.name} has no host", element_span(source, root))
     switches = list(platform.routers)
-    _join_routes(platform, switches)
-    return graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file")
+    shared = _join_routes(platform, switches)
+    machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file")
+    if not shared:
+        return machine
+    names = ", ".join(shared[:8]) + (f" and {len(shared) - 8} more" if len(shared) > 8 else "")
+    said = "that both directions share the bandwidth of links with sharing_policy SHARED, SimGrid's default: here each"
+    return replace(machine, dropped=(f"{said} direction has all of it, as with SPLITDUPLEX ({names})",))
 
 
 def _zone(platform: _Platform, zone: Element) -> None:
@@ -63,10 +72,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
             name = _named(platform, child)
             (platform.hosts if child.tag == "host" else platform.routers)[name] = None
         elif child.tag == "link":
-            rate, time = _rate(platform, child, "bandwidth"), _time(platform, child, "latency")
-            if child.get("sharing_policy", "SHARED") == "FATPIPE":
-                raise wrong("a FATPIPE link has no limit, which no link of a network has", at)
-            platform.links[_named(platform, child)] = (rate, time)
+            _link(platform, child)
         elif child.tag == "route":
             hops = tuple(str(hop.get("id")) for hop in child if hop.tag == "link_ctn")
             both = child.get("symmetrical", "YES").upper() != "NO"
@@ -76,6 +82,17 @@ def _zone(platform: _Platform, zone: Element) -> None:
             platform.routes.append((str(child.get("src")), str(child.get("dst")), hops, both))
         elif child.tag not in {"prop", "backbone", "disk"}:
             raise wrong(f"<{child.tag}> cannot be imported", at)
+
+
+def _link(platform: _Platform, element: Element) -> None:
+    policy = element.get("sharing_policy", "SHARED")
+    if policy == "FATPIPE":
+        message = "a FATPIPE link limits each flow and not their sum, which no link of a network does"
+        raise wrong(message, element_span(platform.source, element))
+    name = _named(platform, element)
+    platform.links[name] = _rate(platform, element, "bandwidth"), _time(platform, element, "latency")
+    if policy == "SHARED":
+        platform.shared.add(name)
 
 
 def _named(platform: _Platform, element: Element) -> str:
@@ -164,8 +181,11 @@ class _Junctions:
             self._parent[b] = a
 
 
-def _join_routes(platform: _Platform, switches: list[str]) -> None:
-    """The links of all routes as edges; where links meet that no router joins, a switch is added."""
+def _join_routes(platform: _Platform, switches: list[str]) -> list[str]:
+    """The links of all routes as edges; where links meet that no router joins, a switch is added.
+
+    Returns the shared links that are used in both directions.
+    """
     junctions, directions = _Junctions(), dict[tuple[str, bool], None]()
     for source, target, hops, both in platform.routes:
         at = (source, -1)
@@ -198,6 +218,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> None:
         if a != b:
             platform.edges.append((a, b, rate, latency, 1))
     _check_devices_apart(platform, junctions)
+    return [hop for hop, forward in directions if forward and hop in platform.shared and (hop, False) in directions]
 
 
 def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:

@@ -166,4 +166,6 @@ def fabric_of_domains(found: HostGroups, insides: Sequence[Inside], kinds: Kinds
     above = [(leaf, "spine", rate) for leaf in leaves] if rails and per_host > 1 else []
     names = ["names of the hosts in blocks, which labels of alike blocks cannot hold"] if len(insides) > 1 else []
     dropped = (*found.dropped, *names)
-    return Fabric((*leaves, *(["spine"] if above else [])), tuple(above), tuple(below), dropped, ordered=True)
+    return Fabric(
+        (*leaves, *(["spine"] if above else [])), tuple(above), tuple(below), dropped, ordered=True, assumed_cables=True
+    )

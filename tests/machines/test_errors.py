@@ -90,6 +90,7 @@ WRONG = [
     (SIMGRID.replace("1GBps", "1GB"), {}, 3, "is a rate as in 25GBps"),
     (SIMGRID.replace('latency="1us"', 'latency="soon"'), {}, 3, "is a time as in 1us"),
     (SIMGRID.replace('link_ctn id="l"', 'link_ctn id="m"'), {}, 4, "there is no link m"),
+    (SIMGRID.replace("<link ", '<link sharing_policy="FATPIPE" '), {}, 3, "limits each flow and not their sum"),
     (SIMGRID.replace('"Full"', '"Vivaldi"'), {}, 1, "routing 'Vivaldi' cannot be imported"),
     (TWO_CLUSTERS, {}, 2, "n0 is there twice"),
     (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),
@@ -271,3 +272,42 @@ def test_defaults_of_graphml_keys_are_attributes(tmp_path):
     network = network_of(run(tmp_path, text, npu="t=gpu", capacity="bw=GB/s"), "pod", tmp_path)
     assert network.npu_count == 2
     assert sorted(Fraction(kind.bandwidth) for kind in network.kinds) == [7 * 10**9, 25 * 10**9]
+
+
+def test_the_spine_of_rails_is_assumed(tmp_path):
+    nodes = [tmp_path / "n0.xml", tmp_path / "n1.xml"]
+    for node in nodes:
+        node.write_text(NODE)
+    text = import_machine(ImportSettings(tuple(nodes), fabric="rails"))
+    assert "param uplink: rate = 96GB/s" in text
+    head = " ".join(text.partition("\n\n")[0].split("\n# "))
+    assert "uplink_latency and uplink." in head
+    assert "no cable" not in head
+    said = import_machine(ImportSettings(tuple(nodes), fabric="rails", definitions={"uplink": "50GB/s"}))
+    assert "let uplink = 50GB/s" in said
+
+
+def test_nics_without_a_cable_are_named(tmp_path):
+    fabric = formats.ibnetdiscover(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+    (tmp_path / "node").write_text(NODE)
+    text = run(tmp_path, fabric, node=f"nccl:{tmp_path / 'node'}")
+    head = " ".join(text.partition("\n\n")[0].split("\n# "))
+    assert "NICs that have no cable in the file of the fabric: mlx5_1 of n1, n2." in head
+    both = formats.ibnetdiscover(["leaf"], [], [(host, f"mlx5_{at}", 0) for host in ("n1", "n2") for at in range(2)])
+    assert "no cable" not in run(tmp_path, both, node=f"nccl:{tmp_path / 'node'}")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "route", "named"),
+    [
+        ("", "", True),
+        ('sharing_policy="SHARED"', "", True),
+        ('sharing_policy="SPLITDUPLEX"', "", False),
+        ("", 'symmetrical="NO"', False),
+    ],
+)
+def test_links_of_simgrid_that_both_directions_share_are_named(tmp_path, attributes, route, named):
+    text = SIMGRID.replace("<link ", f"<link {attributes} ").replace("<route ", f"<route {route} ")
+    program = run(tmp_path, text)
+    assert ("as with SPLITDUPLEX (l)" in " ".join(program.split("\n# "))) == named
+    assert {rate for _, _, rate, _ in links(network_of(program, "pod", tmp_path))} == {10**9}
