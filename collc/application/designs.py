@@ -178,6 +178,8 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
                 Note("this contradicts the others" if len(spans) > 1 else "no bandwidths satisfy this", span)
                 for span in spans[1:]
             )
+            if error.dimensions:
+                notes += (Note(f"dimension {error.dimensions[0]} has traffic, so its bandwidth must be more than 0"),)
             return NoSchedule(
                 Diagnostic("E0917", message, spans[0], notes, "relax one of them; bandwidths are 0 or more")
             )

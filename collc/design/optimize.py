@@ -52,6 +52,7 @@ def optimum(problem: DesignProblem) -> Optimum:
     """The best design; of several the cheapest. Raises NoDesign where there is none."""
     if not is_feasible(problem.rows, len(problem.dimensions)):
         raise NoDesign(NoDesignReason.INFEASIBLE, conflicting(problem.rows, len(problem.dimensions)))
+    _check_used(problem)
     search = DesignSearch(problem)
     match problem.objective:
         case Objective.TIME:
@@ -60,6 +61,26 @@ def optimum(problem: DesignProblem) -> Optimum:
             return search.least_cost()
         case Objective.PRODUCT:
             return search.least_product()
+
+
+def _check_used(problem: DesignProblem) -> None:
+    """Raise NoDesign where the rows allow no bandwidth to a dimension with traffic."""
+    count = len(problem.dimensions)
+    unit = np.eye(count)
+    if least_value([*problem.rows, *_at_least_one(problem)], np.zeros(count)) is not None:
+        return
+    for k in np.flatnonzero(problem.time.used).tolist():
+        least = least_value(problem.rows, -unit[k])
+        if least is not None and least >= 0:
+            rows = (*problem.rows, Row(-unit[k], -1.0, False, -1))
+            statements = tuple(number for number in conflicting(rows, count) if number >= 0)
+            raise NoDesign(NoDesignReason.INFEASIBLE, statements, (k,))
+
+
+def _at_least_one(problem: DesignProblem) -> list[Row]:
+    """1 GB/s or more in each dimension with traffic."""
+    unit = np.eye(len(problem.dimensions))
+    return [Row(-unit[k], -1.0, False, -1) for k in np.flatnonzero(problem.time.used)]
 
 
 class DesignSearch:

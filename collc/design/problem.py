@@ -85,7 +85,8 @@ class NoDesignReason(Enum):
 class NoDesign(Exception):
     """A problem without a solution.
 
-    INFEASIBLE: the constraints of `statements` contradict each other, and no fewer of them. DEADLINE: the least time is
+    INFEASIBLE: the constraints of `statements` contradict each other, and no fewer of them; or they allow no bandwidth
+    to the one dimension of `dimensions`, which has traffic. DEADLINE: the least time is
     `time`, in ns. UNBOUNDED: nothing limits the bandwidth of `dimensions`, and the time falls with it. NO_FLOOR: time *
     cost falls down to bandwidths of 0. NO_COMPUTE: it falls, or stays equal, while the bandwidths grow without limit.
     """

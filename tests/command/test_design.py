@@ -119,6 +119,15 @@ def test_designs_without_a_solution(capsys: pytest.CaptureFixture[str], case: st
     assert main(["design", "p.coll"]) == code
 
 
+def test_a_dimension_with_traffic_and_no_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
+    for objective in ("time", "cost", "time * cost"):
+        text = body("require bandwidth[0] <= 0GB/s", "require sum(bandwidth) == 60GB/s", f"minimize {objective}")
+        code, answer = design(capsys, text)
+        (message,) = answer["diagnostics"]
+        assert (code, message["code"], message["line"]) == (3, "E0917", 9)
+        assert [note["message"].split(",")[0] for note in message["notes"]] == ["dimension 0 has traffic"]
+
+
 def test_no_compute_time(capsys: pytest.CaptureFixture[str]) -> None:
     text = body("require bandwidth[0] >= 1GB/s", "minimize time * cost").replace("(forward: 1ms)", "")
     code, answer = design(capsys, text)
