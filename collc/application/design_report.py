@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ class DesignReport:
     """The report of one design. What was not reached is empty.
 
     dimensions: of the network. choices: the optimum first, then the closed forms. gap: how much better, relative to the
-    objective, any design can be. files: what was written.
+    objective, any design can be. left_out: why a closed form does not apply, by name. files: what was written.
     """
 
     name: str
@@ -36,6 +36,7 @@ class DesignReport:
     dimensions: tuple[NetworkDimension, ...] = ()
     choices: tuple[Alternative, ...] = ()
     gap: float = 0.0
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     files: tuple[Path, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     exit: Exit = Exit.DONE
@@ -68,10 +69,14 @@ class DesignReport:
         return html_table(COLUMNS, self.rows(compare=True), _remarks(self.diagnostics))
 
     def solved(
-        self, dimensions: tuple[NetworkDimension, ...], choices: tuple[Alternative, ...], gap: float
+        self,
+        dimensions: tuple[NetworkDimension, ...],
+        choices: tuple[Alternative, ...],
+        gap: float,
+        left_out: Mapping[str, str],
     ) -> DesignReport:
         """The report with a solution."""
-        return replace(self, dimensions=dimensions, choices=choices, gap=float(gap))
+        return replace(self, dimensions=dimensions, choices=choices, gap=float(gap), left_out=left_out)
 
     def failed(self, error: CollcError) -> DesignReport:
         """The report with an error."""
@@ -94,11 +99,12 @@ class DesignReport:
         found["files"] = [str(path) for path in self.files]
         if compare:
             found["alternatives"] = [{"name": choice.name, **_choice_json(choice)} for choice in self.choices[1:]]
+            found["left_out"] = dict(self.left_out)
         return found
 
     def rows(self, *, compare: bool = False) -> list[tuple[str, ...]]:
         """The rows of the table under `COLUMNS`: the optimum, and with `compare` the closed forms."""
-        return [
+        solved = [
             (
                 self.name,
                 choice.name if choice.allowed else f"{choice.name} (not allowed)",
@@ -112,6 +118,8 @@ class DesignReport:
             )
             for choice in (self.choices if compare else self.choices[:1])
         ]
+        without = self.left_out.items() if compare else ()
+        return [*solved, *((self.name, f"{name} ({reason})", *"-------") for name, reason in without)]
 
 
 def _choice_json(choice: Alternative) -> dict[str, object]:

@@ -74,7 +74,7 @@ def _check_folders(designs: Sequence[DesignRequest]) -> None:
 
 def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
     """Solve a design, compare it with closed forms and write its files. Errors are in the report."""
-    from collc.design.comparison import compared
+    from collc.design.comparison import compared, left_out
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
 
@@ -86,7 +86,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
         except NoDesign as error:
             raise _no_design(error, request) from error
         choices = compared(problem, communication, best.bandwidth)
-        report = report.solved(problem.dimensions, choices, best.gap)
+        report = report.solved(problem.dimensions, choices, best.gap, left_out(communication))
         return _written(report, request, problem, output or Path())
     except CollcError as error:
         return report.failed(error)

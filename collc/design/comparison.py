@@ -81,6 +81,15 @@ def compared(
     return tuple(found)
 
 
+def left_out(communication: Communication) -> dict[str, str]:
+    """The closed forms that do not apply, with the reason."""
+    if not any(communication.bytes):
+        return dict.fromkeys(("message", "smart"), "no traffic")
+    if closed_forms.smart(1.0, communication.tensor, communication.data) is not None:
+        return {}
+    return {"smart": "several dimensions have tensor and data traffic"}
+
+
 def utilisation(communication: Communication, bandwidth: Sequence[float]) -> tuple[float, ...]:
     """For each dimension the share of the communication time in which it sends."""
     total = communication.time.value(bandwidth)

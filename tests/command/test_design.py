@@ -128,6 +128,28 @@ def test_a_dimension_with_traffic_and_no_bandwidth(capsys: pytest.CaptureFixture
         assert [note["message"].split(",")[0] for note in message["notes"]] == ["dimension 0 has traffic"]
 
 
+WITHOUT_SMART = """
+import std.topologies
+topology net = ring(4) * switched(8) * switched(2)
+workload w (tensor: 8, data: 8) {
+    layer (forward: 1ms) { forward tensor all_reduce 1MiB }
+    layer (forward: 1ms) { weight_gradient data all_reduce 1MiB }
+}
+workload v (tensor: 32, data: 2) { layer (forward: 1ms) { forward tensor all_reduce 1MiB } }
+workload u (tensor: 2, data: 32) { layer (forward: 1ms) { weight_gradient data all_reduce 1MiB } }
+design d on net { train w train v train u require sum(bandwidth) == 60GB/s minimize time }
+"""
+
+
+def test_why_a_closed_form_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    code, answer = design(capsys, WITHOUT_SMART, "--compare")
+    (found,) = answer["designs"]
+    assert (code, [one["name"] for one in found["alternatives"]]) == (0, ["equal", "message"])
+    assert found["left_out"] == {"smart": "several dimensions have tensor and data traffic"}
+    assert main(["design", "p.coll", "--compare"]) == 0
+    assert "smart (several dimensions have tensor and data traffic)" in capsys.readouterr().out
+
+
 def test_no_compute_time(capsys: pytest.CaptureFixture[str]) -> None:
     text = body("require bandwidth[0] >= 1GB/s", "minimize time * cost").replace("(forward: 1ms)", "")
     code, answer = design(capsys, text)
