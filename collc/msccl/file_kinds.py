@@ -46,11 +46,12 @@ def kind_of(path: Path) -> FileKind | None:
 def kind_of_program(path: Path) -> FileKind | None:
     """The kind of a file that a runtime loads; None if it can't be opened, which its reader will report.
 
-    Raises UsageError (X0206) for a schedule, for source text, and for a pipe.
+    Raises UsageError (X0206) for a schedule, for source text, and for a pipe or a device.
     """
     try:
-        if path.is_fifo():
-            message = f"{path} is a pipe, and files for runtimes are read more than once"
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device may never end
+            what = "pipe" if path.is_fifo() else "device"
+            message = f"{path} is a {what}, and files for runtimes are read more than once"
             raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
         kind = kind_of(path)
     except OSError:

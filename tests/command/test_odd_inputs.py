@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -50,7 +51,14 @@ def test_what_is_no_text_is_refused(words: tuple[str], what: str, capsys: pytest
     if what == "empty" and words[0] in ("check", "fmt", "compile", "simulate"):
         assert main([*words, str(path)]) in (0, 1, 2)
         return
+    before = peak_memory()
     refused(capsys, *words, str(path))
+    assert peak_memory() - before < 2**29, "an endless input is not read into memory"
+
+
+def peak_memory() -> int:
+    """Bytes that this process had at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_a_program_with_a_byte_order_mark(capsys: pytest.CaptureFixture[str]) -> None:
