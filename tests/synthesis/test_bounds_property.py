@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,7 +148,9 @@ def test_never_above_the_least_time_of_copies_and_their_inverse(problem) -> None
     if spread is not None:
         turned = [(b, a, kind) for a, b, kind in rows]
         sums = demand_of([(1000, b, a[:1], Op.SUM) for a, b in zip(pre, post, strict=True)])
-        assert lower_bound(network(npus, turned, switches), sums, model).time <= spread * 10**6
+        # a switch that passes a chunk on twice adds up when time runs backwards
+        adding = replace(network(npus, turned, switches), reduces=np.ones(switches, np.bool_))
+        assert lower_bound(adding, sums, model).time <= spread * 10**6
 
 
 @st.composite

@@ -254,7 +254,7 @@ def _row(words: list[_Word]) -> training.TrainingLayer:
         if kind.text.upper() == "NONE":
             if amount:
                 hint = "write NONE 0, or the collective"
-                raise fail("E0907", f"NONE of {size.text} bytes", size.span, hint=hint)
+                raise fail("E0907", f"'NONE' of {size.text} bytes", size.span, hint=hint)
             continue
         if kind.text.upper() not in _KINDS:
             hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
