@@ -142,7 +142,7 @@ def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind,
     others = other_reductions(demand)
     if not others or "mscclpp" not in kinds:
         return kinds, notes
-    left = tuple(kind for kind in kinds if kind != "mscclpp")
+    left: tuple[FileKind, ...] = tuple(kind for kind in kinds if kind != "mscclpp")
     if not left:
         check_sums(demand)
     return left, (*notes, f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")
