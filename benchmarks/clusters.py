@@ -14,6 +14,7 @@ from typing import Final
 
 import collc
 from benchmarks.case import Case, Result, Target, Watch
+from benchmarks.problems import program_of
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
@@ -68,19 +69,7 @@ LISTED: Final = (*((512, kind) for kind in KINDS), (8192, "all_gather"))
 
 
 def program(network: str, kind: str, size: int, chunks: int) -> str:
-    """A program whose size is divided evenly."""
-    parts = f"len(t.npus) * {chunks}"
-    lines = (
-        "import std.clusters",
-        "import std.topologies",
-        "import std.collectives",
-        f"topology t = {network}",
-        "schedule s on t {",
-        f"    run {kind}(t.npus, size: {parts} * ({size}B // ({parts})), chunks: {chunks})",
-        '    synthesize symmetric(link_model: "pipelined")',
-        "}",
-    )
-    return "\n".join(lines)
+    return program_of(network, kind, size, chunks, 'symmetric(link_model: "pipelined")')
 
 
 def measure_compilation(text: str) -> Result:

@@ -69,3 +69,19 @@ def mixed_all_to_all_demand(npus: int) -> Demand:
     sizes = (1 << 19) << (np.arange(npus * npus) % 3)
     table = replace(run.pattern.expand(), size=sizes)
     return Demand((Run("custom", run.group, table),))
+
+
+def program_of(network: str, kind: str, size: int, chunks: int, synthesizer: str) -> str:
+    """The text of a program with one run over all NPUs; its size in bytes is rounded down to what chunks divide."""
+    parts = f"len(t.npus) * {chunks}"
+    lines = (
+        "import std.clusters",
+        "import std.topologies",
+        "import std.collectives",
+        f"topology t = {network}",
+        "schedule s on t {",
+        f"    run {kind}(t.npus, size: {parts} * ({size}B // ({parts})), chunks: {chunks})",
+        f"    synthesize {synthesizer}",
+        "}",
+    )
+    return "\n".join(lines)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.case import Case, Result, Target, Watch
+from benchmarks.problems import program_of
 from collc.application.compile_report import CompileReport
 from collc.application.schedule_build import ScheduleBuild
 from collc.application.settings import Settings
@@ -47,22 +48,6 @@ LARGE: Final = ("dgx_h100(16)", "fat_tree(8", "rail_optimized(16", "rail_only(16
 SIZE: Final = 64 << 20
 
 
-def program(network: str, kind: str, chunks: int) -> str:
-    """A run of a collective with about 64 MiB."""
-    parts = f"len(t.npus) * {chunks}"
-    lines = (
-        "import std.clusters",
-        "import std.topologies",
-        "import std.collectives",
-        f"topology t = {network}",
-        "schedule s on t {",
-        f"    run {kind}(t.npus, size: {parts} * ({SIZE}B // ({parts})), chunks: {chunks})",
-        "    synthesize auto",
-        "}",
-    )
-    return "\n".join(lines)
-
-
 def measure_replay(text: str) -> Result:
     request = load_program(SourceFile("p.coll", text)).schedules[0]
     settings = Settings(planned_for=("msccl",), keep_modules=True)
@@ -88,6 +73,6 @@ def cases() -> list[Case]:
         for chunks in numbers:
             for kind in ALL:
                 name = f"{network.partition(', ')[0].rstrip(')')}) {kind} {chunks}"
-                run = partial(measure_replay, program(network, kind, chunks))
+                run = partial(measure_replay, program_of(network, kind, SIZE, chunks, "auto"))
                 found.append(Case(name, run, Target(10.0, ratio=1.05), large))
     return found

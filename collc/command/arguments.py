@@ -243,16 +243,18 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plot-x", metavar="PARAM", help="the param (default: the first one with several numbers)")
     add("--plot-y", choices=("time", "bandwidth"), help="what is drawn (default: bandwidth where it is known)")
     add("--timings", action="store_true", help="add the CPU seconds of each case to the table")
-    add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
-    add(
-        "--memory",
-        type=size_of,
-        metavar="BYTES",
-        help="of each process, as in 4GiB (default: its part of what is free)",
-    )
-    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
+    _add_processes(parser)
     add("--json", action="store_true", help=_JSON)
     add("--quiet", action="store_true", help="print only messages: no table, no notes, no progress")
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    """Where many independent cases run."""
+    add = parser.add_argument
+    add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
+    memory = "of each process, as in 4GiB (default: its part of what is free)"
+    add("--memory", type=size_of, metavar="BYTES", help=memory)
+    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -295,14 +297,7 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     add("--protocol", action="append", type=_protocol_cost, default=[], metavar="P", help=costs + "LL=1/2:0us")
     add("--tolerance", type=_share, default=Fraction(1, 50), metavar="SHARE", help="for fewer files (default: 0.02)")
     add("--seed", type=number_from(0), metavar="N", help="the seed of all random choices")
-    add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
-    add(
-        "--memory",
-        type=size_of,
-        metavar="BYTES",
-        help="of each process, as in 4GiB (default: its part of what is free)",
-    )
-    add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
+    _add_processes(parser)
     add("--json", action="store_true", help=_JSON)
     add("--quiet", action="store_true", help="print only messages: no table, no progress")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
-import random
-from functools import cache
 
 import pytest
 
-from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of
 from tests import support
 
+from .broken_plans import Breaks
 from .lowering import ring_all_reduce, scheduled
 
 SEEDS = 10
@@ -29,28 +26,6 @@ PLANS = {
     "instances": lambda: plan_of(ring_all_reduce(3), MscclOptions(instances=2)),
 }
 MOVES = ("put", "copy", "re", "res")
-
-
-@cache
-def text_of(name):
-    return json.dumps(PLANS[name]())
-
-
-class Broken:
-    """A plan to be broken at a random place."""
-
-    def __init__(self, plan: dict, draw: random.Random) -> None:
-        self.plan, self.draw = plan, draw
-        self.spots = [(gpu, tb, k) for gpu in plan["gpus"] for tb in gpu["threadblocks"] for k in range(len(tb["ops"]))]
-
-    def pick(self, *names, when=lambda gpu, tb, k: True):
-        """A random operation of a name, or None."""
-        fitting = [spot for spot in self.spots if spot[1]["ops"][spot[2]]["name"] in names and when(*spot)]
-        return self.draw.choice(fitting) if fitting else None
-
-    def drop(self, *names, when=lambda gpu, tb, k: True):
-        spot = self.pick(*names, when=when)
-        return spot is not None and spot[1]["ops"].pop(spot[2]) is not None
 
 
 def told_again(ops, k):
@@ -256,25 +231,10 @@ KINDS = {
 }
 
 
+BREAKS = Breaks(PLANS, KINDS)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_break_is_caught(kind, tmp_path):
-    change, checks = KINDS[kind]
-    path = tmp_path / "plan.json"
-    made = 0
-    for name in PLANS:
-        for seed in range(SEEDS):
-            mutant = json.loads(text_of(name))
-            if not change(Broken(mutant, random.Random(f"{kind} {name} {seed}"))) or mutant == json.loads(
-                text_of(name)
-            ):
-                continue
-            path.write_text(json.dumps(mutant))
-            verdict = check_plan(path)
-            failed = {check for check, outcome in verdict.checks.items() if outcome == "failed"}
-            assert failed, (name, seed)
-            assert failed & checks, (name, seed, failed)
-            told = [finding for finding in verdict.findings if not finding.warning]
-            assert all(finding.message and finding.code for finding in told)
-            made += 1
-    assert made >= SEEDS
+    BREAKS.assert_caught(tmp_path, kind, SEEDS, least=SEEDS)

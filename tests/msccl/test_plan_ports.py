@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from fractions import Fraction
-from functools import cache
 
 import pytest
 
@@ -19,8 +18,8 @@ from collc.msccl.running.run_plan import run_plan_file
 from collc.ten.network import LinkKind
 from tests import support
 
+from .broken_plans import Breaks, Broken, written
 from .lowering import COLLECTIVES, scheduled
-from .test_plan_kinds import Broken
 
 FAST, SLOW = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(700_000, Fraction(50 * 10**9))
 
@@ -31,12 +30,6 @@ def nodes(count=2, size=3):
     links = [(a, b, FAST) for a, b in pairs if a // size == b // size]
     links += [(a, b, SLOW) for a, b in pairs if a // size != b // size and a % size == b % size]
     return support.network(count * size, links)
-
-
-def written(tmp_path, plan):
-    path = tmp_path / "plan.json"
-    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
-    return path
 
 
 def kinds_of_pairs(plan):
@@ -148,11 +141,6 @@ PLANS = {
 }
 
 
-@cache
-def text_of(name):
-    return json.dumps(PLANS[name]())
-
-
 def over_ports(*names):
     def pick(broken):
         return broken.pick(*names, when=lambda gpu, tb, k: tb["ops"][k].get("channel_type") == "port")
@@ -245,31 +233,18 @@ KINDS = {
 }
 
 
-def caught(tmp_path, name, change, seed):
-    """The failed checks of a plan that was broken; None if it could not be."""
-    mutant = json.loads(text_of(name))
-    if not change(Broken(mutant, random.Random(seed))) or mutant == json.loads(text_of(name)):
-        return None
-    verdict = check_plan(written(tmp_path, mutant))
-    return {check for check, outcome in verdict.checks.items() if outcome == "failed"}
+BREAKS = Breaks(PLANS, KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_break_is_caught(kind, tmp_path):
-    change, checks = KINDS[kind]
-    found = [caught(tmp_path, name, change, f"{kind} {name} {seed}") for name in PLANS for seed in range(2)]
-    assert any(failed is not None for failed in found)
-    assert all(failed & checks for failed in found if failed is not None), found
+    BREAKS.assert_caught(tmp_path, kind, seeds=2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_break_is_caught(kind, tmp_path):
-    change, checks = KINDS[kind]
-    for name in PLANS:
-        for seed in range(60):
-            failed = caught(tmp_path, name, change, f"{kind} {name} {seed}")
-            assert failed is None or failed & checks, (name, seed, failed)
+    BREAKS.assert_caught(tmp_path, kind, seeds=60)
 
 
 def test_relays_must_flush(tmp_path):
@@ -289,7 +264,7 @@ def test_relays_must_flush(tmp_path):
 
 def test_input_that_leaves_over_a_port_is_a_warning(tmp_path):
     """The runtime leaves out where the tensor begins in its allocation."""
-    mutant = json.loads(text_of("all-gather"))
+    mutant = json.loads(BREAKS.text_of("all-gather"))
     assert source_of_two(Broken(mutant, random.Random(0)))
     verdict = check_plan(written(tmp_path, mutant))
     assert [(d.code, d.warning) for d in verdict.diagnostics if d.code == "X0122"] == [("X0122", True)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
-from functools import cache
 
 import pytest
 
@@ -21,16 +19,11 @@ from collc.simulation.timing import ExactTiming
 from tests import support
 
 from . import hand_plans as by_hand
+from .broken_plans import Breaks, written
 from .lowering import in_switch, scheduled, switch_nodes
-from .test_plan_kinds import Broken, between
+from .test_plan_kinds import between
 
 BOTH = (Placement.OUT, Placement.IN)
-
-
-def written(tmp_path, plan):
-    path = tmp_path / "plan.json"
-    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
-    return path
 
 
 def names(plan):
@@ -149,11 +142,6 @@ PLANS = {
 }
 
 
-@cache
-def text_of(name):
-    return json.dumps(PLANS[name]())
-
-
 def switched(broken):
     return broken.pick("glres", "gstore")
 
@@ -238,31 +226,18 @@ KINDS = {
 }
 
 
-def caught(tmp_path, name, change, seed):
-    """The failed checks of a plan that was broken; None if it could not be."""
-    mutant = json.loads(text_of(name))
-    if not change(Broken(mutant, random.Random(seed))) or mutant == json.loads(text_of(name)):
-        return None
-    verdict = check_plan(written(tmp_path, mutant))
-    return {check for check, outcome in verdict.checks.items() if outcome == "failed"}
+BREAKS = Breaks(PLANS, KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_break_is_caught(kind, tmp_path):
-    change, checks = KINDS[kind]
-    found = [caught(tmp_path, name, change, f"{kind} {name} {seed}") for name in PLANS for seed in range(2)]
-    assert any(failed is not None for failed in found)
-    assert all(failed & checks for failed in found if failed is not None), found
+    BREAKS.assert_caught(tmp_path, kind, seeds=2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_break_is_caught(kind, tmp_path):
-    change, checks = KINDS[kind]
-    for name in PLANS:
-        for seed in range(40):
-            failed = caught(tmp_path, name, change, f"{kind} {name} {seed}")
-            assert failed is None or failed & checks, (name, seed, failed)
+    BREAKS.assert_caught(tmp_path, kind, seeds=40)
 
 
 def changed(change):

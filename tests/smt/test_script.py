@@ -8,6 +8,7 @@ import pytest
 
 from collc.smt.script import Script, Undecided, all_of, any_of
 from collc.smt.solver import SolverLimits, solve
+from tests.smt.questions import pigeons
 
 
 def answer(script: Script) -> str:
@@ -61,16 +62,6 @@ def test_a_script_that_is_too_large_is_undecided() -> None:
     script.require("x" * 999_991)
     with pytest.raises(Undecided, match="larger than 1 MB"):
         script.require("")
-
-
-def pigeons(holes: int) -> Script:
-    script = Script("QF_UF")
-    rows = [[script.declare(f"p{i}_{j}") for j in range(holes)] for i in range(holes + 1)]
-    for row in rows:
-        script.require(any_of(row))
-    for column in zip(*rows, strict=True):
-        script.at_most(1, column)
-    return script
 
 
 def test_limits_end_a_search() -> None:

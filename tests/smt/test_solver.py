@@ -3,13 +3,13 @@
 import pytest
 
 import collc.smt.solver
-from collc.smt.script import Script, any_of
 from collc.smt.solver import SolverLimits, solve
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.exact.swapped_sums import SwappedSumEncoding
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
 from collc.ten.module import Module
+from tests.smt.questions import pigeons
 from tests.support import MiB, all_reduce, demand_of, ring
 
 
@@ -19,17 +19,6 @@ def sums(npus: int, steps: int, chunks: int = 1) -> str:
     group = list(range(npus))
     demand = demand_of([(MiB, group, group, Op.SUM)] * chunks)
     return SwappedSumEncoding(Module("m", net, demand), steps, lambda: False).text()
-
-
-def pigeons(holes: int) -> str:
-    """A question that takes much work: whether holes + 1 pigeons have a hole each."""
-    script = Script("QF_UF")
-    rows = [[script.declare(f"p{i}_{j}") for j in range(holes)] for i in range(holes + 1)]
-    for row in rows:
-        script.require(any_of(row))
-    for column in zip(*rows, strict=True):
-        script.at_most(1, column)
-    return script.text()
 
 
 @pytest.mark.parametrize("finite", [True, False])
@@ -56,13 +45,13 @@ def test_calls_end_by_work_and_add_up_to_the_limit(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(collc.smt.solver, "_FIRST_CALL", 1_000)
     reports: list[float] = []
     asked = SolverLimits(60.0, work=7_000, progress=reports.append)
-    assert solve(pigeons(9), asked, propositional=True)[0].answer == "unknown"
+    assert solve(pigeons(9).text(), asked, propositional=True)[0].answer == "unknown"
     assert len(reports) == 3  # 1,000, 2,000 and 4,000
-    assert solve(pigeons(4), SolverLimits(60.0), propositional=True)[0].answer == "unsat"
+    assert solve(pigeons(4).text(), SolverLimits(60.0), propositional=True)[0].answer == "unsat"
 
 
 def test_a_search_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collc.smt.solver, "_FIRST_CALL", 1_000)
     answers = iter([False, False, True])
     asked = SolverLimits(60.0, stop=lambda: next(answers))
-    assert solve(pigeons(9), asked, propositional=True)[0].answer == "unknown"
+    assert solve(pigeons(9).text(), asked, propositional=True)[0].answer == "unknown"
