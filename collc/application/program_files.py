@@ -25,6 +25,12 @@ def not_one_schedule(path: Path, count: int, why: str = "") -> UsageError:
     return UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
 
 
+def no_size(path: Path) -> UsageError:
+    """The error U0134 of a file for a runtime of which no size is given."""
+    message = f"{path} is for many sizes: say which one is simulated"
+    return UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramFiles:
     """A program: its files as (path, text), paths relative to the folder that has them all.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile_report import CompileReport
 from collc.application.output_files import FROM_NPU_TO_NPU
-from collc.application.program_files import not_one_schedule
+from collc.application.program_files import no_size, not_one_schedule
 from collc.application.report_page import report_page, single_picture, subject_section
 from collc.application.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.application.settings import Progress, Settings
@@ -220,8 +220,7 @@ def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
     if kind != "coll" and option is not None and not (option == "-D" and settings.on is not None):
         raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
     if settings.on is not None and settings.size is None:
-        hint = "as in --size 64MiB"
-        raise UsageError(Diagnostic("U0134", f"{path} is for many sizes: say which one is simulated", hint=hint))
+        raise no_size(path)
 
 
 def _compiled(

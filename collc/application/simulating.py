@@ -127,8 +127,9 @@ def _simulated_program(path: Path, kind: str, settings: SimulationSettings) -> S
 
     size = settings.size
     if size is None:
-        message = f"{path} is for many sizes: say which one is simulated"
-        raise UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
+        from collc.application.program_files import no_size
+
+        raise no_size(path)
     network = _network_of(path, settings)
 
     def tasks_on(gpus: int, coll: str, make: Callable[[], TaskGraph]) -> SimulationReport:

@@ -239,8 +239,9 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
 
 
 def _fused(block: list[Step], pairs: dict[int, FusablePair], switched: set[int]) -> list[Step]:
-    """The steps with sums fused with the sends that follow them directly. pairs: by id of the receive. switched:
-    messages that a switch stores.
+    """The steps with sums fused with the sends that follow them directly.
+
+    pairs: by id of the receive. switched: messages that a switch stores.
     """
     made: list[Step] = []
     fused_before = False
