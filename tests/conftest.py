@@ -1,8 +1,10 @@
-"""What all tests share: fixed Hypothesis examples in CI, compiled kernels that test workers share, and campaigns."""
+"""What all tests share: Hypothesis profiles, compiled kernels that test workers share, and campaigns.
+
+The same tree gives the same result: Hypothesis takes fixed examples. `pytest --hypothesis-profile new` takes new ones.
+"""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
@@ -10,9 +12,9 @@ from hypothesis import settings
 
 from tests.kernel_locks import share_compiled_kernels
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("new", derandomize=False)
+settings.load_profile("fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

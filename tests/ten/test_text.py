@@ -139,6 +139,34 @@ def test_parallel_links_are_lanes() -> None:
     assert content(read(text)) == content(module)
 
 
+def on_two_lanes(text_rows: bool) -> Module:
+    """Both lanes from 0 to 1 of a DGX-1 carry a chunk; its links belong to an axis."""
+    model = LinkModel.STORE
+    table = np.full((1, 48), 65535, np.uint16)
+    table[0, :2] = 0, 0
+    rows = Transfers.of(np.array([0, 0]), np.array([0, 1]), np.array([0, 0]))
+    schedule = RowSchedule(model, rows) if text_rows else StepSchedule(model, table, 7, 0)
+    return Module("m", dgx1(), all_gather(list(range(8))), schedule=schedule)
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["steps", "rows"])
+@pytest.mark.parametrize(
+    ("line", "in_two"),
+    [
+        (" -> npu[1] lane 1\n", " -> npu[1]\nlane 1\n"),
+        (" -> npu[1] lane 1\n", "\n-> npu[1] # which\n lane\n1\n"),
+        ("npu[1] kind 0 axis 0\n", "npu[1] kind 0\n    axis 0\n"),
+    ],
+)
+def test_a_line_may_go_on_in_the_next(grammar: lark.Lark, rows: bool, line: str, in_two: str) -> None:
+    text = format_module(on_two_lanes(rows)).replace("    kind 0", "    axis ring 8\n    kind 0")
+    text = text.replace("-> npu[1] kind 0\n", "-> npu[1] kind 0 axis 0\n")
+    assert text.count(line)
+    changed = text.replace(line, in_two)
+    assert accepted(grammar, changed)
+    assert format_module(read(changed)) == format_module(read(text)) == text
+
+
 def test_step_by_link_tables_keep_their_layout() -> None:
     chunk = np.full((3, 8), 65535, np.uint16)
     chunk[0, 1], chunk[2, 3] = 2, 1

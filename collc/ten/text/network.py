@@ -22,8 +22,10 @@ from collc.ten.text.write import row_major
 _FEW: Final = 100_000
 """Devices that any file may have, however short."""
 _INT32: Final = 2**31 - 1
-_LINE: Final = re.compile(r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n)")
-"""The line of a link as `format_module` writes it."""
+_LINE: Final = re.compile(
+    r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n *(?:link |\}))"
+)
+"""The line of a link as `format_module` writes it, where the next line does not continue it (`axis`)."""
 
 
 def device_label(cursor: Cursor) -> str:

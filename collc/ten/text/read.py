@@ -32,8 +32,8 @@ MOST_PHASES: Final = 8
 
 _BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1
-_LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n)")
-"""The line of a transfer as `format_module` writes it."""
+_LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n *(?:send |reduce |at |step |\}))")
+"""The line of a transfer as `format_module` writes it, where the next line does not continue it (`[0]`, `lane`)."""
 
 
 def parse_module(source: SourceFile) -> Module:
