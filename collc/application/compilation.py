@@ -14,11 +14,11 @@ from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.reading import real_path
-from collc.base.wording import did_you_mean, listed
 from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import EmitRequest, Program, ScheduleRequest
+from collc.source.textbook_names import synthesizer_hint
 
 _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
 """Suffixes of the files that collc writes, with the kind of the file."""
@@ -94,7 +94,7 @@ def _check_settings(settings: Settings) -> None:
             raise UsageError(unknown_kind(kind))
     name = settings.synthesizer
     if name is not None and name not in SYNTHESIZERS:
-        hint = did_you_mean(name, SYNTHESIZERS, f"the synthesizers are {listed(SYNTHESIZERS)}")
+        hint = synthesizer_hint(name, SYNTHESIZERS)
         raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
     folder = None if settings.certificate is None else settings.certificate.parent
     if folder is not None and not folder.is_dir() and real_path(folder) != real_path(settings.output):

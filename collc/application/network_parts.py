@@ -10,6 +10,12 @@ from collc.design.clos import DOMAIN, NetworkParts, clos, rail_only
 
 NETWORKS: Final = ("clos", "rail_only")
 
+MOST_GPUS: Final = 10**9
+"""More than any cluster has; the counts of larger ones would be numbers without a meaning."""
+
+MOST_PORTS: Final = 4096
+"""More than any switch has."""
+
 COLUMNS: Final = ("network", "GPUs", "radix", "tiers", "switches", "transceivers", "cost", "power", "saved")
 """The columns of the table; `PricedNetwork.cells` is a row."""
 
@@ -55,10 +61,17 @@ class PricedNetwork:
 def priced_networks(kind: str, gpus: int | None, radix: int | None, domain: int | None) -> list[PricedNetwork]:
     """A Clos network and, where `kind` asks for it, the rail-only network for the same GPUs.
 
-    None: 64 ports, domains of 256 GPUs. Raises UsageError U0119 for numbers that do not fit together.
+    None: 64 ports, domains of 256 GPUs. Raises UsageError U0119 for numbers that do not fit together, for more than
+    MOST_GPUS or MOST_PORTS, and for domains of a Clos network, which has none.
     """
     if gpus is None:
         raise UsageError(Diagnostic("U0119", "the number of GPUs is missing", hint="add: --gpus 32768"))
+    if domain is not None and kind != "rail_only":
+        hint = "only a network for each rail depends on the domains: --network rail_only"
+        raise UsageError(Diagnostic("U0119", f"'--domain' does not go with --network {kind}", hint=hint))
+    for option, value, most in (("--gpus", gpus, MOST_GPUS), ("--radix", radix or 64, MOST_PORTS)):
+        if value > most:
+            raise UsageError(Diagnostic("U0119", f"'{option}' is at most {most:,}, not {value:,}"))
     try:
         whole = clos(gpus, radix or 64)
         found = [PricedNetwork("clos", whole, whole)]

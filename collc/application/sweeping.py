@@ -156,11 +156,9 @@ def check_names(
 
 
 def _textbook_names() -> list[str]:
-    from collc.simulation.bandwidth import COLLECTIVES
-    from collc.source.standard_algorithms import StandardAlgorithms
+    from collc.source.textbook_names import textbook_names
 
-    names = itertools.chain.from_iterable(StandardAlgorithms.names(kind) for kind in COLLECTIVES)
-    return list(dict.fromkeys(name for name in names if name not in SYNTHESIZERS))
+    return [name for name in textbook_names() if name not in SYNTHESIZERS]
 
 
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:

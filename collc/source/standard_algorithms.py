@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from collc.base.diagnostics import SourceFile
-from collc.base.resources import standard_library
 from collc.source.elaboration.elaborate import load_program
-from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import Algorithm
+from collc.source.textbook_names import textbook_names
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Op, Standard
 
@@ -20,7 +17,7 @@ class StandardAlgorithms:
     @staticmethod
     def names(kind: str) -> tuple[str, ...]:
         """The algorithms that implement a standard collective ("all_reduce"), in order of declaration."""
-        return _names(kind)
+        return textbook_names(kind)
 
     @staticmethod
     def sends(standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
@@ -49,11 +46,3 @@ class StandardAlgorithms:
         found = load_program(SourceFile(f"std.algorithms.{name}", text)).schedules[0].runs[0].moves
         assert found is not None
         return found
-
-
-@cache
-def _names(kind: str) -> tuple[str, ...]:
-    path = standard_library()["algorithms"]
-    statements = parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements
-    found = (s for s in statements if isinstance(s, Algorithm) and s.implements.function.name == kind)
-    return tuple(dict.fromkeys(algorithm.name.name for algorithm in found))

@@ -47,6 +47,7 @@ from collc.source.parsing.syntax import (
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
+from collc.source.textbook_names import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, STRING, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
@@ -212,7 +213,7 @@ class ScheduleBuilder:
                 draft.synthesizer = node
                 known = self.catalogue.synthesizers
                 if name not in known:
-                    hint = did_you_mean(name, known, f"there are {listed(known)}")
+                    hint = synthesizer_hint(name, known, self.context.file.known("algorithm"))
                     raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
             case Verify():

@@ -242,7 +242,11 @@ def _wrong_count(words: list[_Word]) -> SourceError:
 
 
 def _row(words: list[_Word]) -> training.TrainingLayer:
-    """The layer of one line. Compute times are in nanoseconds."""
+    """The layer of one line. Compute times are in nanoseconds; the update delay must be a number, and is not used."""
+    if words[1].text != "-1":
+        hint = "write -1: layers run in the order of their lines"
+        raise fail("E0907", f"the dependency of a layer is -1, not '{words[1].text}'", words[1].span, hint=hint)
+    _number(words[-1])
     times: list[Fraction] = []
     traffic: list[training.LayerTraffic] = []
     for k, phase in enumerate(training.PHASES):
@@ -270,7 +274,9 @@ def _row(words: list[_Word]) -> training.TrainingLayer:
 def _number(word: _Word) -> Fraction:
     text = word.text
     plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
+    if not plain and re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", text):
+        hint = "write all digits: 1500000 for 1.5e6"
+        raise fail("E0907", f"numbers of workload files have no exponent, unlike '{text}'", word.span, hint=hint)
     if not plain:
-        hint = "write it without an exponent" if re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", text) else ""
-        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span, hint=hint)
+        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span)
     return Fraction(text)

@@ -1,0 +1,34 @@
+"""The names of the textbook algorithms, as users write them after `using`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from collc.base.diagnostics import SourceFile
+from collc.base.resources import standard_library
+from collc.base.wording import did_you_mean, listed
+from collc.source.parsing.parse import parse
+from collc.source.parsing.syntax import Algorithm
+
+
+@cache
+def textbook_names(kind: str | None = None) -> tuple[str, ...]:
+    """The algorithms of `std.algorithms` that implement a standard collective ("all_reduce"), in order of declaration.
+
+    kind: None for those of all collectives.
+    """
+    path = standard_library()["algorithms"]
+    statements = parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements
+    found = (s for s in statements if isinstance(s, Algorithm) and kind in (None, s.implements.function.name))
+    return tuple(dict.fromkeys(algorithm.name.name for algorithm in found))
+
+
+def synthesizer_hint(name: str, synthesizers: Iterable[str], algorithms: Iterable[str] = ()) -> str:
+    """What to try where no synthesizer has a name: that of an algorithm goes after `using`.
+
+    algorithms: those of a program, besides the ones of the standard library.
+    """
+    if name in (*algorithms, *textbook_names()):
+        return f"'{name}' is an algorithm: write it after the collective, as in run ... using {name}"
+    return did_you_mean(name, synthesizers, f"there are {listed(synthesizers)}")
