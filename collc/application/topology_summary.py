@@ -37,6 +37,9 @@ SHOWN_NAMES: Final = 40
 BISECTED: Final = 4096
 """Devices up to which halves are cut."""
 
+BOUNDED: Final = 10_000
+"""NPUs up to which collectives are bounded: the narrowest set of NPUs takes a flow to each of them."""
+
 DEVICE_COLUMNS: Final = ("devices", "count", "kind", "links out", "rate out", "rate in")
 LINK_COLUMNS: Final = ("links", "count", "bandwidth", "latency")
 FACT_COLUMNS: Final = ("property", "value")
@@ -181,10 +184,12 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     if known:
         _diameter(network, facts, values)
         _bisection(network, facts, values)
-    joined = values.get("diameter_hops") is not None
+    bounded = values.get("diameter_hops") is not None and len(network.npus) <= BOUNDED
+    if len(network.npus) > BOUNDED:
+        facts.append(("collectives", f"not bounded: more than {BOUNDED:,} NPUs"))
     devices = tuple(_devices(network))
     return TopologySummary(
-        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if joined else ()
+        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if bounded else ()
     )
 
 

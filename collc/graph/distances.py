@@ -6,6 +6,7 @@ picoseconds.
 
 from __future__ import annotations
 
+import heapq
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,10 @@ UNREACHABLE: Final = 1 << 60
 
 _KERNEL_WORK: Final = 400_000
 """Targets x edges from which the compiled kernel is worth the import of Numba."""
+
+
+_ROUNDS: Final = 100
+"""Rounds over all edges, after which the rest is done vertex by vertex: where paths are long, that takes less time."""
 
 
 def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int64Array:
@@ -40,18 +45,37 @@ def distances_from(graph: Digraph, length: Int64Array, start: Int64Array) -> Int
     """int64[vertices]: the least of start[u] + the length of the shortest path from u, over all u; UNREACHABLE at most.
 
     start: int64[vertices], UNREACHABLE where no path begins. Relaxes all edges at once until nothing changes
-    (Bellman and Ford).
+    (Bellman and Ford), at most _ROUNDS times.
     """
     offsets, edges = graph.in_edges
     ends = np.flatnonzero(np.diff(offsets))
     found = np.minimum(start, UNREACHABLE)
     source, price = graph.source[edges], length[edges]
-    while len(ends):
+    for _ in range(_ROUNDS if len(ends) else 0):
         best = np.minimum(found[ends], np.minimum.reduceat(found[source] + price, offsets[ends]))
         if bool((best == found[ends]).all()):
-            break
+            return found
         found[ends] = best
-    return found
+    return _nearest_first(graph, length, found)
+
+
+def _nearest_first(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64Array:
+    """`distances_from`, in plain Python (Dijkstra)."""
+    offsets, edges = graph.out_edges
+    first: list[int] = offsets.tolist()
+    ahead: list[tuple[int, int]] = list(zip(graph.target[edges].tolist(), length[edges].tolist(), strict=True))
+    found: list[int] = start.tolist()
+    queue = [(distance, vertex) for vertex, distance in enumerate(found) if distance < UNREACHABLE]
+    heapq.heapify(queue)
+    while queue:
+        distance, vertex = heapq.heappop(queue)
+        if distance > found[vertex]:
+            continue
+        for there, price in ahead[first[vertex] : first[vertex + 1]]:
+            if distance + price < found[there]:
+                found[there] = distance + price
+                heapq.heappush(queue, (distance + price, there))
+    return np.array(found, np.int64)
 
 
 def two_nearest(graph: Digraph, length: Int64Array, sources: Int32Array) -> tuple[Int64Array, Int64Array]:
@@ -74,11 +98,17 @@ def _nearest_source(graph: Digraph, length: Int64Array, sources: Int32Array, dis
     ends = distance[graph.target]
     tight = (distance[graph.source] + length == ends) & (distance[graph.source] < UNREACHABLE) & (ends > 0)
     source, target = graph.source[tight], graph.target[tight]
-    while True:
+    for _ in range(_ROUNDS):
         open_ = (label[target] < 0) & (label[source] >= 0)
         if not bool(open_.any()):
             return label
         label[target[open_]] = label[source[open_]]
+    found: list[int] = label.tolist()
+    order = np.argsort(distance[source], kind="stable")
+    for a, b in zip(source[order].tolist(), target[order].tolist(), strict=True):
+        if found[b] < 0:
+            found[b] = found[a]
+    return np.array(found, np.int32)
 
 
 def hop_counts(graph: Digraph) -> Int32Array:
@@ -108,8 +138,7 @@ def _relaxed_layers(graph: Digraph, layers: list[Int32Array], length: Int64Array
     """`distances_to` by relaxing one layer of edges after another until nothing changes."""
     found = np.full((len(targets), graph.vertex_count), UNREACHABLE, np.int64)
     found[np.arange(len(targets)), targets] = 0
-    changed = True
-    while changed:
+    for _ in range(_ROUNDS):
         changed = False
         for edges in layers:
             here = found[:, graph.source[edges]]
@@ -117,7 +146,15 @@ def _relaxed_layers(graph: Digraph, layers: list[Int32Array], length: Int64Array
             if bool((there < here).any()):
                 found[:, graph.source[edges]] = np.minimum(here, there)
                 changed = True
-    return found
+        if not changed:
+            return found
+    return _row_by_row(graph, length, found)
+
+
+def _row_by_row(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64Array:
+    """`distances_to` vertex by vertex. start: int64[targets, vertices], lengths of paths to each target."""
+    back = graph.reversed()
+    return np.array([_nearest_first(back, length, row) for row in start], np.int64)
 
 
 def _breadth_first(graph: Digraph, layers: list[Int32Array], length: int, targets: Int32Array) -> Int64Array:
@@ -129,6 +166,8 @@ def _breadth_first(graph: Digraph, layers: list[Int32Array], length: int, target
     distance = 0
     while front.any():
         found[front] = distance
+        if distance >= _ROUNDS * length:
+            return _row_by_row(graph, np.full(graph.edge_count, length, np.int64), np.ascontiguousarray(found.T))
         reached = np.zeros(front.shape, np.bool_)
         for source, target in ends:
             reached[source] |= front[target]

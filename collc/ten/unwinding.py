@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import heapq
+import math
+from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from collc.ten.network import LinkKind, Network
 
 Row = tuple[int, int, int, int]
 """A new link: source, target, kind, and the first link of the path that it stands for."""
 
-MOST_PAIRS = 1 << 22
+MOST_PAIRS: Final = 1 << 20
 """Pairs of NPUs that are linked at most."""
 
 
@@ -47,21 +51,47 @@ def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, 
     paths = _Paths(network, switches)
     if len(paths.senders) * len(paths.receivers) > MOST_PAIRS:
         raise ValueError(f"{len(paths.senders)} x {len(paths.receivers)} pairs of NPUs are more than {MOST_PAIRS:,}")
-    found = [(source, target, path) for source in paths.senders for target, path in paths.laid(source)]
+    for source in paths.senders:
+        paths.lay(source)
     rows: list[Row] = []
-    for source, target, path in found:
-        kind = kinds.setdefault(paths.kind_of(path), len(kinds))
-        rows.append((source, target, kind, path[0]))
+    known: dict[tuple[int | None, int | None], int] = {}
+    for source, target, link, latency, share in paths.found():
+        number = known.get((latency, share))
+        if number is None:
+            kind = LinkKind(latency, None if share is None else Fraction(paths.scale, share))
+            number = known[latency, share] = kinds.setdefault(kind, len(kinds))
+        rows.append((source, target, number, link))
     return rows
 
 
+@dataclass(slots=True)
+class _Reach:
+    """What senders with the same links to switches have in common.
+
+    length: latency and number of links of the best path to each device. before: the last links of the best paths to
+    each device that come from a switch.
+    """
+
+    length: dict[int, tuple[int, int]]
+    before: dict[int, list[int]]
+
+
 class _Paths:
-    """Paths over some switches. users: how many paths pass each link. into, out: the links of each device."""
+    """Paths over some switches.
+
+    scale / weights[link] is the bandwidth of a link, all of them whole numbers. users: how many paths pass each link.
+    into, out: the links of each device.
+    """
 
     def __init__(self, network: Network, switches: Sequence[int]) -> None:
         inside = set(switches)
-        numbers: list[int] = network.kind.tolist()
-        self.kinds: list[LinkKind] = [network.kinds[kind] for kind in numbers]
+        kinds: list[LinkKind] = [network.kinds[kind] for kind in network.kind.tolist()]
+        rates = [Fraction(kind.bandwidth or 1) for kind in network.kinds]
+        self.scale: int = math.lcm(*(rate.numerator for rate in rates))
+        weights: list[int] = [self.scale // rate.numerator * rate.denominator for rate in rates]
+        self.kinds = kinds
+        self.weights: list[int] = [weights[kind] for kind in network.kind.tolist()]
+        self.latency = [kind.latency or 0 for kind in kinds]
         self.source: list[int] = network.source.tolist()
         self.target: list[int] = network.target.tolist()
         self.users = [0] * network.link_count
@@ -75,49 +105,88 @@ class _Paths:
         self.senders = sorted(device for device in self.out if device < n)
         self.receivers = sorted(device for device in self.into if device < n)
         self.inside = inside
+        self._reach: dict[tuple[tuple[int, int], ...], _Reach] = {}
+        self._ends = array("q")  # source, target and number of links of each path
+        self._links = array("q")  # the links of all paths, each from its target back
 
-    def laid(self, source: int) -> list[tuple[int, list[int]]]:
-        """The path to each NPU that can be reached."""
+    def lay(self, source: int) -> None:
+        """Lay a path to each NPU that can be reached; its links count one user more."""
+        key = tuple((self.target[link], self.latency[link]) for link in self.out[source])
+        reach = self._reach.get(key)
+        if reach is None:
+            reach = self._reach[key] = self._reached(source)
+        length, before = reach.length, reach.before
+        first: dict[int, list[int]] = defaultdict(list)  # links of the source that are the first of a best path
+        for link in self.out[source]:
+            if length[self.target[link]] == (self.latency[link], 1):
+                first[self.target[link]].append(link)
+        users, weights, sources, laid = self.users, self.weights, self.source, self._links
+        for npu in self.receivers:
+            if npu == source or npu not in length:
+                continue
+            begin, device = len(laid), npu
+            while device != source:
+                best = first[device] + before[device] if device in first else before[device]
+                link = best[0]
+                if len(best) > 1:
+                    least = (users[link] + 1) * weights[link]
+                    for other in best:
+                        share = (users[other] + 1) * weights[other]
+                        if share < least or (share == least and other < link):
+                            least, link = share, other
+                users[link] += 1
+                laid.append(link)
+                device = sources[link]
+            self._ends.extend((source, npu, len(laid) - begin))
+
+    def _reached(self, source: int) -> _Reach:
         length = self._lengths(source)
-        return [(npu, self._path(source, npu, length)) for npu in self.receivers if npu in length and npu != source]
+        before: dict[int, list[int]] = {}
+        for device, (time, hops) in length.items():
+            before[device] = [
+                link
+                for link in self.into[device]
+                if self.source[link] in self.inside
+                and length.get(self.source[link]) == (time - self.latency[link], hops - 1)
+            ]
+        return _Reach(length, before)
 
     def _lengths(self, source: int) -> dict[int, tuple[int, int]]:
         """Latency and number of links of the best path to each device; paths pass switches only."""
-        length = {source: (0, 0)}
+        length: dict[int, tuple[int, int]] = {}
         queue = [(0, 0, source)]
         while queue:
             time, hops, device = heapq.heappop(queue)
-            if (time, hops) > length[device] or (device != source and device not in self.inside):
+            if device != source and ((time, hops) > length[device] or device not in self.inside):
                 continue
             for link in self.out[device]:
-                reached = (time + (self.kinds[link].latency or 0), hops + 1)
+                reached = (time + self.latency[link], hops + 1)
                 other = self.target[link]
                 if other not in length or reached < length[other]:
                     length[other] = reached
                     heapq.heappush(queue, (*reached, other))
         return length
 
-    def _path(self, source: int, target: int, length: dict[int, tuple[int, int]]) -> list[int]:
-        """One of the best paths; its links count one user more."""
-        path: list[int] = []
-        device = target
-        while device != source:
-            time, hops = length[device]
-            best = [
-                link
-                for link in self.into[device]
-                if (self.source[link] == source or self.source[link] in self.inside)
-                and length.get(self.source[link]) == (time - (self.kinds[link].latency or 0), hops - 1)
-            ]
-            link = min(best, key=lambda one: (Fraction(self.users[one] + 1) / (self.kinds[one].bandwidth or 1), one))
-            self.users[link] += 1
-            path.append(link)
-            device = self.source[link]
-        return path[::-1]
+    def found(self) -> Iterator[tuple[int, int, int, int | None, int | None]]:
+        """Of each path: source, target, its first link, its latency, and `scale` over its part of the bandwidth.
 
-    def kind_of(self, path: Sequence[int]) -> LinkKind:
-        """Latency and bandwidth of the link that stands for a path."""
-        latencies = [self.kinds[link].latency for link in path]
-        shares = [None if (b := self.kinds[link].bandwidth) is None else b / self.users[link] for link in path]
-        latency = None if None in latencies else sum(one for one in latencies if one is not None)
-        return LinkKind(latency, None if None in shares else min(one for one in shares if one is not None))
+        Latency and part are None where those of a link of the path are.
+        """
+        kinds = self.kinds
+        latencies = [kind.latency for kind in kinds]
+        shares = [
+            None if kind.bandwidth is None else used * weight
+            for kind, used, weight in zip(kinds, self.users, self.weights, strict=True)
+        ]
+        laid, begin = self._links, 0
+        ends = iter(self._ends)
+        for source, target, count in zip(ends, ends, ends, strict=True):
+            path = laid[begin : begin + count]
+            begin += count
+            latency: int | None = 0
+            share: int | None = 0
+            for link in path:
+                more, part = latencies[link], shares[link]
+                latency = None if latency is None or more is None else latency + more
+                share = None if share is None or part is None else max(share, part)
+            yield source, target, path[-1], latency, share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from fractions import Fraction
 
 import networkx as nx
@@ -147,3 +148,16 @@ def test_a_file_about_one_topology_needs_no_name(tmp_path, capsys):
     assert all(row.size % 2**20 == 0 for row in found.limits)  # 6 does not divide 1 GiB
     assert main(["topology", str(path), "--svg", str(tmp_path / "p.svg")]) == 0
     assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+def test_a_long_line_is_summarized_in_linear_time(tmp_path):
+    """Found by a fuzzer: the rounds of a search and the flows of a bound took minutes."""
+    (tmp_path / "p.coll").write_text(
+        "import std.topologies\ntopology t = line(30000, bandwidth: 50GB/s, latency: 1us)\n"
+    )
+    began = time.process_time()
+    found = summarize(str(tmp_path / "p.coll"), {})
+    assert time.process_time() - began < 3
+    assert found.values["diameter_hops"] == 29_999
+    assert dict(found.facts)["collectives"] == "not bounded: more than 10,000 NPUs"
+    assert found.limits == ()

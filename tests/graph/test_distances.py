@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from unittest.mock import patch
 
 import networkx as nx
@@ -41,6 +42,41 @@ def test_the_kernel_finds_the_same(equal: bool) -> None:
     with patch.object(module, "_KERNEL_WORK", 0):
         assert distances_to(graph, length, every).tolist() == plain.tolist()
     assert plain.max() == UNREACHABLE
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_long_paths_take_linear_time(equal: bool) -> None:
+    """A line of 50,000 vertices, for which rounds over all edges would take minutes."""
+    count = 50_000
+    source, target = np.arange(count - 1, dtype=np.int32), np.arange(1, count, dtype=np.int32)
+    graph = Digraph(count, source, target)
+    length = np.ones(count - 1, np.int64) if equal else 1 + np.arange(count - 1) % 3
+    began = time.process_time()
+    (found,) = distances_to(graph, length, np.array([count - 1], np.int32))
+    first, second = two_nearest(graph, length, np.array([0, 7], np.int32))
+    assert time.process_time() - began < 2
+    along = np.concatenate([[0], np.cumsum(length)])
+    assert np.array_equal(found, along[-1] - along)
+    assert np.array_equal(first[7:], along[7:] - along[7])
+    assert np.array_equal(second[7:], along[7:])
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@given(case=weighted_digraphs(), data=st.data())
+def test_what_rounds_begin_is_ended_vertex_by_vertex(
+    rounds: int, case: tuple[Digraph, Int64Array], data: st.DataObject
+) -> None:
+    graph, length = case
+    every = np.arange(graph.vertex_count, dtype=np.int32)
+    vertex = st.integers(0, graph.vertex_count - 1)
+    sources = np.array(sorted(data.draw(st.sets(vertex, min_size=1))), np.int32)
+    plain = two_nearest(graph, length, sources)
+    with patch.object(module, "_ROUNDS", rounds):
+        assert distances_to(graph, length, every).tolist() == expected(graph, length)
+        ones = np.ones_like(length)
+        assert distances_to(graph, ones, every).tolist() == expected(graph, ones)
+        found = two_nearest(graph, length, sources)
+    assert [one.tolist() for one in found] == [one.tolist() for one in plain]
 
 
 @given(weighted_digraphs(), st.data())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.application import build_clock, early_checks, sweeping
+from collc.application import build_clock, early_checks, sweeping, topology_summary
 from collc.base import astra_file, interrupts, memory, reading
 from collc.chakra import reader as traces
 from collc.codes import catalogue
@@ -16,7 +16,7 @@ from collc.msccl.running import limits as running
 from collc.msccl.running import run_file
 from collc.source import limits, problems
 from collc.source.parsing import parse, recovery
-from collc.ten import schedule
+from collc.ten import schedule, unwinding
 from collc.ten.text import cursor, demand, read
 from collc.ten.text import limits as ten
 
@@ -41,6 +41,8 @@ STATED = [
     early_checks.MAX_TRANSFERS,
     recovery.MAX_ERRORS,
     limits.MAX_BITS,
+    unwinding.MOST_PAIRS,
+    topology_summary.BOUNDED,
     ten.MOST_DEVICES,
     ten.MOST_LINKS,
     ten.MOST_CHUNKS,

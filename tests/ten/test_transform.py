@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -264,3 +266,84 @@ def test_joined_switches_of_random_networks(seed: int) -> None:
         for end, column in ((0, net.source), (1, net.target)):
             room = sum(net.kinds[net.kind[link]].bandwidth for link in np.flatnonzero(column == npu))
             assert sum(link[2][1] for link in found if link[end] == npu) <= room
+
+
+def test_a_large_leaf_spine_is_unwound_in_linear_time() -> None:
+    """A path for each of 65,280 pairs, whose uplinks are shared evenly; 1,048,576 pairs take 3 s of processor time."""
+    lines: list[tuple[int, int, Any]] = []
+    for npu in range(256):
+        lines += [(npu, 256 + npu // 16, kind(1, 10)), (256 + npu // 16, npu, kind(1, 10))]
+    for leaf in range(16):
+        lines += [(256 + leaf, 272 + spine, kind(1, 80)) for spine in range(4)]
+        lines += [(272 + spine, 256 + leaf, kind(1, 80)) for spine in range(4)]
+    began = time.process_time()
+    net = unwound(network(256, lines, switches=20), joined=True)
+    assert time.process_time() - began < 2
+    found = {(net.kinds[row].latency, net.kinds[row].bandwidth) for row in set(net.kind.tolist())}
+    # each link of an NPU carries 255 paths, each uplink 16 senders x 240 receivers / 4 = 960 of eight times the rate
+    assert found == {(2, Fraction(10, 255)), (4, Fraction(10, 255))}
+    assert net.link_count == 256 * 255
+
+
+def test_too_many_pairs_are_refused() -> None:
+    lines: list[tuple[int, int, Any]] = [(1100, 1101, kind(1, 1)), (1101, 1100, kind(1, 1))]
+    for npu in range(1100):
+        lines += [(npu, 1100 + npu % 2, kind(1, 1)), (1100 + npu % 2, npu, kind(1, 1))]
+    with pytest.raises(ValueError, match="1100 x 1100 pairs of NPUs are more than 1,048,576"):
+        unwound(network(1100, lines, switches=2), joined=True)
+
+
+def _reference(net: Network) -> list[tuple[int, int, Kind]]:
+    """What `links_over` says, written again with dictionaries and fractions, for switches that are all joined."""
+    n, users = net.npu_count, [0] * net.link_count
+    ends = list(zip(net.source.tolist(), net.target.tolist(), strict=True))
+    parts = [net.kinds[row] for row in net.kind.tolist()]
+    used = [link for link, (a, b) in enumerate(ends) if a >= n or b >= n]
+    found: list[tuple[int, int, list[int]]] = []
+    for source in sorted({ends[link][0] for link in used} & set(range(n))):
+        length = {source: (0, 0)}
+        for _ in range(net.device_count):
+            for link in used:
+                a, b = ends[link]
+                if a in length and (a == source or a >= n):
+                    reached = (length[a][0] + (parts[link].latency or 0), length[a][1] + 1)
+                    length[b] = min(length.get(b, reached), reached)
+        for target in sorted({ends[link][1] for link in used} & set(range(n)) & length.keys() - {source}):
+            path: list[int] = []
+            at = target
+            while at != source:
+                before = (length[at][0], length[at][1])
+                best = [
+                    link
+                    for link in used
+                    if ends[link][1] == at
+                    and (ends[link][0] == source or ends[link][0] >= n)
+                    and length.get(ends[link][0]) == (before[0] - (parts[link].latency or 0), before[1] - 1)
+                ]
+                link = min(best, key=lambda one: (Fraction(users[one] + 1) / (parts[one].bandwidth or 1), one))
+                users[link] += 1
+                path.append(link)
+                at = ends[link][0]
+            found.append((source, target, path))
+    rows: list[tuple[int, int, Kind]] = []
+    for source, target, path in found:
+        latencies, rates = [parts[link].latency for link in path], [parts[link].bandwidth for link in path]
+        shares = [None if rate is None else rate / users[link] for rate, link in zip(rates, path, strict=True)]
+        latency = None if None in latencies else sum(one for one in latencies if one is not None)
+        rows.append((source, target, (latency, None if None in shares else min(s for s in shares if s is not None))))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_paths_over_joined_switches_against_a_second_program(seed: int) -> None:
+    chance = Random(seed)
+    npus, switches = chance.randint(1, 5), chance.randint(2, 5)
+    lines: list[tuple[int, int, Any]] = [
+        (npus + k + d, npus + k + 1 - d, kind(1, 10)) for k in range(switches - 1) for d in range(2)
+    ]
+    for _ in range(chance.randint(4, 40)):
+        a, b = chance.randrange(npus + switches), chance.randrange(npus + switches)
+        if a != b and max(a, b) >= npus:
+            lines.append((a, b, kind(chance.choice([0, 1, 2, 3, None]), chance.choice([None, 10, 25, 40]))))
+    net = network(npus, lines, switches=switches)
+    assert links(unwound(net, joined=True)) == _reference(net)
