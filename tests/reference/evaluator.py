@@ -289,12 +289,28 @@ class Evaluator:
         found = base.npus[x.value] if isinstance(x, ex.IntLiteral) else self.value(x, inner)
         return [found] if isinstance(found, Device) else list(self.group(found))
 
+    def root(self, x: ex.Expr) -> str:
+        """The first name of a device."""
+        while not isinstance(x, ex.Name):
+            x = x.base
+        return x.name
+
     def changed(self, e: s.With, scope: Scope) -> Topology:
         base = self.value(e.base, scope)
+        new: set[str] = set()
         for part in e.parts:
-            if isinstance(part, s.DeviceDeclaration):
-                self.declare(part, base, Scope(scope, None), Scope(scope, None))
+            if isinstance(part, s.ChangedDevice) and self.root(part.device) not in base.families:
+                assert part.declaration is not None
+                self.declare(part.declaration, base, Scope(scope, None), Scope(scope, None))
+                new.add(self.root(part.device))
         base.numbered()
+        for part in e.parts:
+            if isinstance(part, s.ChangedDevice) and self.root(part.device) not in new:
+                given = {a.name.name: self.value(a.value, scope) for a in part.attributes}
+                for device in self.named(part.device, base, scope):
+                    device.buffer = given.get("buffer", device.buffer)
+                    device.multicast = given.get("multicast", device.multicast)
+                    device.reduces = given.get("reduce", device.reduces)
         there, done = len(base.links), set()
         for part in e.parts:
             if isinstance(part, s.ChangedLink):

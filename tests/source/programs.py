@@ -21,6 +21,7 @@ topology a(npu: int, link: list = [], time = 3us,) {  # names of every kind
 }
 topology t = a * b without { npu gpu[0,1], npu 3, link 0 -> x, }
 topology u = a with { npu b[2] (inject: 5GB/s), switch s,
+  npu a.b[1,*] (inject: 5GB/s) labels "x", npu 5 (eject: 1GB/s),
   link 0 <-> a.b[1] (x: 3) lanes 1 + 1 for i in 0..3, link a -> b, }
 group tp[n in 0..4, m in {1, 2}] = t.npu[n, *]
 group reduce = t[0] | t.npu[1, 2..6]

@@ -81,6 +81,8 @@ TOPOLOGIES = [
     "dgx1()",
     "dgx_a100(2)",
     "dgx_h100(3)",
+    "dgx_h100(2) with { switch leaf[2..5] (buffer: 3, multicast: true), switch leaf[4] (reduce: true), switch spine "
+    "(buffer: 7), switch s (buffer: 2), link s <-> spine (bandwidth: 3GB/s, latency: 0us) }",
     f"ring(3, {LINK}) * switched(4, bandwidth: 1GB/s, latency: 2us)",
     f"ring(3, {LINK}) * fully_connected(2, {LINK}) * switched(4, bandwidth: 1GB/s, latency: 2us)",
     f"switched(2, {LINK}) * (ring(3, {LINK}) * switched(2, bandwidth: 1GB/s, latency: 2us))",

@@ -39,7 +39,7 @@ from collc.source.parsing.expressions import (
     Unary,
     Without,
 )
-from collc.source.parsing.syntax import DeviceDeclaration, Parameter, TopologyTemplate, With
+from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.parsing.visit import ExpressionVisitor
 from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
@@ -167,8 +167,9 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
     def _with(self, node: With, env: TypeScope) -> Type:
         self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
         for part in node.parts:
-            if isinstance(part, DeviceDeclaration):
-                self.device(part, env)
+            if isinstance(part, ChangedDevice):
+                self.device_indices(part.device, env)
+                self.device_attributes(part, env)
                 continue
             inner = env if part.loop is None else self.loop((part.loop,), None, env)
             for end in (part.source, part.target):
@@ -182,6 +183,10 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         """Check the declaration of devices, as in `npu gpu[2, 8]`."""
         for size in node.shape:
             self.expect(size, env, INT, "a size")
+        self.device_attributes(node, env)
+
+    def device_attributes(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
+        """Check the attributes and labels of devices."""
         self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
         self.labels(node.labels, env)
 

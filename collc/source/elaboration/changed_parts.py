@@ -9,12 +9,13 @@ import numpy as np
 from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
 from collc.source import limits
+from collc.source.elaboration.changed_devices import declare_new, with_changed_devices
 from collc.source.elaboration.evaluate import Evaluator, with_note
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.named_devices import named_devices
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES, UNKNOWN_RATES, TopologyBuilder
 from collc.source.elaboration.topology_values import Topology
-from collc.source.parsing.syntax import ChangedLink, DeviceDeclaration, With
+from collc.source.parsing.syntax import ChangedLink, With
 from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten.arrays import Int64Array
@@ -24,13 +25,11 @@ Pair = tuple[int, int]
 
 
 def with_parts(node: With, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
-    """The topology `t with { ... }`: links that are there change, other parts are added. Raises SourceError."""
+    """The topology `t with { ... }`: parts that are there change, others are added. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     links = builder.go_on_from(base)
-    for part in node.parts:
-        if isinstance(part, DeviceDeclaration):
-            builder.declare(part, [part.name.name], frame)
-    grown = _grown(base, builder, links)
+    there = declare_new(node, base, builder, frame)
+    grown = with_changed_devices(_grown(base, builder, links), there, builder, frame, evaluator)
     changes = _LinkChanges(grown, base.network.link_count, builder, evaluator)
     for part in node.parts:
         if isinstance(part, ChangedLink):

@@ -40,6 +40,13 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
     return Endpoint(*rates, mode=mode)
 
 
+def endpoint_with(before: Endpoint, given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
+    """The limits with some attributes, and those of before where they say nothing. Raises SourceError."""
+    kept = {name: rate for name in RATES if (rate := getattr(before, name)) is not None}
+    mode = {} if before.memory is None else {"endpoint": before.mode}
+    return endpoint_of({**kept, **mode, **given}, arguments, span)
+
+
 def limited(network: Network, endpoint: Endpoint, has_mode: bool) -> Network:
     """The network with limits at all NPUs, and with the tighter ones where there were some.
 

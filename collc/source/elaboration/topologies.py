@@ -158,13 +158,8 @@ class TopologyBuilder:
             self.npus += count
             return
         buffer = given.get("buffer", -1)
-        if "buffer" in given and not 1 <= buffer < 2**31:
-            raise fail(
-                "E0304",
-                f"a buffer cannot have room for {buffer:,} chunks",
-                node.span,
-                hint="leave 'buffer' out for no limit",
-            )
+        if "buffer" in given:
+            check_buffer(buffer, node.span)
         self.buffers.append(np.full(count, buffer, np.int64))
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
@@ -437,6 +432,13 @@ class TopologyBuilder:
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
+
+
+def check_buffer(buffer: int, span: Span) -> None:
+    """Raise SourceError for a number of buffer slots that is not valid."""
+    if not 1 <= buffer < 2**31:
+        hint = "leave 'buffer' out for no limit"
+        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
 
 
 def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:

@@ -148,8 +148,14 @@ class ExpressionBuilder:
         span = self._span(keyword, target, attributes, lanes, clause)
         return s.ChangedLink(span, source, target, arrow.kind == "<->", known, lanes, clause)
 
+    def changed_device(
+        self, kind: Token, device: ex.Expr, attributes: BracketedItems | None, labels: ex.Expr | None
+    ) -> s.ChangedDevice:
+        span = self._span(kind, device, attributes, labels)
+        return s.ChangedDevice(span, kind.text, device, items_of(attributes, ex.Argument), labels)
+
     def with_parts(self, base: ex.Expr, *rest: Child) -> s.With:
-        parts = tuple(part for part in rest if isinstance(part, s.DeviceDeclaration | s.ChangedLink))
+        parts = tuple(part for part in rest if isinstance(part, s.ChangedDevice | s.ChangedLink))
         return self._nested(s.With(self._span(base, *rest), base, parts), base)
 
     def removed_device(self, keyword: Token, device: ex.Expr) -> ex.RemovedDevice:

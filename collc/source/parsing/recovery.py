@@ -207,16 +207,13 @@ class Recovery:
         """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
         token = self._tokens[position]
         self._parser.feed(Token(t.NAME, "npu", token.start, token.start))
-        removes = t.INT in self._parser.acceptable()
+        self._parser.feed(Token(t.NAME, "n", token.start, token.start))
+        removes = "(" not in self._parser.acceptable()
         does = "'without' removes" if removes else "'with' adds or changes"
         message = f"found {found(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
         hint = f"each part begins with 'npu', 'switch' or 'link', as in {example}"
         self._report("E0101", message, self._span(token), hint=hint)
-        device = (
-            Token(t.INT, "0", token.start, token.start) if removes else Token(t.NAME, "n", token.start, token.start)
-        )
-        self._parser.feed(device)
         depth = 0
         while not self._begins_declaration(position):
             kind = self._tokens[position].kind

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import SourceFile
-from collc.source.parsing.expressions import Argument, Call, Expr, ForClause, Identifier, Node, StringLiteral
+from collc.source.parsing.expressions import (
+    Argument,
+    Call,
+    Expr,
+    ForClause,
+    Identifier,
+    Index,
+    Name,
+    Node,
+    Star,
+    StringLiteral,
+)
 
 if TYPE_CHECKING:
     from collc.ten.arrays import Int64Array
@@ -103,6 +114,27 @@ class DeviceTable(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ChangedDevice(Node):
+    """`npu gpu[0, *] (inject: r)` or `switch s (buffer: 4)` in `with`: devices that are there, or a declaration."""
+
+    kind: str
+    device: Expr
+    attributes: tuple[Argument, ...]
+    labels: Expr | None
+
+    @property
+    def declaration(self) -> DeviceDeclaration | None:
+        """The same as a declaration of new devices; None where it cannot be one, as `gpu[0, *]`."""
+        name = self.device.base if isinstance(self.device, Index) else self.device
+        shape = self.device.indices if isinstance(self.device, Index) else ()
+        if not isinstance(name, Name) or any(isinstance(size, Star) for size in shape):
+            return None
+        return DeviceDeclaration(
+            self.span, self.kind, Identifier(name.span, name.name), shape, self.attributes, self.labels
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ChangedLink(Node):
     """`link a <-> b (bandwidth: r) lanes 1 for i in 0..4` in `with`; both: `<->`.
 
@@ -122,7 +154,7 @@ class With(Expr):
     """`t with { npu spare, link spare <-> leaf[3] (bandwidth: 50GB/s, latency: 2us) }`."""
 
     base: Expr
-    parts: tuple[DeviceDeclaration | ChangedLink, ...]
+    parts: tuple[ChangedDevice | ChangedLink, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
