@@ -168,8 +168,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
         for part in node.parts:
             if isinstance(part, ChangedDevice):
-                self.device_indices(part.device, env)
-                self.device_attributes(part, env)
+                self.device(part, env)
                 continue
             inner = env if part.loop is None else self.loop((part.loop,), None, env)
             for end in (part.source, part.target):
@@ -179,14 +178,12 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 self.expect(part.lanes, inner, INT, "the number of lanes")
         return TOPOLOGY
 
-    def device(self, node: DeviceDeclaration, env: TypeScope) -> None:
-        """Check the declaration of devices, as in `npu gpu[2, 8]`."""
-        for size in node.shape:
+    def device(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
+        """Check the declaration or change of devices, as in `npu gpu[2, 8]`."""
+        if isinstance(node, ChangedDevice):
+            self.device_indices(node.device, env)
+        for size in node.shape if isinstance(node, DeviceDeclaration) else ():
             self.expect(size, env, INT, "a size")
-        self.device_attributes(node, env)
-
-    def device_attributes(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
-        """Check the attributes and labels of devices."""
         self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
         self.labels(node.labels, env)
 

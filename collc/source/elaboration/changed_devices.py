@@ -118,6 +118,7 @@ def _relabelled(network: Network, devices: Sequence[int], labels: Sequence[str])
         own = [device for device in range(family.first, family.first + family.count) if device in label_of]
         names = list(family.labels or [""] * family.count)
         for device in own:
-            names[int(np.ravel_multi_index(family.index(device), family.shape)) if family.shape else 0] = label_of[device]
+            place = int(np.ravel_multi_index(family.index(device), family.shape)) if family.shape else 0
+            names[place] = label_of[device]
         families[at] = replace(family, labels=tuple(names)) if own else family
     return replace(network, families=tuple(families))
