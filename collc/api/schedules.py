@@ -41,6 +41,7 @@ class VerifyOptions(TypedDict, total=False):
     collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
     profile: the runtime that will load an MSCCL file: "executor" (the default), "old" or "rccl".
     program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
+    gpus_per_node: of an MSCCL++ plan, how many consecutive ranks map each other's memory.
     """
 
     collective: str | None
@@ -48,6 +49,7 @@ class VerifyOptions(TypedDict, total=False):
     profile: Literal["executor", "old", "rccl"]
     program: str | PathLike[str] | None
     schedule: str | None
+    gpus_per_node: int | None
 
 
 class LowerOptions(TypedDict, total=False):
@@ -58,7 +60,8 @@ class LowerOptions(TypedDict, total=False):
     instances: how often the program is repeated, each with its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: at most so many.
-    sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest.
+    sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest. "auto": the
+        sizes for which the schedule is the best known.
     profile: the runtime: "executor" (msccl-executor-nccl, the default), "old" (microsoft/msccl) or "rccl".
     placement: "in", "out" or "both"; whether the output is the input's memory.
     coll: "custom" for one file of all runs together; else each run has a file.
@@ -69,7 +72,7 @@ class LowerOptions(TypedDict, total=False):
     instances: int
     protocol: Literal["Simple", "LL", "LL128"]
     channels: int | None
-    sizes: tuple[int, int | None]
+    sizes: tuple[int, int | None] | Literal["auto"]
     profile: Literal["executor", "old", "rccl"]
     placement: Literal["in", "out", "both"] | None
     coll: Literal["custom"] | None
@@ -130,6 +133,7 @@ def verify(
         arguments.one_of("profile", options.get("profile"), ("executor", "old", "rccl")) or "executor",
         None if program is None else arguments.path("program", program),
         arguments.text("schedule", options.get("schedule")),
+        arguments.integer("gpus_per_node", options.get("gpus_per_node"), 1),
     )
     if isinstance(source, Module | ScheduleReport):
         return verify_module(arguments.module(source), expected)
@@ -171,14 +175,15 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
 
 def _msccl_options(options: LowerOptions) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
-    sizes = arguments.sizes("sizes", options.get("sizes"))
+    wanted = options.get("sizes")
+    sizes = (0, None) if wanted == "auto" else arguments.sizes("sizes", wanted)
     values: dict[str, OptionValue] = {}
     for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll", "gpus_per_node"):
-        value: Any = sizes if name == "sizes" else options.get(name)
+        value: Any = sizes if name == "sizes" and wanted != "auto" else options.get(name)
         if value is not None and value != (0, None):
             text = f"{name}={value!r}"
             span = Span(SourceFile("lower()", text), 0, len(text))
-            data = (value[0], 2**63 - 1) if name == "sizes" and value[1] is None else value
+            data: Any = (sizes[0], 2**63 - 1) if value is sizes and sizes[1] is None else value
             kind = type(value).__name__
             values[name] = OptionValue(_TYPES.get(kind, kind), data, span)
     try:

@@ -18,6 +18,7 @@ from collc.ten.module import Module, ParetoPoint
 if TYPE_CHECKING:
     import numpy as np
 
+    from collc.application.written_files import RunRanks
     from collc.ten.transfer_table import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
@@ -82,6 +83,7 @@ class ScheduleReport:
     checks: the outcome of each check.
     files: the files that were written.
     notes: remarks for people.
+    ranks: the NPU of each rank of the files for runtimes, by run, where these are not all NPUs in their order.
     pareto: the Pareto points that the program asked for, by steps.
     optimal: whether the schedule is optimal, where the program or the caller asked.
     diagnostics: errors and warnings.
@@ -110,6 +112,7 @@ class ScheduleReport:
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
     pareto: tuple[ParetoPoint, ...] = ()
     optimal: Optimality | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -176,6 +179,7 @@ class ScheduleReport:
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
             "notes": list(self.notes),
+            **({"ranks": [run.as_json() for run in self.ranks]} if self.ranks else {}),
             **({"optimal": self.optimal.as_json()} if self.optimal else {}),
             **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),
         }

@@ -67,6 +67,7 @@ class PlanRunOptions(TypedDict, total=False):
     seed: of data and order of events; run k has seed + k.
     runs: how often the file is run.
     op: of reductions: "sum", "prod", "max" or "min"; what the file says where it is missing, else "sum".
+        Plans only add.
     collective: what the file must compute; what it says itself where it is missing.
     root: rank of the root of a rooted collective.
     threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.

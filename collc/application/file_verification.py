@@ -43,6 +43,7 @@ class Expectation:
     collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
     profile: the runtime that will load an MSCCL file.
     program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
+    gpus_per_node: of an MSCCL++ plan, how many consecutive ranks map each other's memory; None: not known.
     """
 
     collective: str | None = None
@@ -50,6 +51,7 @@ class Expectation:
     profile: Profile = "executor"
     program: Path | None = None
     schedule: str | None = None
+    gpus_per_node: int | None = None
 
 
 def verify_file(path: Path, expected: Expectation) -> FileReport:
@@ -71,6 +73,9 @@ def verify_file(path: Path, expected: Expectation) -> FileReport:
         raise source_error(path)
     if kind == "ten":
         return _verify_ten(path, expected)
+    if expected.gpus_per_node is not None and kind != "mscclpp":
+        message = f"{path} is no MSCCL++ plan: it has no nodes"
+        raise UsageError(Diagnostic("X0208", message, hint="leave --gpus-per-node out"))
     return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
 
 
@@ -259,7 +264,7 @@ def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
 def _verify_plan(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check_plan import check_plan
 
-    verdict = _checked(path, expected, partial(check_plan, path))
+    verdict = _checked(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

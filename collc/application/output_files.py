@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -216,21 +217,22 @@ def write_outputs(
     folder: Path,
     draft: Draft,
     progress: Progress,
-    page: Callable[[], str],
+    page: Callable[[WrittenFile], str],
 ) -> WrittenFile:
     """Write all files of a schedule under temporary names, and check those that can be read back.
 
-    page: the text of the report, for `emit report`. Raises CollcError where a file cannot be written.
+    page: the text of the report, for `emit report`, from what is known of the other files. Raises CollcError where a
+    file cannot be written.
     """
     written: list[WrittenFile] = []
     ranks: dict[str, tuple[RunRanks, ...]] = {}
-    for emit in emits:
+    for emit in sorted(emits, key=lambda one: one.kind == "report"):
         name = _main_file(emit, module.name)
         path = path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS)
         destination = Destination(path, draft)
         try:
             if emit.kind == "report":
-                found = _emit_report(page, destination, progress)
+                found = _emit_report(partial(page, combined(written)), destination, progress)
             else:
                 found = WRITERS[emit.kind](module, emit, destination, progress)
         except CollcError as error:

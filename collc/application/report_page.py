@@ -78,6 +78,9 @@ def _summary(subject: Subject) -> list[Block]:
         blocks.append(Table("Lower bounds", ("bound", "time", "set by", "schedule / bound"), subject.bounds))
     if subject.notes:
         blocks.append(Remarks("Notes", subject.notes))
+    ranks = [row for run in subject.ranks for row in run.rows()]
+    if ranks:
+        blocks.append(Table("Ranks of the files for runtimes", ("run", "rank", "NPU", "of the machine"), ranks))
     return blocks
 
 

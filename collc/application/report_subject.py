@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from collc.application.compile_report import ScheduleReport
+    from collc.application.written_files import RunRanks
     from collc.pictures.link_use import LinkUse
 
 MOST_LISTED = 4_000_000
@@ -37,10 +38,10 @@ class Subject:
     """One schedule or file.
 
     name, summary: in words. facts: its numbers. bounds: lower bounds of its time, as (what, time, what sets it, time of
-    the schedule / bound). checks: the outcome of each check. reasons: why some were skipped.
-    messages: errors and warnings. notes: remarks. network: None for a file without one. use: when links carry what;
-    None where that is not known. alternatives: what the schedule is compared with. drawing: threadblocks of a file for
-    a runtime, as SVG.
+    the schedule / bound). checks: the outcome of each check. reasons: why some were skipped. messages: errors and
+    warnings. notes: remarks. ranks: of files for runtimes, by run. network: None for a file without one. use: when
+    links carry what; None where that is not known. alternatives: what the schedule is compared with. drawing:
+    threadblocks of a file for a runtime, as SVG.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Subject:
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     messages: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
     network: Network | None = None
     use: LinkUse | None = None
     alternatives: Alternatives | None = None
@@ -84,6 +86,7 @@ def subject_of_report(report: ScheduleReport, network: Network, progress: Progre
         bounds=_bounds(times),
         messages=report.diagnostics,
         notes=(*report.notes, *notes),
+        ranks=report.ranks,
         network=module.network,
         use=use,
         alternatives=_alternatives(module, network, use, report.checks, progress),

@@ -81,6 +81,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
+    from collc.msccl.plans.nodes import nodes_of_ranks
 
     def write(part: Module, run: int | None) -> WrittenFile:
         chosen, sizes_note = _sized(part, options, "mscclpp", progress)
@@ -90,11 +91,12 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
             custom, notes = write_plan(part, chosen, file)
         collective, root = _collective_of(part)
         progress(None, "reading the MSCCL++ plan back and checking it")
+        nodes = nodes_of_ranks(part.network, chosen)
         if custom:
             expected = expected_of(part.network, part.demand, options.instances)
-            verdict = check_plan(path, collective="custom", expected=expected)
+            verdict = check_plan(path, collective="custom", expected=expected, nodes=nodes)
         else:
-            verdict = check_plan(path, collective=collective, root=root)
+            verdict = check_plan(path, collective=collective, root=root, nodes=nodes)
         notes = [*sizes_note, *notes, *filter(None, [average_note(part.demand)])]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 

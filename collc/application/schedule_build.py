@@ -46,6 +46,7 @@ from collc.ten.module import Module
 from collc.ten.schedule import Schedule
 
 if TYPE_CHECKING:
+    from collc.application.written_files import WrittenFile
     from collc.verification import Verdict
 
 _SYNTHESIS_CODES: Final = ("S", "C")
@@ -171,15 +172,17 @@ class ScheduleBuild:
             output = write_outputs(
                 module, written, self.settings.output, draft, self.progress, partial(self._page, module)
             )
+            self._report = replace(self._report, ranks=output.ranks)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
         self._report = replace(self._report, files=files)
 
-    def _page(self, module: Module) -> str:
-        """The text of the report that `emit report` writes."""
+    def _page(self, module: Module, files: WrittenFile) -> str:
+        """The text of the report that `emit report` writes. files: the other files."""
         from collc.application.module_report import report_of_schedule
 
-        return report_of_schedule(replace(self._report, module=module), self.request.network, self.progress)
+        report = replace(self._report, module=module, notes=(*self._report.notes, *files.notes), ranks=files.ranks)
+        return report_of_schedule(report, self.request.network, self.progress)
 
     def _add(
         self, checks: Mapping[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()

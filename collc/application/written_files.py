@@ -35,6 +35,11 @@ class RunRanks:
             found["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
         return found
 
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Run, rank, NPU and label of each rank, for a table."""
+        labels = self.labels or ("",) * len(self.npus)
+        return [(str(self.run), str(rank), *names) for rank, names in enumerate(zip(self.npus, labels, strict=True))]
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
@@ -64,7 +69,7 @@ def combined(files: Sequence[WrittenFile]) -> WrittenFile:
         checks,
         tuple(dict.fromkeys(note for file in files for note in file.notes)),
         tuple(message for file in files for message in file.diagnostics),
-        tuple(ranks for file in files for ranks in file.ranks),
+        tuple(dict.fromkeys(ranks for file in files for ranks in file.ranks)),
     )
 
 

@@ -166,6 +166,7 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--program", type=Path, metavar="FILE.coll", help="check the file against a schedule of this program")
     add("--schedule", metavar="NAME", help="the schedule of that program")
+    add("--gpus-per-node", type=positive, metavar="N", help="of an MSCCL++ plan: ranks that map each other's memory")
     add("--json", action="store_true", help=_JSON)
 
 

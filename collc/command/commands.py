@@ -105,7 +105,9 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
     """`collc verify`: all checks of a file."""
     from collc.application.file_verification import Expectation, verify_file
 
-    expected = Expectation(chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule)
+    expected = Expectation(
+        chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule, chosen.gpus_per_node
+    )
     report = verify_file(chosen.file, expected)
     if chosen.json:
         print_json(report.as_json(), report.diagnostics)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import collc
+from collc.msccl.options import MscclOptions
 from collc.ten.binary import save_module
 from collc.ten.schedule import RowSchedule
 
@@ -84,6 +85,19 @@ def test_lower_takes_the_options_of_emit(compiled: tuple[Path, collc.Module]) ->
     assert 'inplace="0"' in head
     assert 'maxBytes="1048576"' in head
     assert collc.lower(compiled[1], format="mscclpp").text.startswith("{")
+
+
+def test_lower_finds_the_sizes(compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sizes="auto"` asks as `emit msccl(sizes: auto)` does, which tests/application/test_best_sizes.py tests."""
+
+    def found(_part: object, options: MscclOptions, *_rest: object) -> tuple[MscclOptions, str]:
+        assert options.best_known
+        return replace(options, sizes=(4096, 8191)), "the best known"
+
+    monkeypatch.setattr("collc.application.best_sizes.with_best_sizes", found)
+    lowered = collc.lower(compiled[1], sizes="auto")
+    assert 'minBytes="4096"' in lowered.text
+    assert "the best known" in lowered.notes
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:
     snake = "group g = [t.npu[0, 0], t.npu[0, 1], t.npu[0, 2], t.npu[1, 2], t.npu[1, 1], t.npu[1, 0]]\n"
     topology = f"topology t = mesh2d(3, 2, {LINK})\n"
     report = compiled(
-        tmp_path, topology + snake + 'schedule s on t { run all_gather(g, size: 6MiB) using ring emit msccl("s.xml") }'
+        tmp_path,
+        topology
+        + snake
+        + 'schedule s on t { run all_gather(g, size: 6MiB) using ring emit report("s.html") emit msccl("s.xml") }',
     )
     assert report.ok, report.diagnostics
     names = json.loads((tmp_path / "s.ranks.json").read_text())["runs"][0]["ranks"]
@@ -68,6 +71,10 @@ def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:
     assert peers(tmp_path / "s.xml") <= {(a, b) for a in range(6) for b in ((a + 1) % 6, (a - 1) % 6)}
     assert_links_of_the_group(report, tmp_path / "s.xml", 0, names)
     assert any(note.startswith("rank 0 is npu[0, 0], 1 is npu[0, 1], 2 is npu[0, 2], 3 is") for note in report.notes)
+    assert report.as_json()["ranks"] == [{"run": 0, "collective": "all_gather", "ranks": names}]
+    page = (tmp_path / "s.html").read_text()
+    assert "Ranks of the files for runtimes" in page
+    assert "rank 0 is npu[0, 0]" in page
 
 
 TWO = """

@@ -110,7 +110,7 @@ class Plan:
 
     def _port(self, gpu: dict, block: dict, op: dict) -> list[Operation]:
         """What is queued over ports, and the wait for the queue where it is flushed; nothing for other operations."""
-        if op.get("channel_type") != "port" or op["name"] not in ("put", "pws", "pwsf", "rppkt", "signal", "flush"):
+        if op.get("channel_type") != "port" or op["name"] not in ("put", "pws", "rppkt", "signal", "flush"):
             return []
         keys = [self._key("channel", *end) for end in self._ends(gpu, block, op)]
         tasks: list[tuple[int, Operation]] = []
@@ -118,14 +118,14 @@ class Plan:
             if op["name"].startswith("p"):
                 slots = [(self._slots(gpu, block, op[side][k], "port"),) for side in ("src_buff", "dst_buff")]
                 tasks.append((key, Operation("put", *slots)))
-            if op["name"] in ("pws", "pwsf", "signal"):
+            if op["name"] in ("pws", "signal"):
                 tasks.append((key, Operation("signal", keys=(key,))))
         if op["name"] == "rppkt":
             source = self._packet(gpu, block, op["src_buff"][0], "port")
             targets = [self._packet(gpu, block, one, "port") for one in op["dst_buff"]]
             sent = [Operation("sent", (source,), (target,), rank=gpu["id"]) for target in targets]
             return [Operation("queue", (source,), tasks=tuple(zip(keys, sent, strict=True)), rank=gpu["id"])]
-        drains = [Operation("drain", keys=tuple(keys))] if op["name"] in ("pwsf", "flush") else []
+        drains = [Operation("drain", keys=tuple(keys))] if op["name"] == "flush" else []
         return [Operation("queue", tasks=tuple(tasks)), *drains]
 
     def _ends(self, gpu: dict, block: dict, op: dict) -> list[tuple[str, int, int, int]]:

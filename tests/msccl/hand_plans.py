@@ -146,8 +146,8 @@ def by_port(n=3):
     found = all_gather(n, "port")
     for one in found["gpus"]:
         ops = one["threadblocks"][0]["ops"]
-        ops[4]["name"] = "pwsf"
-        del ops[6], ops[-1]
+        ops[4]["name"] = "pws"
+        del ops[6]
     return found
 
 

@@ -114,9 +114,9 @@ def other_block(draw, plan):
 
 def weaker(draw, plan):
     """A put over a port without its flush or signal, or one more of these."""
-    puts = [op for ops in blocks(plan) for op in ops if op["name"] in ("put", "pws", "pwsf") and is_port(op)]
+    puts = [op for ops in blocks(plan) for op in ops if op["name"] in ("put", "pws") and is_port(op)]
     if puts:
-        draw.choice(puts)["name"] = draw.choice(["put", "pws", "pwsf"])
+        draw.choice(puts)["name"] = draw.choice(["put", "pws"])
 
 
 def is_port(op):

@@ -178,7 +178,7 @@ def nop_dropped(broken):
         "nop",
         when=lambda gpu, tb, k: (
             0 < k < len(tb["ops"]) - 1
-            and tb["ops"][k + 1]["name"] in ("pws", "pwsf")
+            and tb["ops"][k + 1]["name"] == "pws"
             and tb["ops"][k - 1]["name"] in ("copy", "re")
         ),
     )
@@ -187,7 +187,7 @@ def nop_dropped(broken):
 
 def index(side):
     def change(broken):
-        spot = over_ports("pws", "pwsf")(broken)
+        spot = over_ports("pws")(broken)
         if spot is not None:
             one = broken.draw.choice(spot[1]["ops"][spot[2]][side])
             one["index"] += 1 if one["index"] == 0 else -1
@@ -198,7 +198,7 @@ def index(side):
 
 def by_memory(broken):
     """An operation over ports claims to be over memory."""
-    spot = over_ports("pws", "pwsf", "signal", "wait")(broken)
+    spot = over_ports("pws", "signal", "wait")(broken)
     if spot is not None:
         spot[1]["ops"][spot[2]]["channel_type"] = "memory"
     return spot is not None
@@ -206,13 +206,13 @@ def by_memory(broken):
 
 def one_channel(broken):
     """A put has fewer channels than buffers."""
-    spot = over_ports("pws", "pwsf")(broken)
+    spot = over_ports("pws")(broken)
     return spot is not None and spot[1]["ops"][spot[2]]["channel_ids"].pop() is not None
 
 
 def source_of_two(broken):
     """A put reads the input in place of scratch: right only in some cases (a warning), else a wrong result."""
-    spot = over_ports("pws", "pwsf")(broken)
+    spot = over_ports("pws")(broken)
     if spot is not None:
         one = broken.draw.choice(spot[1]["ops"][spot[2]]["src_buff"])
         one.update(type="i", index=0)
@@ -220,8 +220,8 @@ def source_of_two(broken):
 
 
 KINDS = {
-    "no signal": (renamed(("pws", "pwsf"), "put"), {"deadlock"}),
-    "put dropped": (dropped("pws", "pwsf"), {"deadlock"}),
+    "no signal": (renamed(("pws",), "put"), {"deadlock"}),
+    "put dropped": (dropped("pws"), {"deadlock"}),
     "wait dropped": (dropped("wait"), {"contract", "deadlock", "race"}),
     "credit dropped": (dropped("signal"), {"contract", "deadlock"}),
     "not staged": (not_staged, {"result", "race"}),

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from collc.command.cli import main
 from collc.msccl.check_plan import check_plan
 
-from .hand_plans import all_gather, all_reduce, buff, by_port, by_semaphore, far, gpu, ops, plan, read_reduce
+from .hand_plans import all_gather, all_reduce, buff, by_port, by_semaphore, far, gpu, multicast, ops, plan, read_reduce
 
 GIB = 2**30
 
@@ -162,6 +163,8 @@ def test_a_put_and_its_signal_are_pushed_by_one_thread(tmp_path):
     ops(found).insert(5, {"name": "signal", **ids, "channel_ids": [1, 0]})
     assert ("contract", "X0404") in errors(check(tmp_path, found))
     ops(found)[5]["channel_ids"] = [0, 1]
+    assert not errors(check(tmp_path, found))
+    assert ops(found).pop()["name"] == "flush"
     assert errors(check(tmp_path, found)) == [("race", "X0413")]  # the input may change while the proxy reads it
     ops(found).append({"name": "flush", **ids, "channel_ids": [0, 1], "dst_buff": [{"index": 0, "size": 0}] * 2})
     assert not errors(check(tmp_path, found))
@@ -231,3 +234,90 @@ def test_a_put_from_two_kinds_of_buffers_is_a_trap(tmp_path):
     found = all_gather()
     ops(found)[4]["src_buff"][1] = buff("o", 0)
     assert "put from buffers of several types" in check(tmp_path, found).findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("pwsf", 'operation "pwsf": the runtime puts and signals, and never flushes'),
+        ("glre", 'operation "glre": the reader of plans refuses a sum that is not stored to all'),
+        ("gstorepkt", 'operation "gstorepkt": collc cannot judge packets over switch channels'),
+        ("pipeline", 'operation "pipeline": collc cannot judge operations that are repeated'),
+        ("teleport", 'operation "teleport"'),
+    ],
+)
+def test_operations_that_are_refused_by_name(tmp_path, name, message):
+    found = by_port()
+    ops(found)[4]["name"] = name
+    (finding,) = check(tmp_path, found).findings
+    assert (finding.code, finding.message) == ("X0404", message)
+    assert (finding.location.gpu, finding.location.tb, finding.location.step) == (0, 0, 4)
+
+
+def test_a_flush_is_of_ports(tmp_path):
+    found = all_gather()
+    ops(found).append({**ops(found)[-1], "name": "flush", "dst_buff": [{"index": 0, "size": 0}] * 2})
+    verdict = check(tmp_path, found)
+    assert errors(verdict) == [("contract", "X0404")]
+    assert verdict.findings[0].message.startswith("flush over memory channels")
+
+
+def test_signals_do_not_go_over_switches(tmp_path):
+    found = all_gather()
+    ops(found)[0].update(channel_type="switch", channel_ids=[])
+    assert ("contract", "X0404") in errors(check(tmp_path, found))
+
+
+@pytest.mark.parametrize(("count", "right"), [(509, True), (510, False)])
+def test_memory_regions_of_ports(tmp_path, count, right):
+    """The proxy numbers 512 of them: input, output and scratch of the gpu, and its remote buffers of ports."""
+    found = by_port()
+    more = {"rank": 1, "type": "o", "access_channel_types": ["port"]}
+    found["gpus"][0]["remote_buffers"] += [more] * (count - len(found["gpus"][0]["remote_buffers"]))
+    verdict = check(tmp_path, found)
+    assert errors(verdict) == ([] if right else [("contract", "X0406")])
+    assert right or verdict.findings[0].message.startswith("513 memory regions for the ports of a gpu")
+
+
+@pytest.mark.parametrize(("count", "right"), [(1024, True), (1025, False)])
+def test_port_channels_of_a_gpu(tmp_path, count, right):
+    found = by_port()
+    peers = found["gpus"][0]["channels"][0]["connected_to"]
+    peers += [1] * (count - len(peers))
+    assert errors(check(tmp_path, found)) == ([] if right else [("contract", "X0406")])
+
+
+@pytest.mark.parametrize(("nodes", "right"), [(4, True), (8, True), (2, False), ([0, 0, 1, 1], False), ([5] * 4, True)])
+@pytest.mark.parametrize("made", [all_gather, multicast])
+def test_memory_and_switches_stay_in_a_node(tmp_path, made, nodes, right):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(made(4)))
+    verdict = check_plan(path, nodes=nodes)
+    assert set(errors(verdict)) == (set() if right else {("contract", "X0418")})
+    assert right or verdict.findings[0].message == "a memory channel of gpu 0 (node 0) to gpu 2 (node 1)"
+
+
+def test_ports_go_anywhere(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(by_port(4)))
+    assert not errors(check_plan(path, nodes=2))
+    assert not errors(check_plan(path, nodes=4))
+
+
+def test_infiniband_devices_of_a_node(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(by_port(18)))
+    assert ("contract", "X0418") in errors(check_plan(path, nodes=9))
+
+
+def test_verify_takes_the_gpus_of_a_node(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(all_gather(4)))
+    assert main(["verify", str(path), "--gpus-per-node", "4"]) == 0
+    assert main(["verify", str(path), "--gpus-per-node", "2"]) == 4
+    assert main(["verify", str(path), "--gpus-per-node", "3"]) == 2
+    path.write_text("<algo/>")
+    assert main(["verify", str(path), "--gpus-per-node", "2"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("X0208") == 2
+    assert "is no MSCCL++ plan" in said

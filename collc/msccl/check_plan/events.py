@@ -155,8 +155,6 @@ class _PlanExecution:
             touches = self._event([event])
             for key in op.over:
                 self.flying[tb, key].append(touches)
-        if op.name == "pwsf":
-            self.since[tb].append(self._event([event, *(e for key in op.over for e in self.flying[tb, key])]))
         for key in op.signals:
             started = [self.history.begins[op.location.gpu]]
             self.sent[key].append(started if op.name == "rlxsignal" else [event, *self.flying[tb, key]])

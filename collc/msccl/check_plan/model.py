@@ -8,13 +8,21 @@ from typing import Final
 from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
-    *("copy", "put", "pws", "pwsf", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
+    *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
     *("cpkt", "upkt", "ppkt", "rppkt", "repkt", "respkt", "recpkt", "recspkt"),
     *("glres", "gstore", "barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
-SIGNALS: Final = ("signal", "rlxsignal", "pws", "pwsf")
-PUTS: Final = ("put", "pws", "pwsf")
+SIGNALS: Final = ("signal", "rlxsignal", "pws")
+PUTS: Final = ("put", "pws")
 """Operations that a port channel queues with its proxy."""
+REFUSED: Final = {
+    "pwsf": ("the runtime puts and signals, and never flushes", "pws, then flush"),
+    "glre": ("the reader of plans refuses a sum that is not stored to all", "glres"),
+    "gstorepkt": ("collc cannot judge packets over switch channels", "gstore, or ppkt"),
+    "pipeline": ("collc cannot judge operations that are repeated", "the operations themselves"),
+}
+"""Operations that no plan may have: why, and what to write instead."""
+
 WAITS: Final = ("wait", "rlxwait")
 PACKETS: Final = 3
 """The number of the buffer of packets, which lies in the scratch: packet k at the bytes of chunks 2k and 2k + 1."""

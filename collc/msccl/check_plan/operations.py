@@ -25,6 +25,7 @@ from collc.msccl.check_plan.model import (
     NAMES,
     PACKETS,
     PUTS,
+    REFUSED,
     SIGNALS,
     WAITS,
     Channel,
@@ -71,7 +72,8 @@ class OperationReader:
         """One operation of the threadblock in row `tb`. Raises PlanError where it cannot be executed as written."""
         op = Operation(text_of(item, "name", location), tb, location)
         if op.name not in NAMES:
-            raise PlanError("X0404", f'operation "{op.name}"', location, f"one of {', '.join(NAMES)}")
+            why, instead = REFUSED.get(op.name, ("", f"one of {', '.join(NAMES)}"))
+            raise PlanError("X0404", f'operation "{op.name[:40]}"' + (f": {why}" if why else ""), location, instead)
         if "channel_type" in item:
             op.via = channel_type_of(item, "channel_type", location, switch=True)
         self._channels(op, item, references)
@@ -207,10 +209,15 @@ def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
     if "tbg_info" in item:
         text = "tbg_info: collc cannot judge operations that several threadblocks share"
         raise PlanError("X0404", text, op.location)
-    if op.name in ("pws", "pwsf") and op.via != "port":
-        text = f"{op.name} on memory channels: the runtime puts and never signals"
+    if op.name == "pws" and op.via != "port":
+        text = "pws on memory channels: the runtime puts and never signals"
         raise PlanError("X0404", text, op.location, "put, nop, signal")
+    if op.name in (*SIGNALS, *WAITS) and op.via == "switch":
+        raise PlanError("X0404", f"{op.name} over switch channels does nothing", op.location, "memory or port channels")
     if op.name == "flush":
+        if op.via != "port":
+            text = f"flush over {op.via or 'no'} channels: the runtime flushes port channels of these numbers"
+            raise PlanError("X0404", text, op.location, "port channels")
         count = len(optional_list_of(item, "dst_buff", op.location))
         if count < len(op.over):
             text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"

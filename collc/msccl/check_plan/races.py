@@ -147,7 +147,7 @@ def _between(
         others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer < SCRATCH}
         if op.via == "port" and op.location.gpu in others and not finished[event] >> op.location.gpu & 1:
             text = f"{op.name} may still read the buffers of its own gpu when that gpu's program is over"
-            hint = "pwsf, or a flush"
+            hint = "a flush"
             findings.add(Finding("race", "X0413", text, op.location, "the port drained before the end", hint))
         for gpu in sorted(others - {op.location.gpu}):
             if not finished[event] >> gpu & 1:

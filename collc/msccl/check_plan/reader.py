@@ -26,6 +26,7 @@ from collc.msccl.check_plan.fields import (
 )
 from collc.msccl.check_plan.json_text import PlanError, json_of
 from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
+from collc.msccl.check_plan.nodes import Nodes, RemoteBuffer, check_nodes, check_ports
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
 from collc.msccl.check_plan.packets import check_packets
 from collc.msccl.check_plan.pairs import check_pairs
@@ -42,10 +43,10 @@ MAX_CHUNKS: Final = 2**24
 """Chunks in all buffers; a limit of the check, not of the runtime."""
 
 
-def read_plan(path: Path, findings: Findings) -> Plan | None:
-    """The plan, or None where it can't be understood. Raises OSError if the file can't be read."""
+def read_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Plan | None:
+    """The plan, or None where it can't be understood. nodes: of the ranks, where known. Raises OSError, UsageError."""
     try:
-        return _PlanReader(findings).read(json_of(path, findings))
+        return _PlanReader(findings, nodes).read(json_of(path, findings))
     except PlanError as error:
         findings.add(error.finding, breaks=True)
     return None
@@ -54,12 +55,13 @@ def read_plan(path: Path, findings: Findings) -> Plan | None:
 class _PlanReader:
     """Reads one plan. channels: of each gpu by type. remote: the remote buffers of each gpu, with their types."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, nodes: Nodes | None) -> None:
         self.findings: Findings = findings
+        self.nodes: Nodes | None = nodes
         self.plan: Plan = Plan("", "", "", False, [], [], [], [])
         self.operations: OperationReader = OperationReader(self.plan, findings)
         self.channels: list[dict[str, list[Channel]]] = []
-        self.remote: list[list[tuple[int, int, tuple[str, ...]]]] = []
+        self.remote: list[list[RemoteBuffer]] = []
 
     def read(self, value: object) -> Plan:
         """The whole plan. Raises PlanError where it cannot be understood."""
@@ -80,6 +82,9 @@ class _PlanReader:
                 self._threadblock(object_of(entry, "threadblock", location), location)
         check_pairs(self.plan, self.channels, self.findings)
         check_groups(self.plan, self.findings)
+        check_ports(self.channels, self.remote, self.findings)
+        if self.nodes is not None:
+            check_nodes(self.plan, self.channels, self.remote, self.nodes, self.findings)
         check_packets(self.plan, self.findings)
         check_synchronisation(self.plan, self.findings)
         self._remote_memory(root)
@@ -166,7 +171,7 @@ class _PlanReader:
                 listed[kind].append((kind, rank, peer, met[kind, peer]))
                 met[kind, peer] += 1
         self.channels.append(listed)
-        remote: list[tuple[int, int, tuple[str, ...]]] = []
+        remote: list[RemoteBuffer] = []
         for entry in optional_list_of(gpu, "remote_buffers", location):
             item = object_of(entry, "remote buffer", location)
             owner = number_of(item, "rank", location)

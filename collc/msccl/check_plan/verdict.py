@@ -25,6 +25,7 @@ from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PUTS, Plan, SlotRange
+from collc.msccl.check_plan.nodes import Nodes
 from collc.msccl.check_plan.races import SCRATCH, find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 
@@ -67,19 +68,25 @@ class PlanVerdict:
 
 
 def check_plan(
-    path: Path, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
+    path: Path,
+    *,
+    collective: str | None = None,
+    root: int | None = None,
+    expected: ExpectedResult | None = None,
+    nodes: Nodes | None = None,
 ) -> PlanVerdict:
     """Check an MSCCL++ execution plan.
 
     collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
-    the result is right. expected: the result of a collective without a name. Raises UsageError if the file can't be
-    opened, or root is no rank of it.
+    the result is right. expected: the result of a collective without a name. nodes: of the ranks; None: not known, and
+    memory channels may go between any two. Raises UsageError if the file can't be opened, root is no rank of it, or
+    nodes do not fit its ranks.
     """
     findings = Findings()
     ran: set[Check] = {"contract"}
     summary: PlanSummary | None = None
     try:
-        plan = read_plan(path, findings)
+        plan = read_plan(path, findings, nodes)
     except OSError as error:
         raise unreadable(path, error) from error
     if plan is not None:

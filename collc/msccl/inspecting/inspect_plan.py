@@ -18,7 +18,7 @@ BUFFERS: Final = (*PLAIN_BUFFERS, "p")
 """Names of buffers by number; the last one holds packets."""
 
 COLORS: Final = {
-    **dict.fromkeys(("put", "pws", "pwsf", "get"), "#8fb4dc"),
+    **dict.fromkeys(("put", "pws", "get"), "#8fb4dc"),
     **dict.fromkeys(("re", "rre"), "#f5e08a"),
     **dict.fromkeys(("res", "rres"), "#f0989a"),
     **dict.fromkeys(("ppkt", "rppkt", "gstore"), "#8fb4dc"),

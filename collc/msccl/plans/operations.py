@@ -259,7 +259,7 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
 def _flush(ops: list[Json]) -> None:
     """Wait after the last put on each port until all has left: the next run overwrites what the proxy still reads.
 
-    Not by `pwsf`, for which the kernel takes a wrong source offset (docs/msccl-contract.md, section 6.2).
+    Not by `pwsf`, which flushes nothing (docs/msccl-contract.md, section 6.2).
     """
     flushed: set[int] = set()
     for at in reversed(range(len(ops))):

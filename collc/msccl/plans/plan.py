@@ -46,6 +46,9 @@ _BUFFERS: Final = 16
 _PORTS: Final = 1024
 """The proxy numbers the semaphores of port channels with 10 bits."""
 
+_REGIONS: Final = 512
+"""It numbers memory with 9 bits."""
+
 _PACKETS: Final = 2 << 20
 """The largest message of a plan of packets in bytes, unless it is given: that of the plans in MSCCL++."""
 
@@ -243,8 +246,14 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
         LimitUse("channels of one threadblock", channels, _CHANNELS, hint),
         LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
         LimitUse("port channels of one GPU", max(ports, default=0), _PORTS, hint),
+        LimitUse("memory regions of one GPU with ports", max(map(_regions, plan["gpus"]), default=0), _REGIONS, hint),
     ]
     return [excess for excess in found if excess.needed > excess.limit]
+
+
+def _regions(gpu: Json) -> int:
+    """The memory that the proxy of a GPU must know: its own buffers, and those of others that it puts to."""
+    return 3 + sum("port" in one["access_channel_types"] for one in gpu["remote_buffers"])
 
 
 def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:

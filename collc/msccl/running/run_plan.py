@@ -60,9 +60,9 @@ def run_plan_file(
 ) -> list[RunReport]:
     """Execute a plan `runs` times, two launches each; run k uses seed + k for data and order.
 
-    count: elements as NCCL counts them; default: two a chunk. op: plans say none; default: "sum". threads: refused,
-    plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be used
-    for and collectives whose result is not known; CheckFailed where the plan's structure is broken.
+    count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. threads: refused,
+    since plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be
+    used for and collectives whose result is not known; CheckFailed where the plan's structure is broken.
     """
     check_choices(dtype, op)
     if threads:
@@ -71,9 +71,16 @@ def run_plan_file(
             Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
         )
     plan, coll = _load(path, collective)
+    if op not in (None, "sum") and (coll in REDUCING or _adds(plan)):
+        text = f"MSCCL++ adds, whatever the operation of a call is: {path} has no run with {op}"
+        raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
     return [_PlanRun(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
+
+
+def _adds(plan: Plan) -> bool:
+    return any(len(move.sources) > 1 for ops in plan.threadblocks for op in ops for move in op.moves)
 
 
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
@@ -284,7 +291,7 @@ class _PlanRun:
         if not self._synchronised(op):
             return False
         tb.at += 1
-        tb.drains = op.over if op.name in ("pwsf", "flush") else []
+        tb.drains = op.over if op.name == "flush" else []
         if op.via == "port" and (op.name in (*PUTS, "rppkt") or op.name in SIGNALS):
             self._queue(op)
         else:
