@@ -55,20 +55,22 @@ def by_chunk(chunk: Int32Array, chunks: int) -> tuple[Int64Array, Int32Array]:
     return offsets, rows
 
 
-class TransferColumns(NamedTuple):
-    """The transfers of all chunks. total: int64[kinds], picoseconds until a chunk of one size has arrived.
+Columns = tuple[Int32Array, Int32Array, Int64Array, Int64Array, BoolArray]
+"""Sources, targets, starts and arrivals of transfers, and which are partials."""
 
-    passes: bool[devices], switches that pass on any number of arrivals, one by one. after: int32[rows], written: the
-    next row of the queue that a row is in.
+
+class ChunkTransfers(NamedTuple):
+    """The transfers of one chunk, by start: sources, targets, starts and arrivals, and which are partials.
+
+    passes: bool[devices], switches that pass on any number of arrivals, one by one. after: int32[transfers], written:
+    the next transfer of the queue that one is in.
     """
 
-    link: Int32Array
-    start: Int64Array
-    reduce: BoolArray
     source: Int32Array
     target: Int32Array
-    total: Int64Array
-    kind: Int32Array
+    start: Int64Array
+    arrival: Int64Array
+    reduce: BoolArray
     npus: int
     passes: BoolArray
     after: Int32Array
@@ -78,9 +80,9 @@ class DeviceMarks(NamedTuple):
     """What is known of each device for one chunk, valid where seen[device] is the chunk. Times are picoseconds.
 
     held: the first arrival of a copy. into, out: numbers of transfers. first, last: arrivals of partials. sent: the
-    start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree. Of the rows that
-    have brought a switch copies (partials) that have not left, by arrival: copy_head, copy_tail (head, tail); -1 for
-    none.
+    start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree. Of the transfers
+    that have brought a switch copies (partials) that have not left, by arrival: copy_head, copy_tail (head, tail); -1
+    for none.
     """
 
     seen: Int64Array
@@ -109,7 +111,7 @@ def _marks(devices: int) -> DeviceMarks:
 
 @jit()
 def _enters(
-    row: int, arrival: int, head: Int32Array, tail: Int32Array, device: int, after: Int32Array, arrivals: Int64Array
+    number: int, arrival: int, head: Int32Array, tail: Int32Array, device: int, after: Int32Array, arrivals: Int64Array
 ) -> bool:
     """Put an arrival at the end of a switch's queue; False where it comes before the one in front of it.
 
@@ -118,65 +120,49 @@ def _enters(
     if head[device] >= 0 and arrivals[device] > arrival:
         return False
     if head[device] < 0:
-        head[device] = row
+        head[device] = number
     else:
-        after[tail[device]] = row
-    after[row] = -1
-    tail[device] = row
+        after[tail[device]] = number
+    after[number] = -1
+    tail[device] = number
     arrivals[device] = arrival
     return True
 
 
 @jit()
 def _leaves(
-    start: int,
-    target: int,
-    head: Int32Array,
-    device: int,
-    after: Int32Array,
-    begin: Int64Array,
-    link: Int32Array,
-    total: Int64Array,
-    kind: Int32Array,
-    source: Int32Array,
+    start: int, target: int, head: Int32Array, device: int, after: Int32Array, arrival: Int64Array, source: Int32Array
 ) -> bool:
     """Take the first of a switch's queue; False where none has arrived, or it came from `target`, a device or -1."""
-    row = head[device]
-    if row < 0:
+    number = head[device]
+    if number < 0 or arrival[number] > start or source[number] == target:
         return False
-    on = link[row]
-    if begin[row] + total[kind[on]] > start or source[on] == target:
-        return False
-    head[device] = after[row]
+    head[device] = after[number]
     return True
 
 
 @jit()
-def _copied(
-    rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
-) -> bool:
+def _copied(transfers: ChunkTransfers, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int) -> bool:
     """Whether the transfers of a copied chunk are plainly right; sets marks.held."""
     seen, held, into, out, last = marks.seen, marks.held, marks.into, marks.out, marks.last
     head, tail, after, passes = marks.copy_head, marks.copy_tail, transfers.after, transfers.passes
     for device in pre:
         seen[device], held[device] = tag, -1
         into[device] = 0
-    for row in rows:
-        on = transfers.link[row]
-        taken = transfers.total[transfers.kind[on]]
-        if taken <= 0 or transfers.reduce[row]:
+    for number in range(len(transfers.start)):
+        arrival = transfers.arrival[number]
+        if arrival <= transfers.start[number] or transfers.reduce[number]:
             return False
-        device = transfers.target[on]
-        arrival = transfers.start[row] + taken
+        device = transfers.target[number]
         if seen[device] != tag:
             seen[device], held[device] = tag, arrival
             into[device], out[device], head[device] = 0, 0, -1
         elif arrival < held[device]:
             held[device] = arrival
         into[device] += 1
-        if passes[device] and not _enters(row, arrival, head, tail, device, after, last):
+        if passes[device] and not _enters(number, arrival, head, tail, device, after, last):
             return False
-    if not _sent_in_order(rows, transfers, marks, tag):
+    if not _sent_in_order(transfers, marks, tag):
         return False
     missing = 0
     for device in post:
@@ -185,16 +171,16 @@ def _copied(
 
 
 @jit()
-def _sent_in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, tag: int) -> bool:
+def _sent_in_order(transfers: ChunkTransfers, marks: DeviceMarks, tag: int) -> bool:
     """Whether each transfer of a copied chunk starts when its sender holds the chunk."""
-    link, start, _, source, _, total, kind, npus, passes, after = transfers
+    source, _, start, arrival, _, npus, passes, after = transfers
     seen, held, into, out, head = marks.seen, marks.held, marks.into, marks.out, marks.copy_head
-    for row in rows:
-        device = source[link[row]]
-        if seen[device] != tag or held[device] > start[row]:
+    for number in range(len(start)):
+        device = source[number]
+        if seen[device] != tag or held[device] > start[number]:
             return False
         if passes[device]:
-            if not _leaves(start[row], -1, head, device, after, start, link, total, kind, source):
+            if not _leaves(start[number], -1, head, device, after, arrival, source):
                 return False
         elif device >= npus:
             out[device] += 1
@@ -217,40 +203,40 @@ def _note(
     copy_head: Int32Array,
     head: Int32Array,
 ) -> None:
-    """Reset the marks of a device for a new chunk. Called for each row: arrays are faster here than a tuple of them."""
-    if seen[device] != tag:
-        seen[device] = tag
-        held[device], first[device] = NEVER, NEVER
-        last[device], sent[device] = -1, -1
-        into[device], out[device] = 0, 0
-        copy_head[device], head[device] = -1, -1
+    """Reset the marks of a device for a new chunk. A call costs more than its work, so that it is not made in vain."""
+    seen[device] = tag
+    held[device], first[device] = NEVER, NEVER
+    last[device], sent[device] = -1, -1
+    into[device], out[device] = 0, 0
+    copy_head[device], head[device] = -1, -1
 
 
 @jit()
-def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
+def _root(transfers: ChunkTransfers, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
     """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none.
 
     Switches pass partials on in order of arrival; those that do only this are not part of the tree.
     """
     nodes, senders, rest, waiting = len(pre), 0, 0, 0
-    link, start, reduce, source, target, total, kind, npus, passes, after = transfers
+    source, target, start, arrivals, reduce, npus, passes, after = transfers
     seen, held, into, out, first, last, sent, part, copy_head, _, head, tail = marks
     for device in pre:
-        _note(device, tag, seen, held, into, out, first, last, sent, copy_head, head)
+        if seen[device] != tag:
+            _note(device, tag, seen, held, into, out, first, last, sent, copy_head, head)
         part[device], first[device] = tag, -1
         rest += device
-    for row in rows:
-        on = link[row]
-        taken = total[kind[on]]
-        if taken <= 0:
+    for number in range(len(start)):
+        arrival = arrivals[number]
+        if arrival <= start[number]:
             return -1
-        a, b = source[on], target[on]
-        _note(a, tag, seen, held, into, out, first, last, sent, copy_head, head)
-        _note(b, tag, seen, held, into, out, first, last, sent, copy_head, head)
-        arrival = start[row] + taken
+        a, b = source[number], target[number]
+        if seen[a] != tag:
+            _note(a, tag, seen, held, into, out, first, last, sent, copy_head, head)
+        if seen[b] != tag:
+            _note(b, tag, seen, held, into, out, first, last, sent, copy_head, head)
         into[b] += 1
         out[a] += 1
-        if not reduce[row]:
+        if not reduce[number]:
             held[b] = min(held[b], arrival)
             continue
         for device in (a, b):
@@ -261,15 +247,15 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
         good = sent[a] < 0
         if passes[a]:
             waiting -= 1
-            good = _leaves(start[row], b, head, a, after, start, link, total, kind, source)
+            good = _leaves(start[number], b, head, a, after, arrivals, source)
         else:
-            sent[a] = start[row]
+            sent[a] = start[number]
             senders += 1
             rest -= a
         first[b] = min(first[b], arrival)
         if passes[b]:
             waiting += 1
-            good &= _enters(row, arrival, head, tail, b, after, last)
+            good &= _enters(number, arrival, head, tail, b, after, last)
         else:
             last[b] = max(last[b], arrival)
         if not good:
@@ -279,45 +265,72 @@ def _root(rows: Int32Array, transfers: TransferColumns, pre: Int32Array, marks: 
 
 
 @jit()
-def _in_order(rows: Int32Array, transfers: TransferColumns, marks: DeviceMarks, root: int) -> bool:
+def _in_order(transfers: ChunkTransfers, marks: DeviceMarks, root: int) -> bool:
     """Whether each partial leaves after all partials that arrive, before any copy, and copies come from the root."""
-    link, start, reduce, source, target, total, kind, npus, passes, after = transfers
+    source, target, start, arrivals, reduce, npus, passes, after = transfers
     _, held, into, out, first, last, _, _, head, tail, _, _ = marks
-    for row in rows:
-        on = link[row]
-        a, b = source[on], target[on]
-        begin = start[row]
+    for number in range(len(start)):
+        a, b = source[number], target[number]
+        begin, arrival = start[number], arrivals[number]
         for device in (a, b):
             if device >= npus and not passes[device] and (into[device] != 1 or out[device] != 1):
                 return False
-        if reduce[row]:
+        if reduce[number]:
             if not passes[a] and (first[a] > begin or last[a] > begin or held[a] <= begin):
                 return False
-            if not passes[b] and held[b] <= begin + total[kind[on]]:
+            if not passes[b] and held[b] <= arrival:
                 return False
             continue
         if passes[a]:
-            if not _leaves(begin, -1, head, a, after, start, link, total, kind, source):
+            if not _leaves(begin, -1, head, a, after, arrivals, source):
                 return False
         elif held[a] > begin and not (a == root and last[root] <= begin):
             return False
-        if passes[b] and not _enters(row, begin + total[kind[on]], head, tail, b, after, last):
+        if passes[b] and not _enters(number, arrival, head, tail, b, after, last):
             return False
     return True
 
 
 @jit()
-def _reduced(
-    rows: Int32Array, transfers: TransferColumns, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int
-) -> bool:
+def _reduced(transfers: ChunkTransfers, pre: Int32Array, post: Int32Array, marks: DeviceMarks, tag: int) -> bool:
     """Whether a reduction is plainly right: a tree of partials to one root, then copies of the root's value."""
-    root = _root(rows, transfers, pre, marks, tag)
-    if root < 0 or not _in_order(rows, transfers, marks, root):
+    root = _root(transfers, pre, marks, tag)
+    if root < 0 or not _in_order(transfers, marks, root):
         return False
     missing = 0
     for device in post:
         missing += device != root and (marks.seen[device] != tag or marks.held[device] == NEVER)
     return missing == 0
+
+
+@jit()
+def _room(count: int) -> Columns:
+    ends, times = np.empty((2, count), np.int32), np.empty((2, count), np.int64)
+    return ends[0], ends[1], times[0], times[1], np.empty(count, np.bool_)
+
+
+@jit()
+def _gathered(
+    rows: Int32Array,
+    link: Int32Array,
+    start: Int64Array,
+    reduce: BoolArray,
+    source: Int32Array,
+    target: Int32Array,
+    total: Int64Array,
+    kind: Int32Array,
+    room: Columns,
+) -> Columns:
+    """The columns of the rows of a chunk, which are far apart in memory, next to one another in `room`."""
+    sources, targets, starts, arrivals, partials = room
+    count = len(rows)
+    for number in range(count):
+        row = rows[number]
+        on = link[row]
+        sources[number], targets[number] = source[on], target[on]
+        starts[number], arrivals[number] = start[row], start[row] + total[kind[on]]
+        partials[number] = reduce[row]
+    return sources[:count], targets[:count], starts[:count], arrivals[:count], partials[:count]
 
 
 @jit()
@@ -349,17 +362,21 @@ def screen(
     """
     doubtful = np.zeros(len(op), np.uint8)
     marks = _marks(devices)
-    queued = np.empty(len(link), np.int32)
+    most = 0
+    for chunk in range(len(op)):
+        most = max(most, offsets[chunk + 1] - offsets[chunk])
+    room, queued = _room(most), np.empty(most, np.int32)
     for chunk in range(len(op)):
         rows = order[offsets[chunk] : offsets[chunk + 1]]
         before = members[sets[pre[chunk]] : sets[pre[chunk] + 1]]
         after = members[sets[post[chunk]] : sets[post[chunk] + 1]]
         times = total[:, size_of[chunk]]
-        transfers = TransferColumns(link, start, reduce, source, target, times, kind, npus, passes, queued)
+        columns = _gathered(rows, link, start, reduce, source, target, times, kind, room)
+        transfers = ChunkTransfers(*columns, npus, passes, queued)
         if op[chunk] == 0:
-            right = _copied(rows, transfers, before, after, marks, chunk)
+            right = _copied(transfers, before, after, marks, chunk)
         else:
-            right = _reduced(rows, transfers, before, after, marks, chunk)
+            right = _reduced(transfers, before, after, marks, chunk)
         doubtful[chunk] = not right
         if right and len(filled):
             for row in rows:

@@ -67,8 +67,8 @@ def patched_sums(module: Module) -> RowSchedule | None:
     if rows is None or end >= patch.least_gather():
         return None
     sums = Transfers.of(rows.chunk, opposite[rows.link], end - rows.start - times.window[rows.link], True)
-    copies = Transfers.of(rows.chunk, rows.link, rows.start + end, False)
-    return RowSchedule(module.model, Transfers.joined([sums, copies]))
+    pairs = (sums.chunk, rows.chunk), (sums.link, rows.link), (sums.start, rows.start + end), (sums.reduce, rows.reduce)
+    return RowSchedule(module.model, Transfers(*map(np.concatenate, pairs)))  # sums start before `end`, copies later
 
 
 def _damage(task: Task) -> tuple[Damage, ClassTimes, ChunkNumbers, Network, Translations] | None:
