@@ -67,8 +67,9 @@ def patched_sums(module: Module) -> RowSchedule | None:
     if rows is None or end >= patch.least_gather():
         return None
     sums = Transfers.of(rows.chunk, opposite[rows.link], end - rows.start - times.window[rows.link], True)
-    pairs = (sums.chunk, rows.chunk), (sums.link, rows.link), (sums.start, rows.start + end), (sums.reduce, rows.reduce)
-    return RowSchedule(module.model, Transfers(*map(np.concatenate, pairs)))  # sums start before `end`, copies later
+    chunk, link = np.concatenate([sums.chunk, rows.chunk]), np.concatenate([sums.link, rows.link])
+    start, reduce = np.concatenate([sums.start, rows.start + end]), np.concatenate([sums.reduce, rows.reduce])
+    return RowSchedule(module.model, Transfers(chunk, link, start, reduce))  # all sums start before `end`
 
 
 def _damage(task: Task) -> tuple[Damage, ClassTimes, ChunkNumbers, Network, Translations] | None:
