@@ -212,7 +212,9 @@ def _note(
 
 
 @jit()
-def _root(transfers: ChunkTransfers, pre: Int32Array, marks: DeviceMarks, tag: int) -> int:
+def _root(  # noqa: PLR0912 - calls that are made in vain cost more than the work of this loop
+    transfers: ChunkTransfers, pre: Int32Array, marks: DeviceMarks, tag: int
+) -> int:
     """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none.
 
     Switches pass partials on in order of arrival; those that do only this are not part of the tree.
@@ -221,8 +223,7 @@ def _root(transfers: ChunkTransfers, pre: Int32Array, marks: DeviceMarks, tag: i
     source, target, start, arrivals, reduce, npus, passes, after = transfers
     seen, held, into, out, first, last, sent, part, copy_head, _, head, tail = marks
     for device in pre:
-        if seen[device] != tag:
-            _note(device, tag, seen, held, into, out, first, last, sent, copy_head, head)
+        _note(device, tag, seen, held, into, out, first, last, sent, copy_head, head)
         part[device], first[device] = tag, -1
         rest += device
     for number in range(len(start)):
