@@ -13,6 +13,7 @@ from collc.base.html import html_table
 from collc.base.rendering import render
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
+from collc.graph.network_axes import KINDS
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative
@@ -102,13 +103,18 @@ class DesignReport:
             found["left_out"] = dict(self.left_out)
         return found
 
+    def _assumed(self) -> str:
+        """What the table says beside bandwidths of a network whose dimensions are not known."""
+        one = len(self.dimensions) == 1 and self.dimensions[0].kind not in KINDS
+        return " (as one dimension)" if one else ""
+
     def rows(self, *, compare: bool = False) -> list[tuple[str, ...]]:
         """The rows of the table under `COLUMNS`: the optimum, and with `compare` the closed forms."""
         solved = [
             (
                 self.name,
                 choice.name if choice.allowed else f"{choice.name} (not allowed)",
-                _rates(choice.bandwidth),
+                _rates(choice.bandwidth) + self._assumed(),
                 format_time(Fraction(round(choice.time * 1000))),
                 f"${choice.cost:,.2f}",
                 f"{choice.speedup:.3f}",

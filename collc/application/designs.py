@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from collc.application.design_notes import dimension_warnings
 from collc.application.design_report import DesignReport, DesignsReport
 from collc.application.libra_files import libra_folder, write_libra
 from collc.application.settings import OUTPUT_HINT
@@ -78,7 +79,8 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
 
-    report = DesignReport(request.name, request.network.name, request.objective)
+    warnings = dimension_warnings(request)
+    report = DesignReport(request.name, request.network.name, request.objective, diagnostics=warnings)
     try:
         problem, communication = problem_of(request)
         try:
@@ -124,7 +126,7 @@ def _written(report: DesignReport, request: DesignRequest, problem: DesignProble
         return replace(report, files=files)
     message = f"there are no files for LIBRA itself: {reason}"
     warning = Diagnostic("E0920", message, request.emits[0].span, hint="the other files are complete", warning=True)
-    return replace(report, files=files, diagnostics=(warning,))
+    return replace(report, files=files, diagnostics=(*report.diagnostics, warning))
 
 
 def _exact_rows(request: DesignRequest, dimensions: Sequence[NetworkDimension]) -> tuple[ExactRow, ...]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.network_axes import with_axes
 from collc.source.elaboration.prices import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.module import Module
+from collc.ten.network import Network
 
 if TYPE_CHECKING:
     from collc.emit.libra.model import LibraModel
@@ -38,20 +40,27 @@ def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
 
 
+def network_with_dimensions(network: Network, emit: EmitRequest) -> Network:
+    """The network with its dimensions as `axes`. Raises SourceError E0921 where they are not known."""
+    found = with_axes(network)
+    if not found.axes:
+        hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"
+        message = f"the dimensions of '{network.name}' are not known"
+        raise SourceError(Diagnostic("E0921", message, emit.span, hint=hint))
+    return found
+
+
 def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
     """The design that asks for the fastest network for a schedule, with the bandwidth per NPU that its own has.
 
-    Raises SourceError E0921 where the network is no product.
+    Raises SourceError as `network_with_dimensions` does.
     """
     from collc.design.optimize import optimum
     from collc.design.schedule_traffic import schedule_problem
     from collc.emit.libra.model import LibraModel
 
-    network, schedule = module.network, module.schedule
+    network, schedule = network_with_dimensions(module.network, emit), module.schedule
     assert schedule is not None
-    if not network.axes:
-        hint = "a product such as ring(4, ...) * switched(8, ...) has dimensions"
-        raise SourceError(Diagnostic("E0921", f"'{network.name}' has no dimensions", emit.span, hint=hint))
     prices = default_prices()
     problem, row = schedule_problem(network, module.demand, schedule, prices)
     best = optimum(problem)

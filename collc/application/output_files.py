@@ -11,7 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.libra_files import libra_main_file, model_of_schedule, write_beside
+from collc.application.libra_files import (
+    libra_main_file,
+    model_of_schedule,
+    network_with_dimensions,
+    write_beside,
+)
 from collc.application.runtime_files import (
     check_paths_inside,
     check_runs,
@@ -142,6 +147,8 @@ KINDS: Final = (*WRITERS, "report")
 def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> None:
     """Raise SourceError for a file that can hold no schedule of the request, before one is synthesized."""
     for emit in emits:
+        if emit.kind == "libra":
+            network_with_dimensions(request.network, emit)
         if emit.kind not in RANKED:
             continue
         try:

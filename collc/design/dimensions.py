@@ -31,12 +31,12 @@ class NetworkDimension:
 def dimensions_of(
     network: Network, kind: str, tiers: Sequence[str], prices: Mapping[str, PartCosts]
 ) -> tuple[NetworkDimension, ...]:
-    """The dimensions of a network; one that is no product has a single one, of `kind`.
+    """The dimensions of a network, which are its `axes`; one without has a single dimension, of `kind`.
 
     prices: of the parts of each tier. tiers: the tier of each dimension, () for the defaults: the last dimension is
     inter_pod, the one before inter_node, and so on; more than four begin with several inter_chiplet ones.
     """
-    axes = network.axes or (Axis(kind, network.npu_count),)
+    axes = network.axes or (Axis(kind, len(network.npus)),)
     tiers = tiers or default_tiers(len(axes))
     found: list[NetworkDimension] = []
     for number, (axis, tier) in enumerate(zip(axes, tiers, strict=True)):
@@ -46,7 +46,7 @@ def dimensions_of(
         reduces = switched and bool(network.reduces[switches].all())
         parts = prices[tier]
         price = parts.link + (parts.switch + parts.nic if switched else 0)
-        found.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * network.npu_count))
+        found.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * len(network.npus)))
     return tuple(found)
 
 

@@ -83,8 +83,24 @@ def test_emit_libra_of_a_schedule(tmp_path: Path) -> None:
     assert len(again.files) == 4
 
 
-def test_a_schedule_without_dimensions(tmp_path: Path) -> None:
-    text = TWO.replace(" * FACTOR", "").replace("RUN", "all_gather").replace("hierarchical", "auto emit libra")
+def test_a_schedule_on_a_torus(tmp_path: Path) -> None:
+    """The files are those of the schedule on the same network as a product."""
+    texts: list[str] = []
+    for name, network in (("t", "torus2d(4, 3, LINK)"), ("p", "ring(4, LINK) * ring(3, LINK)")):
+        net = network.replace("LINK", "bandwidth: 25GB/s, latency: 1us")
+        text = TWO.replace("ring(4, bandwidth: 50GB/s, latency: 1us) * FACTOR", net).replace("RUN", "all_gather")
+        compiled(text.replace("hierarchical", f'hierarchical emit libra("{name}")'), tmp_path)
+        texts.append((tmp_path / name / "s.libra.json").read_text())
+    first, second = map(json.loads, texts)
+    assert [d["npus"] for d in first["dimensions"]] == [4, 3]
+    assert first["constraints"] == second["constraints"]
+    assert first["dimensions"] == second["dimensions"]
+
+
+def test_without_dimensions_no_schedule_is_made(tmp_path: Path) -> None:
+    """1,024 NPUs: the synthesis would take minutes."""
+    network = "dragonfly(32, 32, local: 50GB/s, global: 50GB/s, latency: 1us)"
+    text = TWO.replace("ring(4, bandwidth: 50GB/s, latency: 1us) * FACTOR", network).replace("RUN", "all_to_all")
     with pytest.raises(collc.SourceError) as caught:
-        collc.compile_text(text, output=tmp_path)
+        collc.compile_text(text.replace("hierarchical", "auto emit libra"), output=tmp_path)
     assert [d.code for d in caught.value.diagnostics] == ["E0921"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
+from collc.graph.network_axes import with_axes
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables
@@ -32,6 +33,7 @@ from collc.source.parsing.syntax import Workload as WorkloadNode
 from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
 from collc.source.types import FLOAT, NUMBERS, RATE, TIME, TOPOLOGY, Kind, Type, binary_type
+from collc.ten.network import Network
 from collc.ten.training import Constraint, Linear, PartCosts, Workload, group_parts
 
 OBJECTIVES: Final = ("time", "cost", "time * cost")
@@ -39,9 +41,10 @@ OBJECTIVES: Final = ("time", "cost", "time * cost")
 
 @dataclass(eq=False)
 class _DesignDraft:
-    """The statements of a design that were elaborated so far."""
+    """The statements of a design that were elaborated so far. network: of the topology, with its dimensions."""
 
     topology: Topology
+    network: Network
     train: list[TrainedWorkload] = field(default_factory=list[TrainedWorkload])
     constraints: list[RequiredConstraint] = field(default_factory=list[RequiredConstraint])
     deadlines: list[Deadline] = field(default_factory=list[Deadline])
@@ -78,8 +81,9 @@ class DesignBuilder:
         before = len(self.problems.found)
         value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
         topology: Topology = value.data
-        self.draft = _DesignDraft(topology)
-        self.dimensions = max(1, len(topology.network.axes))
+        network = _with_dimensions(topology)
+        self.draft = _DesignDraft(topology, network)
+        self.dimensions = max(1, len(network.axes))
         unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
         if len(self.problems.found) > before or self.has_errors:
             raise AlreadyReported
@@ -92,7 +96,8 @@ class DesignBuilder:
         return DesignRequest(
             name=node.name.name,
             span=node.span,
-            network=topology.network,
+            network=network,
+            network_span=node.topology.span,
             kind=topology.kind,
             train=tuple(self.draft.train),
             constraints=tuple(self.draft.constraints),
@@ -139,11 +144,11 @@ class DesignBuilder:
     def trained(self, node: Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
         workload = self.workload(node.workload)
-        npus = self.draft.topology.network.npu_count
+        npus = len(self.draft.network.npus)
         if workload.tensor * workload.data != npus:
             message = f"'{workload.name}' is for {workload.tensor} x {workload.data} NPUs, the network has {npus:,}"
             raise fail("E0912", message, node.workload.span)
-        sizes = [axis.size for axis in self.draft.topology.network.axes] or [npus]
+        sizes = [axis.size for axis in self.draft.network.axes] or [npus]
         if group_parts(sizes, workload.tensor) is None:
             message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {listed(map(str, sizes))} NPUs"
             hint = "the group takes whole dimensions from the first on, and of one more a part that divides it"
@@ -286,6 +291,12 @@ class DesignBuilder:
                 raise fail("E0217", "division by zero", node.span)
             return kind, _scaled(left, right.constant if node.operator == "*" else 1 / right.constant)
         raise fail("E0914", "a constraint must be linear: without products of bandwidths or the cost", node.span)
+
+
+def _with_dimensions(topology: Topology) -> Network:
+    """The network of a topology with its dimensions as `axes`; where NPUs are removed, it has none."""
+    network = with_axes(topology.network, topology.kind)
+    return network if len(network.npus) == network.npu_count else replace(network, axes=())
 
 
 def _is_bandwidth(node: Call) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from collc.graph.digraph import Digraph
+from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
-from collc.synthesis.by_dimension.dimensions import find_dimensions
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
 from collc.synthesis.symmetric import find_group, is_cluster

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.by_dimension.dimensions import LineHop
+from collc.synthesis.by_dimension.line_trees import LineHop
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.timeline import Timeline, link_timelines
 from collc.ten.schedule import Transfers

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.by_dimension.dimensions import Dimensions, LineHop, LineTrees, find_dimensions
+from collc.graph.dimensions import Dimensions, find_dimensions
 from collc.synthesis.by_dimension.hop_schedule import HopSchedule
+from collc.synthesis.by_dimension.line_trees import LineHop, LineTrees
 from collc.synthesis.conditions import Conditions
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
