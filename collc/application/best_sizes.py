@@ -16,12 +16,12 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.file_times import FileKind, file_times, read_tasks, write_file
+from collc.application.file_times import FileKind, costs_of, file_times, read_tasks, write_file
 from collc.application.settings import Progress
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import listed
-from collc.msccl.options import MscclOptions
+from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
@@ -69,12 +69,11 @@ def with_best_sizes(
 
 
 def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
-    protocol = options.protocol.value if kind == "msccl" else "Simple"
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         write_file(module, options, kind, path)
-        tasks, parts = read_tasks(path, module.network, kind, None, options.profile)
-    return file_times(SIZES, module.network, tasks, parts, DEFAULT_COSTS[protocol], kind)
+        file = read_tasks(path, module.network, kind, None, options.profile)
+    return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
 def _other_times(module: Module, standard: Standard, kind: FileKind, progress: Progress) -> dict[str, Times]:
@@ -111,12 +110,12 @@ def _planned(module: Module, standard: Standard, size: int) -> Module:
 def _times_with_protocols(module: Module, kind: FileKind) -> dict[str, Times]:
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
-        write_file(module, MscclOptions(), kind, path)
         found: dict[str, Times] = {}
-        for cost in DEFAULT_COSTS.values():
-            if kind == "msccl" or cost.name == "Simple":
-                tasks, parts = read_tasks(path, module.network, kind, cost.name)
-                found[cost.name] = file_times(SIZES, module.network, tasks, parts, cost, kind)
+        for cost in costs_of(kind, DEFAULT_COSTS.values()):
+            if kind == "mscclpp" or not found:  # a plan of packets is another program
+                write_file(module, MscclOptions(protocol=Protocol(cost.name)), kind, path)
+            file = read_tasks(path, module.network, kind, cost.name)
+            found[cost.name] = file_times(SIZES, module.network, file, cost, kind)
     return found
 
 

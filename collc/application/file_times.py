@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,15 +17,28 @@ from collc.simulation.timing import ExactTiming
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.tuning.nccl_shapes import sampled
-from collc.tuning.protocols import ProtocolCost, with_protocol
+from collc.tuning.protocols import ProtocolCost, of_plans, with_protocol
 
 FileKind = Literal["msccl", "mscclpp"]
 
 LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16}
 """The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans."""
 
-PLAN_LIMIT: Final = 2**32 - 1
-"""The most bytes of a buffer of a plan, whose offsets have 32 bits."""
+
+@dataclass(frozen=True, slots=True)
+class FileTasks:
+    """The steps of a file as tasks, with sizes in parts of the buffer. parts: how many it has. most: bytes of the
+    largest buffer that the file serves as it is; None: no limit.
+    """
+
+    tasks: TaskGraph
+    parts: int
+    most: int | None = None
+
+
+def costs_of(kind: FileKind, costs: Iterable[ProtocolCost]) -> list[ProtocolCost]:
+    """Of some protocols, those that a kind of file has: plans have no LL128."""
+    return [cost for cost in costs if kind == "msccl" or cost.name in ("Simple", "LL")]
 
 
 def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path) -> None:
@@ -44,50 +57,56 @@ def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path
 
 def read_tasks(
     path: Path, network: Network, kind: FileKind, protocol: str | None = None, profile: Profile = Profile.EXECUTOR
-) -> tuple[TaskGraph, int]:
-    """(tasks, parts): the steps of a file that collc wrote, with sizes in parts of the buffer, and how many there are.
+) -> FileTasks:
+    """The steps of a file that collc wrote, which is not checked.
 
-    protocol: of an MSCCL file, in place of its own. profile: its runtime.
+    protocol: of an MSCCL file, in place of its own. profile: its runtime. Raises Deadlock where a plan hangs.
     """
-    if kind == "mscclpp":
-        from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
-
-        plan, chunks = sound_plan(path)
-        return plan_tasks(plan, chunks, network, chunks), chunks
     from collc.msccl.check.findings import Findings
+
+    if kind == "mscclpp":
+        from collc.msccl.check_plan.reader import read_plan
+        from collc.msccl.simulating.plan_tasks import counted_chunks, plan_tasks
+
+        plan = read_plan(path, Findings())
+        if plan is None:
+            raise ValueError(f"{path} is no plan")
+        chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
+        most = None if plan.largest is None else plan.largest // apart
+        return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)
     from collc.msccl.check.reader import read_file
     from collc.msccl.simulating.file_tasks import file_tasks
 
     program = read_file(path, profile.value, Findings())
     program = replace(program, proto=protocol or program.proto)
-    return file_tasks(program, network, program.nchunksperloop), program.nchunksperloop
+    return FileTasks(file_tasks(program, network, program.nchunksperloop), program.nchunksperloop)
 
 
 def times_of(
-    network: Network, tasks: TaskGraph, parts: int, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
+    network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
 ) -> list[int | None]:
     """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
-    seen = with_protocol(network, cost)
+    seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
     found: list[int | None] = []
-    counts: list[int] = tasks.size.tolist()
+    counts: list[int] = file.tasks.size.tolist()
     for size in sizes:
-        if size < parts * LEAST_CHUNK[kind] or (kind == "mscclpp" and size > PLAN_LIMIT):
+        if size < file.parts * LEAST_CHUNK[kind] or (file.most is not None and size > file.most):
             found.append(None)
             continue
-        scaled = np.array([-(-count * size // parts) for count in counts], np.int64)
-        found.append(simulate(seen, replace(tasks, size=scaled), ExactTiming()).time_ps)
+        scaled = np.array([-(-count * size // file.parts) for count in counts], np.int64)
+        found.append(simulate(seen, replace(file.tasks, size=scaled), ExactTiming()).time_ps)
     return found
 
 
 def file_times(
-    sizes: Sequence[int], network: Network, tasks: TaskGraph, parts: int, cost: ProtocolCost, kind: FileKind
+    sizes: Sequence[int], network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind
 ) -> list[int | None]:
     """The same where only every third size is simulated, and times between are interpolated; None if it deadlocks."""
-    least, most = parts * LEAST_CHUNK[kind], PLAN_LIMIT if kind == "mscclpp" else sizes[-1]
+    least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
     fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
     rows = [fitting[at] for at in sampled(len(fitting))]
     try:
-        known = times_of(network, tasks, parts, cost, kind, [sizes[at] for at in rows])
+        known = times_of(network, file, cost, kind, [sizes[at] for at in rows])
     except (Deadlock, NoRoute):
         rows, known = [], []
     found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}

@@ -31,7 +31,7 @@ from collc.application.tuning_files import write_tuning
 from collc.application.tuning_report import Candidate, TunedRange, TuningReport
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.wording import listed, plural
-from collc.msccl.options import Profile
+from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import Journal, journal_of, opened_journal
 from collc.parallel.processes import Processes, run_in_processes
 from collc.parallel.tasks import Lost
@@ -168,7 +168,23 @@ def _tasks(
         for count in (chunks if settings.chunks or not textbook else FEW_CHUNKS)
         for size in (planned[-1:] if textbook else planned)
     ]
-    return [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
+    tasks = [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
+    return tasks + _in_network(tasks, request)
+
+
+def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
+    """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
+    from collc.msccl.plans.switch_program import may_use_switches
+    from collc.passes.synthesize import SYNTHESIZERS
+
+    found: list[TuningTask] = []
+    if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
+        return found
+    for task in tasks:
+        files = tuple(options for options in task.files if options.kind == "mscclpp")
+        if task.plan is not None and files and (task.plan.algorithm is None or task.plan.algorithm in SYNTHESIZERS):
+            found.append(replace(task, plan=replace(task.plan, in_network=True), files=files))
+    return found
 
 
 def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:

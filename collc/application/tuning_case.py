@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypedDict
 
 from collc.application.compile_report import CompileReport
-from collc.application.file_times import FileKind, file_times, read_tasks, write_file
+from collc.application.file_times import FileKind, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
@@ -20,7 +20,8 @@ from collc.base.wording import plural
 from collc.msccl.communicators import communicators_of, confined
 from collc.msccl.options import MscclOptions, Profile, Protocol
 from collc.passes.synthesize import SYNTHESIZERS
-from collc.simulation.engine import expect_many
+from collc.simulation.engine import Deadlock, expect_many
+from collc.simulation.routing import NoRoute
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -45,12 +46,19 @@ class TunedProgram:
 class SchedulePlan:
     """A schedule to try. algorithm: a synthesizer or an algorithm of `std.algorithms`; None: what the program says.
 
-    chunks: per block. size: bytes of the buffer for which it is planned.
+    chunks: per block. size: bytes of the buffer for which it is planned. in_network: for plans only, with switches that
+    add and multicast (NVLS); else from GPU to GPU.
     """
 
     algorithm: str | None
     chunks: int
     size: int
+    in_network: bool = False
+
+    @property
+    def kinds(self) -> tuple[FileKind, ...]:
+        """The kinds of files that the schedule is made for."""
+        return ("mscclpp",) if self.in_network else ("msccl", "mscclpp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +112,15 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
         if task.plan is None:
             result["compared"] = _compared(task)
             return result
-        request, module = planned_module(task.tuned, task.plan, _kinds(task))
+        request, module = planned_module(task.tuned, task.plan)
         result["synthesizer"] = module.algorithm or ""
         for number, options in enumerate(task.files):
             try:
                 result["files"] += _simulated(task, request.network, module, number, options)
             except CollcError as error:
                 result["errors"].append(f"{_words(options)}: {_first(error)}")
+            except (Deadlock, NoRoute) as error:
+                result["errors"].append(f"{_words(options)}: it cannot be simulated: {error}")
     except CollcError as error:
         result["errors"].append(_first(error))
     except MemoryError:
@@ -118,10 +128,6 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
     except Exception as error:
         result["errors"].append(f"[U0116] internal error: {type(error).__name__}: {error}")
     return result
-
-
-def _kinds(task: TuningTask) -> tuple[FileKind, ...]:
-    return tuple(dict.fromkeys(options.kind for options in task.files))
 
 
 def _words(options: FileOptions) -> str:
@@ -137,10 +143,8 @@ def _first(error: CollcError) -> str:
 # Schedules and files
 
 
-def planned_module(
-    tuned: TunedProgram, plan: SchedulePlan, kinds: Sequence[FileKind]
-) -> tuple[ScheduleRequest, Module]:
-    """The schedule of a plan, verified and fit for files of some kinds. Raises CollcError where there is none."""
+def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
+    """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError where there is none."""
     request = request_for(tuned, plan.size, plan.chunks)
     textbook = plan.algorithm is not None and plan.algorithm not in SYNTHESIZERS
     if textbook and plan.algorithm is not None:
@@ -149,7 +153,7 @@ def planned_module(
         synthesizer=None if textbook else plan.algorithm,
         seed=tuned.seed,
         link_model="pipelined",
-        planned_for=tuple(kinds),
+        planned_for=plan.kinds,
         keep_modules=True,
     )
     report = quiet_report(request, settings)
@@ -192,15 +196,20 @@ def _simulated(
     task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
 ) -> Iterator[FileTimes]:
     """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
-    costs = [cost for cost in task.costs if options.kind == "msccl" or cost.name == "Simple"]
+    costs = [cost for cost in costs_of(options.kind, task.costs) if cost.name == "Simple" or not _in_network(task)]
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         for number_of_cost, cost in enumerate(costs):
-            if number_of_cost == 0 or options.profile is Profile.RCCL:  # whose programs depend on the protocol
+            other_program = options.kind == "mscclpp" or options.profile is Profile.RCCL
+            if number_of_cost == 0 or other_program:
                 write_file(module, file_options(options, cost.name), options.kind, path)
-            tasks, parts = read_tasks(path, network, options.kind, cost.name, options.profile)
-            times = file_times(task.sizes, network, tasks, parts, cost, options.kind)
+            file = read_tasks(path, network, options.kind, cost.name, options.profile)
+            times = file_times(task.sizes, network, file, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
+
+
+def _in_network(task: TuningTask) -> bool:
+    return task.plan is not None and task.plan.in_network
 
 
 # What they are compared with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,8 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     """Write everything under temporary names, then rename it. Returns the report with files and their times.
 
     `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
-    that are not written again are removed from it. Raises CheckFailed where a file fails its checks.
+    that are not written again are removed, also where a kind of files is not written. Raises CheckFailed where a file
+    fails its checks.
     """
     with cleanup_on_termination(), drafting("choose another output folder") as draft:
         ranges: list[TunedRange] = []
@@ -55,7 +57,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
                 file = f"{report.schedule}.{number}{suffix}"
                 plan = one.candidate.plan
                 if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
-                    planned[plan] = planned_module(tuned, plan, (one.candidate.options.kind,))
+                    planned[plan] = planned_module(tuned, plan)
                 network, times = _write_range(report, planned[plan], replace(one, name=name), kind, temporary / file)
                 own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
                 networks.append(network)
@@ -63,6 +65,9 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
             if kind == "mscclpp":
                 per_node = len(nodes_of(networks[-1])[0])
                 (temporary / SCRIPT).write_text(plan_script(report, own, per_node), encoding="utf-8")
+        for kind, suffix in SUFFIXES.items():
+            if kind not in report.kinds() and (folder / kind).is_dir():  # what an earlier run wrote serves other sizes
+                draft.new_folder(folder / kind, rf"{re.escape(report.schedule)}\.\d+{suffix}|register_plans\.py")
         report = replace(report, ranges=tuple(ranges))
         group = as_written(tuned)
         run = group.demand.runs[0]
@@ -105,7 +110,7 @@ def _write_range(
         draft.publish()
     network = request.network
     cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
-    tasks, parts = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
+    tasks = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
     inside = [size for size in report.sizes if one.low <= size <= one.high]
-    times = dict(zip(inside, times_of(network, tasks, parts, cost, candidate.options.kind, inside), strict=True))
+    times = dict(zip(inside, times_of(network, tasks, cost, candidate.options.kind, inside), strict=True))
     return network, tuple(times.get(size) for size in report.sizes)

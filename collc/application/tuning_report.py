@@ -125,6 +125,7 @@ class TuningReport:
             "synthesizer": candidate.synthesizer,
             "chunks_per_block": candidate.plan.chunks,
             "planned_for_bytes": candidate.plan.size,
+            "in_network": candidate.plan.in_network,
             "protocol": candidate.protocol,
             "instances": candidate.options.instances,
             "channels": candidate.options.channels,
@@ -175,5 +176,7 @@ class TuningReport:
 
 
 def _size(size: int) -> str:
-    """A size for people: the last byte of a range as the size after it, less one."""
-    return f"{format_bytes(size + 1)} - 1" if size % 2 else format_bytes(size)
+    """A size for people: the ends of a range as the size beside them, and one more or less."""
+    if size % 2 == 0:
+        return format_bytes(size)
+    return f"{format_bytes(size - 1)} + 1" if size % 4 == 1 else f"{format_bytes(size + 1)} - 1"

@@ -56,6 +56,11 @@ def cost_of(text: str) -> ProtocolCost:
     return ProtocolCost(match[1], share, int(Fraction(match[3]) * scale))
 
 
+def of_plans(cost: ProtocolCost) -> ProtocolCost:
+    """The cost of a protocol for plans of MSCCL++, whose packets (LL) already have twice the bytes of their payload."""
+    return replace(cost, share=min(Fraction(1), 2 * cost.share)) if cost.name == "LL" else cost
+
+
 def with_protocol(network: Network, cost: ProtocolCost) -> Network:
     """The network as messages of a protocol see it: links carry a share of their bandwidth, and a link that leaves an
     NPU takes the start-up cost longer.

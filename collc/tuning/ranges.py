@@ -82,11 +82,14 @@ def _slowdowns(times: Sequence[Times], at: int, tolerance: Fraction) -> dict[int
 
 
 def crossing(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
-    """Where the later range begins: the first of 16 sizes after sizes[end] for which its candidate is not slower."""
+    """Where the later range begins: the first of 16 sizes after sizes[end] for which its candidate is not slower.
+
+    At once where the earlier one does not serve the next size, and the later one does serve sizes[end].
+    """
     low, high = sizes[end], sizes[end + 1]
     ends = (before[end], before[end + 1], after[end], after[end + 1])
     if any(time is None for time in ends):
-        return high
+        return low + 1 if before[end + 1] is None and after[end] is not None else high
     a0, a1, b0, b1 = (int(time or 0) for time in ends)
     step = max(1, (high - low) // 16)
     for size in range(low + step, high, step):

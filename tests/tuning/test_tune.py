@@ -19,6 +19,7 @@ from collc.application.program_files import load_files, read_program
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.tasks import named_function
+from collc.tuning.protocols import DEFAULT_COSTS, of_plans
 
 PROGRAM = """
 import std.topologies
@@ -87,6 +88,58 @@ def test_files_divide_the_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     for row in written["times_ps"]:
         assert row["ideal"] <= min(row["msccl"], row["nccl_ring"], row["nccl_tree"])
     assert "bus bandwidth" in Path("out/tuning.svg").read_text()
+
+
+def test_packets_for_small_messages() -> None:
+    """Plans of packets (LL) serve small sizes, and not those for which MSCCL++ does not take them (2 MiB)."""
+    assert main([*WORDS, "ring", "--emit", "mscclpp", "--sizes", "4KiB..8MiB", "-o", "out", "--quiet"]) == 0
+    plans = [json.loads(path.read_text()) for path in sorted(Path("out/mscclpp").glob("sum.*"))]
+    assert [plan["protocol"] for plan in plans] == ["LL", "Simple"]
+    written = json.loads(Path("out/tuning.json").read_text())
+    assert [row["protocol"] for row in written["ranges"]] == ["LL", "Simple"]
+    assert main([*WORDS, "ring", "--emit", "mscclpp", "--sizes", "1MiB..8MiB", "--protocol", "LL", "-o", "o"]) == 0
+    (plan,) = [json.loads(path.read_text()) for path in Path("o/mscclpp").glob("sum.*")]
+    assert (plan["min_message_size"], plan["max_message_size"]) == (1 << 20, 2 << 20)
+
+
+def test_packets_cost_twice_their_bytes_once() -> None:
+    """The messages of a plan of packets have both payload and flags, so that LL takes no bandwidth from them."""
+    assert of_plans(DEFAULT_COSTS["LL"]).share == 1
+    assert of_plans(DEFAULT_COSTS["Simple"]) == DEFAULT_COSTS["Simple"]
+
+
+NVLS = """
+import std.collectives
+topology node(n: int = 3) {
+    npu gpu[n]
+    switch nvswitch (multicast: true, reduce: true)
+    for i in 0..n { link gpu[i] <-> nvswitch (bandwidth: 450GB/s, latency: 0.35us) }
+}
+topology t = node()
+schedule sum on t { run all_reduce(t.npus, size: 48MiB) }
+"""
+
+
+def test_plans_over_switches_that_add() -> None:
+    """They are tried beside those from GPU to GPU, and MSCCL files go from GPU to GPU."""
+    Path("p.coll").write_text(NVLS)
+    words = ["tune", "p.coll", "--sizes", "16MiB..64MiB", "--chunks", "1", "--instances", "1", "--algorithm", "auto"]
+    assert main([*words, "--protocol", "Simple", "-o", "out", "--quiet"]) == 0
+    written = json.loads(Path("out/tuning.json").read_text())
+    assert [(row["kind"], row["in_network"]) for row in written["ranges"]] == [("msccl", False), ("mscclpp", True)]
+    assert "glres" in Path("out/mscclpp/sum.0.json").read_text()
+    for row in written["times_ps"]:
+        assert row["ideal"] <= row["mscclpp"] < row["msccl"]
+
+
+def test_plans_of_an_earlier_run_do_not_stay() -> None:
+    """A script that registers plans for other sizes than `tuning.json` says would be used."""
+    words = [*WORDS, "ring", "--protocol", "Simple", "--sizes", "64KiB..64KiB", "-o", "out", "--quiet"]
+    assert main(words) == 0
+    Path("out/mscclpp/mine.txt").write_text("kept")
+    assert main([*words, "--emit", "msccl"]) == 0
+    assert [path.name for path in Path("out/mscclpp").iterdir()] == ["mine.txt"]
+    assert [path.name for path in Path("out/msccl").iterdir()] == ["sum.0.xml"]
 
 
 @pytest.mark.slow

@@ -43,7 +43,12 @@ def sound_plan(path: Path) -> tuple[Plan, int]:
     plan = read_plan(path, Findings())
     if plan is None:
         raise CheckFailed(*verdict.diagnostics)
-    return plan, max(1, total_chunks(plan, canonical(plan.collective)))
+    return plan, counted_chunks(plan)
+
+
+def counted_chunks(plan: Plan) -> int:
+    """The chunks of the buffer that the runtime counts."""
+    return max(1, total_chunks(plan, canonical(plan.collective)))
 
 
 def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGraph:
