@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.simulation.engine import Deadlock, Simulation, simulate
+from collc.simulation.hops import Hops
+from collc.simulation.tasks import Edges
 from collc.simulation.timing import Timing
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -13,10 +17,11 @@ from collc.ten.schedule import Clock
 def simulated_module(module: Module, timing: Timing) -> Simulation:
     """The simulation of a module's schedule: each transfer starts as soon as its chunk is there and its link is free.
 
-    Without congestion, a message of several hops takes the time of its bytes once (see `Timing`).
+    Without congestion, a message of several hops, as over switches, takes the time of its bytes once (see `Timing`).
     Raises CheckFailed S0401 where a transfer never starts, SourceError where links have no bandwidth.
     """
-    from collc.simulation.schedule_tasks import message_tasks, schedule_tasks
+    from collc.simulation.message_tasks import message_tasks
+    from collc.simulation.schedule_tasks import schedule_tasks, tasks_of_transfers
 
     network, demand, schedule = module.network, module.demand, module.schedule
     if schedule is None:
@@ -24,8 +29,12 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
     rows = schedule.transfers
     try:
         ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
-        tasks = schedule_tasks if timing.aware else message_tasks
-        return simulate(network, tasks(network, demand, rows, ends), timing)
+        if timing.aware:
+            return simulate(network, schedule_tasks(network, demand, rows, ends), timing)
+        found = simulate(network, message_tasks(network, demand, rows, ends), timing)
+        hops = Hops.of(network, tasks_of_transfers(network, demand, rows, Edges.of([])), timing)
+        sent, busy = hops.link_totals(network)  # links that the messages of a multicast share carry it once
+        return replace(found, sent=sent, busy=busy)
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     except ValueError as error:

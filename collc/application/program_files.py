@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.reading import real_path
-from collc.source.elaboration.elaborate import load_program
+from collc.source.elaboration.elaborate import load_program, load_topology
 from collc.source.imports import GivenFiles, Loader
 from collc.source.parsing.syntax import Param, ScheduleDeclaration
 from collc.source.problems import Problems
 from collc.source.program import Program
+from collc.ten.network import Network
 from collc.version import __version__
 
 
@@ -29,6 +31,17 @@ def no_size(path: Path) -> UsageError:
     """The error U0134 of a file for a runtime of which no size is given."""
     message = f"{path} is for many sizes: say which one is simulated"
     return UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
+
+
+def named_network(target: str, definitions: Mapping[str, str]) -> Network:
+    """The network of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll.
+
+    Raises SourceError for errors of the program, U0133 where it has no such topology, U0151 where the argument names
+    none and the program has several.
+    """
+    file, colon, name = target.rpartition(":")
+    named = bool(colon) and name.isidentifier()
+    return load_topology(Path(file if named else target), name if named else None, definitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,13 +176,10 @@ def _network_of(path: Path, settings: SimulationSettings) -> Network:
         from collc.chakra.network_file import read_network
 
         return read_network(settings.network)
-    from collc.source.elaboration.elaborate import load_topology
+    assert settings.on is not None
+    from collc.application.program_files import named_network
 
-    file, colon, name = (settings.on or "").rpartition(":")
-    if not colon or not file or not name:
-        message = f"--on takes FILE.coll:TOPOLOGY, not '{settings.on}'"
-        raise UsageError(Diagnostic("U0130", message, hint="as in --on machine.coll:torus"))
-    return load_topology(Path(file), name, settings.definitions)
+    return named_network(settings.on, settings.definitions)
 
 
 # Schedules

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from collc.application.program_files import named_network
 from collc.base.diagnostics import SourceFile
 from collc.base.host_lists import compressed_hosts
 from collc.base.units import format_time, shown_bytes, shown_rate
@@ -22,6 +22,7 @@ from collc.synthesis.translations import find_translations
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.endpoint import least
+from collc.ten.limited import link_rates
 from collc.ten.network import LinkKind, Network
 
 SIZE: Final = 1 << 30
@@ -159,16 +160,8 @@ class TopologySummary:
 
 
 def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
-    """The summary of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll.
-
-    Raises SourceError for errors of the program, U0133 where it has no such topology, U0151 where the argument names
-    none and the program has several.
-    """
-    from collc.source.elaboration.elaborate import load_topology
-
-    file, colon, name = target.rpartition(":")
-    named = bool(colon) and name.isidentifier()
-    network = load_topology(Path(file if named else target), name if named else None, definitions)
+    """The summary of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll. Raises as `named_network`."""
+    network = named_network(target, definitions)
     return summary_of(network, network.name)
 
 
@@ -239,13 +232,9 @@ def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
     a kind has no bandwidth.
     """
     ends = network.source if sent else network.target
-    sums = [Fraction(0)] * network.device_count
-    for number, kind in enumerate(network.kinds):
-        if kind.bandwidth is None:
-            return None
-        counts = np.bincount(ends[network.kind == number], minlength=network.device_count)
-        for device in np.flatnonzero(counts).tolist():
-            sums[device] += int(counts[device]) * kind.bandwidth
+    if any(kind.bandwidth is None for kind in network.kinds):
+        return None
+    sums = link_rates(network, ends)
     for npu in range(len(network.endpoint)):
         endpoint = network.endpoint_of(npu)
         sums[npu] = least(endpoint.send if sent else endpoint.receive, sums[npu]) or sums[npu]

@@ -19,8 +19,9 @@ from collc.chakra.tasks import trace_tasks
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_of
 from collc.simulation.engine import simulate
+from collc.simulation.message_tasks import message_routes
 from collc.simulation.routing import shortest_routes
-from collc.simulation.schedule_tasks import ChunkMoves, message_routes
+from collc.simulation.schedule_tasks import ChunkMoves
 from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
@@ -81,7 +82,7 @@ def _algorithm_of_messages(
     network, demand = module.network, module.demand
     hops = MessageHops.of(number, rows.start)
     ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
-    moves = ChunkMoves.of_messages(network, rows, ends, hops)
+    moves = ChunkMoves.of_messages(network, rows, ends, hops.first, hops.last)
     routes, route = message_routes(rows, hops)
     order = np.lexsort((rows.start[hops.first], moves.start))
     reduce = rows.reduce[hops.first][order]

@@ -236,11 +236,12 @@ class _Shapes:
         if not self.layout.cell:
             return [False] * len(lines)
         devices = np.array(list(self.at.values()))
+        shortest = min((math.dist(self.at[line.source], self.at[line.target]) for line in lines), default=0.0)
         found: list[bool] = []
         for line in lines:
             (ax, ay), (bx, by) = self.at[line.source], self.at[line.target]
             length = math.hypot(bx - ax, by - ay)
-            if length <= 1.05 * self.layout.cell:
+            if length <= 1.05 * shortest:
                 found.append(False)
                 continue
             along = ((devices[:, 0] - ax) * (bx - ax) + (devices[:, 1] - ay) * (by - ay)) / length**2

@@ -84,17 +84,20 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
     return frame, parts
 
 
-def _colors(use: LinkUse, rows: Int64Array) -> list[str]:
-    """The legend of the colours: which NPU each stands for, where they are few."""
+def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
+    """The legend of the colours: which NPU each stands for, where they are few. sums: how what is added is drawn."""
     owners = sorted(set(use.owner[rows].tolist()))
+    added = f"{sums}: is added" if bool(use.reduce[rows].any()) else ""
+    parts = [text(_WIDTH - 26, 18, added, "muted small end")] if added else []
     if len(owners) > SERIES:
         words = f"colour: the NPU {use.owners} ({SERIES} colours repeat)"
-        return [text(_PAD, 18, words, "muted small")]
+        return [*parts, text(_PAD, 18, words, "muted small")]
     words = f"the NPU {use.owners}:"
-    parts, x = [text(_PAD, 18, words, "muted small")], _PAD + text_width(words, 10.5) + 8
+    parts.append(text(_PAD, 18, words, "muted small"))
+    x, room = _PAD + text_width(words, 10.5) + 8, _WIDTH - 230 - text_width(added, 10.5)
     for owner in owners:
         name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
-        name = shortened(name, (_WIDTH - 230) / len(owners) - 25, 10.5)
+        name = shortened(name, room / len(owners) - 25, 10.5)
         parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
         parts.append(text(x + 15, 18, name, "small"))
         x += 15 + text_width(name, 10.5) + 10
@@ -110,7 +113,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     Of a large network the first devices are drawn, of a long schedule the first transfers among them.
     """
     network = use.network
-    devices = _nearest(network, MOST_ROWS)
+    devices = _by_node(network, _nearest(network, MOST_ROWS))
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
     rows = np.flatnonzero(inside)
     notes = _notes(len(devices), int(network.present.sum()), min(len(rows), MOST_TRANSFERS), len(use))
@@ -120,8 +123,9 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), 34)
     row_of = {device: row for row, device in enumerate(devices.tolist())}
     parts += [line(frame.times.begin, frame.y(row), _WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
-    parts += _colors(use, rows)
-    parts += (_hop(use, row, frame, row_of) for row in rows.tolist())
+    parts += _colors(use, rows, "dashed")
+    width = max(0.5, min(1.3, 500 / max(1, len(rows))))
+    parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
     return _finished(frame, parts, notes, title, use)
 
 
@@ -140,17 +144,34 @@ def _nearest(network: Network, most: int) -> Int64Array:
     return np.sort(np.array(found, np.int64))
 
 
-def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int]) -> str:
+def _by_node(network: Network, devices: Int64Array) -> Int64Array:
+    """Devices in order of their numbers, but switches that are linked to NPUs of one node only after these."""
+    nodes = node_numbers(network)
+    if nodes is None:
+        return devices
+    last = int(nodes.max()) + 1
+    place = np.full(network.device_count, last, np.int64)
+    place[: network.npu_count] = nodes[: network.npu_count]
+    offsets, links = network.out_links
+    for switch in devices[devices >= network.npu_count].tolist():
+        around = network.target[links[offsets[switch] : offsets[switch + 1]]]
+        near = np.unique(place[around[around < network.npu_count]])
+        if len(near) == 1 and bool((around < network.npu_count).all()):
+            place[switch] = near[0]
+    return devices[np.argsort(place[devices], kind="stable")]
+
+
+def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int], width: float) -> str:
+    """A transfer. width: of the line; many need thin ones."""
     link = int(use.link[row])
     begin, arrive = int(use.begin[row]), int(use.arrive[row])
     x1, y1 = frame.times.at(begin), frame.y(row_of[int(use.network.source[link])])
     x2, y2 = frame.times.at(arrive), frame.y(row_of[int(use.network.target[link])])
     color = int(use.owner[row]) % SERIES
     dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
-    stroke = (
-        f'<path class="s{color}" stroke-width="1.3"{dashes} d="M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"/>'
-    )
-    dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="2.4"/>'
+    path = f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"
+    stroke = f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+    dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
     return mark(_tip(use, row), stroke + dot)
 
 
@@ -178,7 +199,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), 34)
     position = {link: row for row, link in enumerate(busiest.tolist())}
     if len(rows) <= MOST_BARS:
-        parts += _colors(use, rows)
+        parts += _colors(use, rows, "pale")
         parts += (_bar(use, row, frame, position[int(use.link[row])]) for row in rows.tolist())
     else:
         notes.append(f"bars of the same link that touch are drawn as one: {len(rows)} transfers")
@@ -321,10 +342,11 @@ def utilisation_chart(
         for number, (name, time, shares) in enumerate(curves)
         if len(shares)
     ]
+    cut = any(time > until for _, time, _ in curves)
     return line_chart(
         series,
         title=title,
-        x=Axis("time", text=time_label),
+        x=Axis("time (some go on after its end)" if cut else "time", text=time_label),
         y=Axis("share of links in use", text=percent_label),
         description="mean share of all links that is occupied",
     )

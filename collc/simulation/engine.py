@@ -114,9 +114,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
         raise Deadlock(np.flatnonzero(end < 0))
     if timing.aware:
         hops = replace(hops, link=np.asarray(progress.taken, np.int32)[rows], begin=begin[rows], injected=begin[ports])
-    sent, busy = (np.zeros(network.link_count, np.int64) for _ in range(2))
-    np.add.at(sent, hops.link, hops.size)
-    np.add.at(busy, hops.link, hops.busy)
+    sent, busy = hops.link_totals(network)
     shown = hops if timing.aware else passed
     return Simulation(network, graph, timing.unit, start, end, shown, sent, busy, queued[: network.link_count])
 

@@ -44,6 +44,13 @@ class Hops:
         begin = np.zeros(len(link), np.int64)
         return Hops(offsets, link, size, busy, delay, begin, begin)
 
+    def link_totals(self, network: Network) -> tuple[Int64Array, Int64Array]:
+        """(int64[links], int64[links]): bytes that each link carries, and how long it is occupied."""
+        sent, busy = (np.zeros(network.link_count, np.int64) for _ in range(2))
+        np.add.at(sent, self.link, self.size)
+        np.add.at(busy, self.link, self.busy)
+        return sent, busy
+
 
 def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Timing) -> tuple[Int64Array, Int64Array]:
     """(busy, delay), int64[hops]; computed once for each pair of kind of link and size."""

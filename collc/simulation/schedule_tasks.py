@@ -36,9 +36,13 @@ class ChunkMoves:
         return ChunkMoves(rows.chunk, network.source[rows.link], network.target[rows.link], rows.start, ends)
 
     @staticmethod
-    def of_messages(network: Network, rows: Transfers, ends: Int64Array, hops: MessageHops) -> ChunkMoves:
-        """One for each message, which leaves when it joins its first queue."""
-        first, last = hops.first, hops.last
+    def of_messages(
+        network: Network, rows: Transfers, ends: Int64Array, first: Int64Array, last: Int64Array
+    ) -> ChunkMoves:
+        """One for each message, which leaves when it joins its first queue.
+
+        first, last: int64[messages], the rows of its first and last hop. ends: int64[transfers].
+        """
         ready = rows.start
         if rows.messages is not None:
             ready = np.where(rows.messages.number >= 0, rows.messages.ready, ready)
@@ -54,8 +58,8 @@ class ChunkMoves:
 
         reduced: bool[moves]. ready, end: int64[moves], the other times.
         """
-        _, first, last = _arrivals(network, self)
-        _, other_first, other_last = _arrivals(network, replace(self, start=ready, end=end))
+        _, first, last = arrivals_before(network, self)
+        _, other_first, other_last = arrivals_before(network, replace(self, start=ready, end=end))
         return bool(((last - first) != (other_last - other_first))[reduced].any())
 
 
@@ -68,50 +72,23 @@ def schedule_tasks(
     the one before it has left its source where this sends one after another.
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
-    count = len(rows)
     edges = transfer_edges(network, demand, rows, ends)
     if in_turn:
         edges = Edges.joined([edges, *order_edges(network, rows)])
+    return tasks_of_transfers(network, demand, rows, edges)
+
+
+def tasks_of_transfers(network: Network, demand: Demand, rows: Transfers, edges: Edges) -> TaskGraph:
+    """One task for each transfer, with what they wait for."""
     return TaskGraph(
         size=demand.chunks.size[rows.chunk],
         route=rows.link,
-        duration=np.zeros(count, np.int64),
+        duration=np.zeros(len(rows), np.int64),
         source=network.source[rows.link],
         target=network.target[rows.link],
         routes=Routes.single_links(network),
         edges=edges,
     )
-
-
-def message_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:
-    """One task for each message, over all its hops, which waits for its chunk only (`chunk_edges`).
-
-    A transfer that belongs to no message is one by itself. ends: int64[transfers], when each arrives in the schedule.
-    Raises CheckFailed (S0401) if a chunk is never at the source of its message.
-    """
-    if rows.messages is None:
-        return schedule_tasks(network, demand, rows, ends, in_turn=False)
-    hops = MessageHops.of(rows.messages.number, rows.start)
-    moves = ChunkMoves.of_messages(network, rows, ends, hops)
-    routes, route = message_routes(rows, hops)
-    return TaskGraph(
-        size=demand.chunks.size[moves.chunk],
-        route=route,
-        duration=np.zeros(len(route), np.int64),
-        source=moves.source,
-        target=moves.target,
-        routes=routes,
-        edges=chunk_edges(network, demand, moves),
-    )
-
-
-def message_routes(rows: Transfers, hops: MessageHops) -> tuple[Routes, Int32Array]:
-    """(routes, int32[n]): the paths that n messages take, each once, and which of them each message takes."""
-    begin = np.flatnonzero(np.isin(hops.rows, hops.first))
-    links: list[tuple[int, ...]] = [tuple(part.tolist()) for part in np.split(rows.link[hops.rows], begin[1:])]
-    paths = list(dict.fromkeys(links[: len(begin)]))
-    row_of = {path: row for row, path in enumerate(paths)}
-    return Routes.of(paths), np.array([row_of[path] for path in links[: len(begin)]], np.int32)
 
 
 def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
@@ -122,7 +99,7 @@ def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int6
     if rows.messages is None:
         return chunk_edges(network, demand, ChunkMoves.of(network, rows, ends))
     hops = MessageHops.of(rows.messages.number, rows.start)
-    between = chunk_edges(network, demand, ChunkMoves.of_messages(network, rows, ends, hops))
+    between = chunk_edges(network, demand, ChunkMoves.of_messages(network, rows, ends, hops.first, hops.last))
     last, first = hops.last[between.before].astype(np.int32), hops.first[between.after].astype(np.int32)
     ends_to_starts = Edges.all_of(last, first, DONE)
     inside = Edges.all_of(hops.before.astype(np.int32), hops.after.astype(np.int32), DONE)
@@ -163,7 +140,7 @@ def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
     arrivals that precede it in the schedule, one out of a switch for the last of them; none where the source holds
     a copied chunk from the beginning. Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
-    before, first, last = _arrivals(network, rows)
+    before, first, last = arrivals_before(network, rows)
     switch = rows.source >= network.npu_count
     reduced = demand.chunks.op[rows.chunk] != Op.COPY
     held = held_at_first(network, demand, rows.chunk, rows.source) & ~switch
@@ -183,7 +160,7 @@ def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
     return Edges.all_of(before[np.arange(len(after)) + np.repeat(first - offsets, waits)], after, DONE)
 
 
-def _arrivals(network: Network, rows: ChunkMoves) -> tuple[Int32Array, Int64Array, Int64Array]:
+def arrivals_before(network: Network, rows: ChunkMoves) -> tuple[Int32Array, Int64Array, Int64Array]:
     """(order, first, last): the arrivals of its chunk at the source of move k, up to its start, are
     order[first[k]:last[k]], in order of time.
     """

@@ -58,10 +58,10 @@ def shared_links(network: Network) -> Network:
 def link_rates(network: Network, ends: Int32Array) -> list[Fraction]:
     """By device, the bandwidth of all links that have it at this end (int32[links])."""
     found = [Fraction(0)] * network.device_count
-    devices: list[int] = ends.tolist()
-    kinds: list[int] = network.kind.tolist()
-    for device, kind in zip(devices, kinds, strict=True):
-        found[device] += network.kinds[kind].bandwidth or 0
+    for number, kind in enumerate(network.kinds):
+        counts = np.bincount(ends[network.kind == number], minlength=network.device_count)
+        for device in np.flatnonzero(counts).tolist():
+            found[device] += int(counts[device]) * (kind.bandwidth or 0)
     return found
 
 

@@ -41,6 +41,8 @@ def test_the_same_on_a_topology_of_a_program(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["time_ps"] == 196_310_000
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["time_ps"] == 196_312_500
+    assert main([*arguments[:3], str(program), "--json"]) == 0, "it has one topology only"
+    assert json.loads(capsys.readouterr().out)["time_ps"] == 196_312_500
     assert main([*arguments[:3], f"{program}:lop"]) == 1
     assert "U0133" in (text := capsys.readouterr().err)
     assert "did you mean 'loop'?" in text
@@ -171,7 +173,7 @@ def test_traces_that_are_not_there(tmp_path, network, capsys):
 
 def test_settings_that_do_not_fit(tmp_path, network, capsys):
     prefix = str(write(tmp_path / "t", GOOD))
-    for more in ([], ["--network", network, "--on", "a.coll:t"], ["--on", "a.coll"]):
+    for more in ([], ["--network", network, "--on", "a.coll:t"]):
         assert main(["simulate", prefix, *more]) == 2
         assert "U0130" in capsys.readouterr().err
     program = tmp_path / "p.coll"

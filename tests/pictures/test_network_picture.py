@@ -147,3 +147,11 @@ def test_names_of_nodes() -> None:
     assert node_label("gpu[3, 5]") == "gpu[3, *]"
     assert node_label("node[3].gpu[5]") == "node[3]"
     assert node_label("gpu[3]") == "gpu[3]"
+
+
+def test_links_round_the_third_dimension_of_a_torus_are_seen(networks):
+    """Each of the 48 rings of four NPUs is closed by two stubs, those behind each other too."""
+    root = root_of(network_picture(networks[f"torus3d(4, 4, 4, {LINK})"]))
+    drawn = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("class") == "s0"]
+    assert sum(path.count("M") == 2 for path in drawn) == 48
+    assert len(drawn) == 1 + 3 * 64, "one of them in the legend"

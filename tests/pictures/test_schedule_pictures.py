@@ -22,12 +22,13 @@ from collc.pictures.schedule_pictures import (
 )
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.pccl import pccl
+from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from tests.pictures.drawn import SVG, overlaps, root_of, texts, tips
-from tests.support import all_gather, all_to_all, grid, ring, switched
+from tests.support import all_gather, all_reduce, all_to_all, grid, network, ring, switched
 
 
 def planned(net: Network, demand, model: LinkModel = LinkModel.PIPELINED) -> Module:
@@ -182,3 +183,30 @@ def test_utilisation_of_several(use: LinkUse) -> None:
     assert len(ends) <= 4
     assert ends[-1].endswith(time_label(4 * use.time))
     assert overlaps(picture) == []
+
+
+def test_switches_of_nodes_follow_their_npus_and_sums_are_explained():
+    """Two nodes of three NPUs with a switch each, and a switch between all."""
+    links = [(i, 6 + i // 3) for i in range(6)] + [(i, 8) for i in range(6)]
+    net = network(6, [pair for a, b in links for pair in ((a, b), (b, a))], switches=3, shape=(2, 3))
+    module = join(solve(Module("m", net, all_reduce(list(range(6)))), lambda task: pccl(task, Effort())))
+    shown = texts(ten_picture(use_of_schedule(module)))
+    rows = [net.device_name(device) for device in (0, 1, 2, 6, 3, 4, 5, 7, 8)]
+    assert [text for text in shown if text in rows] == rows
+    assert "dashed: is added" in shown
+    assert "pale: is added" in texts(gantt_picture(use_of_schedule(module)))
+
+
+def test_many_transfers_have_thin_lines():
+    widths = []
+    for chunks in (1, 12):
+        module = planned(grid(3, 3), all_gather(list(range(9)), chunks=chunks))
+        root = root_of(ten_picture(use_of_schedule(module)))
+        widths.append({path.get("stroke-width") for path in root.iter(f"{SVG}path") if path.get("stroke-width")})
+    assert widths == [{"1.3"}, {"0.58"}]
+
+
+def test_a_chart_that_ends_before_a_curve_says_so():
+    curves = [("a", 100, [1.0, 0.5]), ("b", 900, [0.5, 0.5])]
+    assert "time (some go on after its end)" in texts(utilisation_chart(curves, until=400))
+    assert "time" in texts(utilisation_chart(curves, until=900))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collc.application.compile_report import ScheduleReport
@@ -13,11 +15,14 @@ from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.simulation.timing import AstraTiming, ExactTiming
 from collc.source.elaboration.elaborate import load_program
+from collc.synthesis.in_network.synthesizer import in_network
+from collc.synthesis.task import Effort
 from collc.ten.binary import load_module, save_module
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 from collc.ten.text import format_module, parse_module
 from collc.verification import verify_schedule
+from tests.support import MiB, all_reduce, switched
 
 LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 
@@ -88,6 +93,38 @@ def test_forwarded_messages_pay_their_bytes_once_without_congestion(network: str
     found = simulated_module(module, AstraTiming(aware=False))
     assert found.time == cycles
     assert found.sent.sum() == simulated_module(module, AstraTiming()).sent.sum()
+
+
+def _planned(network: str, run: str, synthesizer: str) -> Module:
+    """The module of a schedule without queues."""
+    text = f"import std.topologies\nimport std.clusters\nimport std.collectives\ntopology m = {network}\n"
+    text += f'schedule s on m {{ run {run} synthesize {synthesizer}(link_model: "pipelined") }}'
+    request = load_program(SourceFile("p.coll", text)).schedules[0]
+    report = ScheduleBuild(request, Settings(keep_modules=True), _no_progress, _no_text).report()
+    assert report.diagnostics == ()
+    return report.kept_module()
+
+
+@pytest.mark.parametrize("synthesizer", ["pccl", "symmetric"])
+@pytest.mark.parametrize("run", ["all_gather", "all_to_all"])
+def test_what_switches_pass_on_pays_its_bytes_once_without_congestion(synthesizer: str, run: str) -> None:
+    """Each of 56 messages: int(2 * 500 + 1 MiB / 50 GiB/s) ns, also where the switch multicasts (pccl, All-Gather)."""
+    module = _planned(f"switched(8, {LINK})", f"{run}(m.npus, size: 8MiB)", synthesizer)
+    aware, unaware = (simulated_module(module, AstraTiming(aware)) for aware in (True, False))
+    assert unaware.time == 20_531
+    assert len(unaware.graph) == 56
+    assert len(aware.graph) == (64 if (synthesizer, run) == ("pccl", "all_gather") else 112)
+    assert unaware.sent.tolist() == aware.sent.tolist()
+    assert unaware.busy.tolist() == aware.busy.tolist()
+
+
+def test_a_sum_begins_at_the_switch_that_adds_without_congestion() -> None:
+    """The switch needs all bytes before it sends: twice int(500 ns + 1 MiB / 50 GiB/s); the way down is a multicast."""
+    net = replace(switched(4, multicast=True), reduces=np.ones(1, np.bool_))
+    module = in_network(Module("m", net, all_reduce([0, 1, 2, 3], MiB), LinkModel.PIPELINED), Effort())
+    found = simulated_module(module, AstraTiming(aware=False))
+    assert found.time == 2 * 20_031
+    assert len(found.graph) == 4 * (4 + 4)
 
 
 def test_halving_doubling_without_congestion() -> None:
