@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,13 +12,18 @@ import pytest
 from collc.application.file_runs import run_program
 from collc.base.diagnostics import SourceFile
 from collc.msccl.lowering import lower as lowering
-from collc.msccl.lowering.lower import lower
+from collc.msccl.lowering.eager import eager_messages
+from collc.msccl.lowering.lower import lower, selected
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
+from collc.msccl.options import MscclOptions
+from collc.msccl.program import ARRIVES, LEAVES, Message
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+from tests import support
 from tests.end_to_end.programs import build
 
 
@@ -57,15 +65,65 @@ def test_large_programs_are_made_with_sends_in_turn_first(monkeypatch: pytest.Mo
     assert any(len(numbers) > 1 for numbers in sends.values())
 
 
-def test_ties_at_switches_are_named() -> None:
+def test_messages_that_tie_are_passed_on_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three GPUs of other nodes send to a GPU at once; the schedule needs the last of them first."""
     module = synthesized("dgx_h100(4)", "gather", "pccl")
+    assert_as_fast_as_its_schedule(module)
+    monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
+    measured = quality(lower(module), module)
+    assert measured.replay > TOLERATED_SLOWDOWN * measured.schedule
+
+
+def test_ties_at_switches_are_named() -> None:
+    """Each GPU sends once, what it has or the sum of all that came: there is nothing to order."""
+    module = synthesized("fat_tree(4, 50GB/s, 0.5us)", "reduce", "swarm")
     program = lower(module)
     measured = quality(program, module)
     assert measured.as_scheduled is not None
     assert measured.as_scheduled <= TOLERATED_SLOWDOWN * measured.schedule < measured.replay
     note = slowdown_note(program, measured)
     assert "messages of several GPUs reach a switch together, and a file cannot say which of them goes on first" in note
+
+
+def carried(messages: Sequence[Message], ranks: int) -> dict[Message, frozenset[int]]:
+    """The ranks whose contributions each message carries, without its times, in an All-Reduce."""
+    held: dict[tuple[int, int], frozenset[int]] = {}
+    found: dict[int, frozenset[int]] = {}
+    events = [(m.start, LEAVES, k) for k, m in enumerate(messages)]
+    events += [(m.arrival, ARRIVES, k) for k, m in enumerate(messages)]
+    for _, phase, k in sorted(events):
+        m = messages[k]
+        if phase == LEAVES:
+            found[k] = held.get((m.source, m.chunk), frozenset({m.source}))
+        else:
+            before = held.get((m.target, m.chunk), frozenset({m.target}))
+            assert not m.reduce or before.isdisjoint(found[k])
+            held[m.target, m.chunk] = before | found[k] if m.reduce else found[k]
+    assert all(value == frozenset(range(ranks)) for value in held.values())
+    return {replace(m, start=0, leave=0, arrival=0): found[k] for k, m in enumerate(messages)}
+
+
+@pytest.mark.parametrize(("topology", "synthesizer"), [("dgx_h100(2)", "symmetric"), ("dgx_a100(2)", "forest")])
+def test_eager_messages_carry_the_same(topology: str, synthesizer: str) -> None:
+    module = synthesized(topology, "all_reduce", synthesizer)
+    start = selected(module, MscclOptions())
+    messages = eager_messages(start.messages, start.chunk_bytes, module.network, LinkModel.STORE)
+    assert [m.start for m in messages] == sorted(m.start for m in messages)
+    assert carried(messages, 16) == carried(start.messages, 16)
+    assert max(m.arrival for m in messages) <= module.collective_time()
+
+
+def test_eager_messages_do_not_overtake() -> None:
+    """A message that leaves late leaves at once, but not before what it carries has come, nor one that replaces it."""
+    kind = support.LinkKind(0, Fraction(10**12))
+    network = support.network(3, [(0, 1, kind), (1, 2, kind), (2, 1, kind)])
+    late = [
+        Message(0, 1, 0, 1, (0,), 500, 510, 510, reduce=True),
+        Message(1, 2, 0, 1, (1,), 900, 910, 910, reduce=True),
+        Message(2, 1, 0, 1, (2,), 950, 960, 960, reduce=False),
+    ]
+    early = eager_messages(tuple(late), 10, network, LinkModel.STORE)
+    assert [(m.start, m.leave, m.arrival) for m in early] == [(0, 10, 10), (10, 20, 20), (20, 30, 30)]
 
 
 @pytest.mark.slow

@@ -17,17 +17,22 @@ class LoweringAttempt:
     """Settings of the stages for one attempt.
 
     merged: most chunks of one step. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait for
-    one another so that they send over a link in the order of the schedule.
+    one another so that they send over a link in the order of the schedule. eager: whether the order is not that of the
+    schedule, but that in which messages come if each leaves as soon as what it carries is there.
     """
 
     policy: Policy
     merged: int
     reuse: bool = True
     in_turn: bool = False
+    eager: bool = False
 
 
-SENDS_IN_TURN: Final = LoweringAttempt(Policy(), MOST_CHUNKS, in_turn=True)
-"""The leanest program whose threadblocks send over a link in the order of the schedule."""
+LARGE_ATTEMPTS: Final = tuple(LoweringAttempt(Policy(), 1, in_turn=True, eager=eager) for eager in (False, True))
+"""Attempts for large programs over switches, the schedule's order first."""
+
+EAGER_ATTEMPTS: Final = tuple(LoweringAttempt(Policy(), most, in_turn=True, eager=True) for most in (MOST_CHUNKS, 1))
+"""Attempts for programs over switches, where messages that leave together tie."""
 
 
 def attempts(options: MscclOptions) -> Iterator[LoweringAttempt]:
@@ -46,7 +51,8 @@ def wider(options: MscclOptions, channels: int) -> Iterator[LoweringAttempt]:
 
     channels: most channels of one instance.
     """
-    yield SENDS_IN_TURN
+    yield LoweringAttempt(Policy(), MOST_CHUNKS, in_turn=True)
+    yield LoweringAttempt(Policy(), 1, in_turn=True)
     for shares in (2, 3, 4, 6, 8, 12, 16, 24, 32):
         if shares > channels:
             break

@@ -26,9 +26,10 @@ from collc.msccl.limits import (
     residency_notes,
 )
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.attempts import SENDS_IN_TURN, LoweringAttempt, attempts, wider
+from collc.msccl.lowering.attempts import EAGER_ATTEMPTS, LARGE_ATTEMPTS, LoweringAttempt, attempts, wider
 from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
@@ -94,9 +95,8 @@ def lower(
     announce("select")
     start = selected(module, options)
     observe("select", start)
-    stages = _StageRunner(start, options, observe, announce)
-    announce("merge")
-    check_merged_limits(stages.merge(MOST_CHUNKS), channels_per_instance(options))
+    stages = _StageRunner(start, module, options, observe, announce)
+    stages.check_limits()
     problem: SourceError | None = None
     restricted: Program | None = None
     best: tuple[Fraction, Program] | None = None
@@ -107,6 +107,8 @@ def lower(
             program = stages.numbered(number).leanest(attempt)
         except SourceError as error:
             problem = problem or error
+            continue
+        if program is None:
             continue
         announce(f"attempt {number}: search for deadlocks")
         message_sizes = deadlocking_message_sizes(program)
@@ -136,13 +138,17 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
     found, start, options = attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
     if len(start.messages) > _LARGE_PROGRAM:
-        found = chain([SENDS_IN_TURN], found)
+        found = chain(LARGE_ATTEMPTS, found)
     elif options.instances == 1 or model is not LinkModel.STORE:
         most = _RETRIED_MESSAGES // max(1, len(start.messages))
         found = chain(found, islice(wider(options, channels_per_instance(options)), most))
+    if len(start.messages) <= _LARGE_PROGRAM and any(len(message.path) > 1 for message in start.messages):
+        found = chain(islice(found, 1), EAGER_ATTEMPTS, found)
     seen: set[LoweringAttempt] = set()
     for attempt in found:
-        same = replace(attempt, merged=len(stages.merge(attempt.merged).messages))
+        eager = attempt.eager and stages.begin(eager=True) is not start
+        merged = len(stages.merge(attempt.merged, eager=eager).messages)
+        same = replace(attempt, merged=merged, eager=eager)
         if same not in seen:
             seen.add(same)
             yield attempt
@@ -221,13 +227,21 @@ def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _StageRunner:
-    """Runs the stages after `select`. merged: programs after `merge`, by the most chunks of a step."""
+    """Runs the stages after `select`.
+
+    eager: the program with messages as early as they can be, once it was wanted. merged: programs after `merge`, by the
+    most chunks of a step and whether their messages are as early as they can be. assigned: hashes of the programs
+    after `assign` and the attempts that made them.
+    """
 
     start: Program
+    module: Module
     options: MscclOptions
     observe: StageObserver
     announce: Announcer
-    merged: dict[int, Program] = field(default_factory=dict[int, Program])
+    eager: list[Program] = field(default_factory=list[Program])
+    merged: dict[tuple[int, bool], Program] = field(default_factory=dict[tuple[int, bool], Program])
+    assigned: set[tuple[int, bool, bool]] = field(default_factory=set[tuple[int, bool, bool]])
 
     def numbered(self, number: int) -> _StageRunner:
         """The runner, announcing stages as those of an attempt; both share the merged programs."""
@@ -237,20 +251,43 @@ class _StageRunner:
 
         return replace(self, announce=announce)
 
-    def merge(self, most: int) -> Program:
-        """The program with at most `most` chunks in a step."""
-        if most not in self.merged:
-            # A partial that is kept apart is added at once; merging would move its arrival behind that.
-            apart = any(message.relayed >= 0 for message in self.start.messages)
-            self.merged[most] = with_local_sums(merge(self.start, 1 if apart else most))
-        return self.merged[most]
+    def begin(self, *, eager: bool) -> Program:
+        """The program after `select`. eager: with messages as early as they can be, where that is possible."""
+        if not eager:
+            return self.start
+        if not self.eager:
+            self.announce("select")
+            self.eager.append(_eager(self.start, self.module))
+        return self.eager[0]
 
-    def leanest(self, attempt: LoweringAttempt) -> Program:
+    def merge(self, most: int, *, eager: bool = False) -> Program:
+        """The program with at most `most` chunks in a step."""
+        if (most, eager) not in self.merged:
+            start = self.begin(eager=eager)
+            # A partial that is kept apart is added at once; merging would move its arrival behind that.
+            apart = any(message.relayed >= 0 for message in start.messages)
+            self.merged[most, eager] = with_local_sums(merge(start, 1 if apart else most))
+        return self.merged[most, eager]
+
+    def check_limits(self) -> None:
+        """Raise SourceError M0111 if the program exceeds limits however it is merged."""
+        channels = channels_per_instance(self.options)
+        if len(self.start.messages) > _LARGE_PROGRAM:
+            try:
+                return check_merged_limits(self.start, channels)
+            except SourceError:
+                pass
+        self.announce("merge")
+        return check_merged_limits(self.merge(MOST_CHUNKS), channels)
+
+    def leanest(self, attempt: LoweringAttempt) -> Program | None:
         """The program on as few channels as possible, or with a channel for each chunk of a block if that fuses more.
 
-        The latter must halve the relays that are not fused, at least.
+        The latter must halve the relays that are not fused, at least. None: an earlier attempt gave the same program.
         """
         program = self.fitted(attempt)
+        if program is None:
+            return None
         block, messages = self.start.collective.block, len(self.start.messages)
         one_share = attempt.merged == 1 and attempt.policy.shares == 1
         if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _LARGE_PROGRAM:
@@ -260,17 +297,18 @@ class _StageRunner:
             spread = self.fitted(apart)
         except SourceError:
             return program
-        return spread if 2 * unfused_relays(spread) < unfused_relays(program) else program
+        return spread if spread is not None and 2 * unfused_relays(spread) < unfused_relays(program) else program
 
-    def fitted(self, attempt: LoweringAttempt) -> Program:
+    def fitted(self, attempt: LoweringAttempt) -> Program | None:
         """The program with its chunks divided into as few shares as its limits allow.
 
-        Raises SourceError M0110, M0111 if no number of shares keeps the limits.
+        None: an earlier attempt gave the same program. Raises SourceError M0110, M0111 if no number of shares keeps
+        the limits.
         """
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         fuses = self.options.profile is not Profile.RCCL
         self.announce("merge")
-        merged = self.merge(attempt.merged)
+        merged = self.merge(attempt.merged, eager=attempt.eager)
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         shares = attempt.policy.shares
@@ -280,6 +318,8 @@ class _StageRunner:
             program = assign(merged, policy, channels, limits.per_channel)
             self.observe("assign", program)
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
+                if self.is_known(program, attempt):
+                    return None
                 program = self.finished(program, attempt)
             steps = longest_threadblock(program)
             if steps <= limits.steps or shares >= limits.channels:
@@ -289,6 +329,15 @@ class _StageRunner:
         if exceeded:
             raise exceeded[0].error()
         return program
+
+    def is_known(self, program: Program, attempt: LoweringAttempt) -> bool:
+        """Whether an earlier attempt had the same program after `assign` and continues as this one; records it."""
+        if len(program.messages) > _LARGE_PROGRAM:
+            return False
+        key = hash((program.messages, program.gpus)), attempt.reuse, attempt.in_turn
+        known = key in self.assigned
+        self.assigned.add(key)
+        return known
 
     def finished(self, program: Program, attempt: LoweringAttempt) -> Program:
         """The program after the stages that follow `assign`."""
@@ -303,6 +352,22 @@ class _StageRunner:
         program = with_guarded_sends(depend(program, by_messages=True, in_turn=attempt.in_turn))
         self.observe("depend", program)
         return program
+
+
+def _eager(start: Program, module: Module) -> Program:
+    """A program after `select` with messages as early as they can be; itself where that is not possible.
+
+    It is not where partials are relayed, nor where in place a block would arrive before the one that it replaces has
+    left.
+    """
+    if module.schedule is None or any(message.relayed >= 0 for message in start.messages):
+        return start
+    layout = layout_of(module.network, cut_to_slots(module.demand))
+    messages = eager_messages(start.messages, start.chunk_bytes, module.network, module.schedule.model)
+    program = replace(start, messages=messages, gpus=(), scratch_needed=0)
+    if program.placement.in_place and _in_place_obstacle(program, layout):
+        return start
+    return select(program, layout)
 
 
 def _slowdown(program: Program, module: Module) -> tuple[Fraction, bool]:
