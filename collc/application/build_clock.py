@@ -29,12 +29,14 @@ class BuildClock:
     _began: float = field(default_factory=time.monotonic)
     _rest: float = 0.0
     _cpu: float = 0.0
+    _over: float = 0.0
 
     def end_search(self) -> None:
         """Begin to count the time after the search."""
         if self.seconds is not None:
             left = max(0.0, self._began + self.seconds - time.monotonic())
-            self._rest, self._cpu = left + ALLOWANCE + SHARE * self.seconds, time.process_time()
+            allowed = max(ALLOWANCE / 2, ALLOWANCE - self._over)
+            self._rest, self._cpu = left + allowed + SHARE * self.seconds, time.process_time()
 
     def left(self) -> float:
         """Seconds of processor time that are left after the search, for all but proofs."""
@@ -53,24 +55,33 @@ class BuildClock:
         finally:
             self._cpu += time.process_time() - began
 
-    def searching(self) -> AbstractContextManager[None]:
-        """Ends a search that does not stop by itself: OutOfTime."""
-        return ended_after(self.seconds)
+    @contextmanager
+    def searching(self) -> Generator[None]:
+        """Ends a search that does not stop by itself: OutOfTime. What it takes over its limit is not there later."""
+        with ended_after(self.seconds) as used:
+            try:
+                yield
+            finally:
+                self._over = used()
 
-    def finishing(self, share: float = 1.0) -> AbstractContextManager[None]:
-        """Ends what comes after the search when it has used a share of what is left: OutOfTime."""
-        return nullcontext() if self.seconds is None else ended_after(0.0, max(0.01, share * self.left()))
+    def finishing(self, share: float = 1.0, *, but: float = 0.0, least: float = 0.01) -> AbstractContextManager[object]:
+        """Ends what comes after the search when it has used a share of what is left: OutOfTime.
+
+        but: seconds that are kept for what comes then. least: seconds that it has in any case.
+        """
+        return nullcontext() if self.seconds is None else ended_after(0.0, max(least, share * self.left() - but))
 
     @contextmanager
-    def keeping(self, what: str) -> Generator[None]:
+    def keeping(self, what: str, *, but: float = 0.0, least: float = 0.01) -> Generator[None]:
         """Run a phase without which nothing can be written. Raises NoSchedule S0202 where its time is over."""
         try:
-            with self.finishing():
+            with self.finishing(but=but, least=least):
                 yield
         except OutOfTime:
-            raise NoSchedule(self._over(what)) from None
+            raise NoSchedule(self.over(what, "nothing was written")) from None
 
-    def _over(self, what: str) -> Diagnostic:
+    def over(self, what: str, so: str) -> Diagnostic:
+        """The message S0202: the time was over while something was done, and what follows."""
         limit = "after Ctrl-C" if self.seconds is None else f"at the time limit of {self.seconds:g} s"
-        message = f"stopped {limit} while {what}: nothing was written"
+        message = f"stopped {limit} while {what}: {so}"
         return Diagnostic("S0202", message, hint="give it more time with --time-limit, or take a smaller network")

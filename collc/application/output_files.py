@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -184,7 +184,7 @@ def stays_in_groups(emits: Sequence[EmitRequest]) -> bool:
     return any(not _options(emit).custom for emit in emits if emit.kind in RANKED)
 
 
-def _main_file(emit: EmitRequest, schedule: str) -> str:
+def main_file(emit: EmitRequest, schedule: str) -> str:
     """The name of the file, or of the first one where there are several."""
     if emit.kind == "libra":
         return libra_main_file(emit, schedule)
@@ -196,7 +196,7 @@ def file_names(emits: Sequence[EmitRequest], request: ScheduleRequest) -> list[t
     named = [(name, emit.span) for emit in emits for name in _names_of(emit, request)]
     if all(np.array_equal(run.group, request.network.npus) for run in request.demand.runs):
         return named
-    ranks = {ranks_name(_main_file(emit, request.name)): emit.span for emit in emits if emit.kind in CHECKED}
+    ranks = {ranks_name(main_file(emit, request.name)): emit.span for emit in emits if emit.kind in CHECKED}
     return [*named, *ranks.items()]
 
 
@@ -204,7 +204,7 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
     """The names of the files that one `emit` may write, without that of the ranks."""
     from collc.msccl.lowering.files import VARIANTS, may_be_two_files
 
-    name = _main_file(emit, request.name)
+    name = main_file(emit, request.name)
     if emit.kind not in CHECKED:
         return [name]
     try:
@@ -218,42 +218,77 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
     return names
 
 
-def write_outputs(
-    module: Module,
-    emits: Sequence[EmitRequest],
-    folder: Path,
-    draft: Draft,
-    progress: Progress,
-    page: Callable[[WrittenFile], str],
-) -> WrittenFile:
-    """Write all files of a schedule under temporary names, and check those that can be read back.
+_ORDER: Final = {"ten": 0, "report": 2}
+"""When files of a kind are written: `.ten` takes least time, and a report tells of the other files."""
 
-    page: the text of the report, for `emit report`, from what is known of the other files. Raises CollcError where a
-    file cannot be written.
+
+@dataclass(slots=True)
+class OutputFiles:
+    """The files of a schedule, written under temporary names; those that can be read back are checked.
+
+    page: the text of the report, for `emit report`, from what is known of the other files. draft: gets the files that
+    are complete.
     """
-    written: list[WrittenFile] = []
-    ranks: dict[str, tuple[RunRanks, ...]] = {}
-    for emit in sorted(emits, key=lambda one: one.kind == "report"):
-        name = _main_file(emit, module.name)
-        path = path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS)
+
+    module: Module
+    folder: Path
+    draft: Draft
+    progress: Progress
+    page: Callable[[WrittenFile], str]
+    _written: dict[int, tuple[WrittenFile, Draft, str]] = field(
+        default_factory=dict[int, tuple[WrittenFile, Draft, str]]
+    )
+
+    def write(self, emits: Sequence[EmitRequest]) -> None:
+        """Write and check the files, `.ten` first, a report last. Raises CollcError where one cannot be."""
+        order = sorted(range(len(emits)), key=lambda number: _ORDER.get(emits[number].kind, 1))
+        for number in order:
+            own = Draft(self.draft.hint)
+            try:
+                self._written[number] = self._write(emits[number], own)
+            finally:
+                if number not in self._written:
+                    own.discard()
+
+    def missing(self, emits: Sequence[EmitRequest]) -> list[EmitRequest]:
+        """Those that `write` has not completed."""
+        return [emit for number, emit in enumerate(emits) if number not in self._written]
+
+    def collect(self) -> WrittenFile:
+        """What is known of the complete files, which go to the draft in the order of the program."""
+        written = [self._written[number] for number in sorted(self._written)]
+        ranks: dict[str, tuple[RunRanks, ...]] = {}
+        for found, own, name in written:
+            self.draft.take(own)
+            if found.ranks:
+                ranks[ranks_name(name)] = found.ranks
+        for name, of_runs in ranks.items():
+            write_ranks(of_runs, self.draft.new(self.folder / name))
+        return combined([found for found, _, _ in written])
+
+    def discard(self) -> None:
+        """Remove the files that `collect` has not collected."""
+        for _, own, _ in self._written.values():
+            own.discard()
+
+    def _write(self, emit: EmitRequest, draft: Draft) -> tuple[WrittenFile, Draft, str]:
+        module = self.module
+        name = main_file(emit, module.name)
+        path = path_inside(self.folder, name, emit.span, is_folder=emit.kind in FOLDERS)
         destination = Destination(path, draft)
         try:
             if emit.kind == "report":
-                found = _emit_report(partial(page, combined(written)), destination, progress)
+                others = combined([self._written[number][0] for number in sorted(self._written)])
+                found = _emit_report(partial(self.page, others), destination, self.progress)
             else:
-                found = WRITERS[emit.kind](module, emit, destination, progress)
+                found = WRITERS[emit.kind](module, emit, destination, self.progress)
         except CollcError as error:
             renamed = [_with_final_names(message, destination) for message in error.diagnostics]
             raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
         messages = [_with_final_names(message, destination) for message in found.diagnostics]
         if "failed" in found.checks.values() and messages:
             messages[0] = _as_internal_fault(messages[0], path)
-        written.append(replace(found, diagnostics=tuple(messages)))
-        if found.ranks:
-            ranks[ranks_name(name)] = found.ranks
-    for name, of_runs in ranks.items():
-        write_ranks(of_runs, draft.new(folder / name))
-    return combined(written)
+        return replace(found, diagnostics=tuple(messages)), draft, name
 
 
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:

@@ -15,16 +15,17 @@ from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
+from collc.application.files_in_time import kept_seconds, write_in_time
 from collc.application.impossible_times import check_possible
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
     CHECKED,
     FROM_NPU_TO_NPU,
+    OutputFiles,
     check_feasible,
     emits_of,
     stays_in_groups,
     switch_options,
-    write_outputs,
 )
 from collc.application.proofs import prove
 from collc.application.queueing import queueing_note
@@ -158,24 +159,25 @@ class ScheduleBuild:
         return fewer.module, [search.note(fewer)]
 
     def _check_and_write(self, module: Module, emits: Sequence[EmitRequest]) -> None:
-        with self._clock.keeping("the schedule was checked"):
+        with self._clock.keeping("the schedule was checked", but=kept_seconds(module)):
             self._verify(module)
         self._check_limits()
         with self._clock.paused():
             self._prove(module)
-        with (
-            cleanup_on_termination(),
-            drafting(OUTPUT_HINT) as draft,
-            self._clock.keeping("the files were written and checked"),
-        ):
-            written = emits if self.settings.write else ()
-            output = write_outputs(
-                module, written, self.settings.output, draft, self.progress, partial(self._page, module)
-            )
+        written = emits if self.settings.write else ()
+        with cleanup_on_termination(), drafting(OUTPUT_HINT) as draft:
+            outputs = OutputFiles(module, self.settings.output, draft, self.progress, partial(self._page, module))
+            try:
+                late = write_in_time(outputs, written, self._clock)
+                output = outputs.collect()
+            finally:
+                outputs.discard()
             self._report = replace(self._report, ranks=output.ranks)
             self._add(output.checks, output.diagnostics, output.notes)
             files = tuple(draft.publish())
         self._report = replace(self._report, files=files)
+        if late is not None:
+            raise NoSchedule(late)
 
     def _page(self, module: Module, files: WrittenFile) -> str:
         """The text of the report that `emit report` writes. files: the other files."""
@@ -385,7 +387,7 @@ class ScheduleBuild:
             raise OverflowError
         ideal = bound = None
         try:
-            with self._clock.finishing(share=0.5):
+            with self._clock.finishing(share=0.5, but=kept_seconds(module)):
                 taken = self._taken
                 if taken is not None and taken.module is module:
                     ideal = taken.ideal

@@ -134,6 +134,11 @@ class Draft:
         self._pending.append(_Pending(temporary, path, path, _locked_folder(temporary), replaced))
         return temporary
 
+    def take(self, other: Draft) -> None:
+        """Take over the files of another draft."""
+        self._pending += other._pending
+        other._pending.clear()
+
     def publish(self) -> list[Path]:
         """Rename all files to their final names and return these."""
         done = [pending.final for pending in self._pending]

@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
+
+from collc.base.diagnostics import CollcError
 
 _TERMINATION_SIGNALS: Final = tuple(
     signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__
@@ -28,6 +31,10 @@ _AGAIN: Final = 2.0
 """Seconds after which `OutOfTime` is raised again: a callback of C code may have swallowed the first one."""
 
 
+_CALLBACKS: Final = frozenset({"_raw_object_cache_notify", "_raw_object_cache_getbuffer"})
+"""Functions that llvmlite's compiler calls."""
+
+
 class OutOfTime(BaseException):
     """Raised in the main thread, wherever it is, when the time of `ended_after` is over."""
 
@@ -38,15 +45,20 @@ class _Clock:
 
     grace: float
     over: bool = False
+    raised: bool = False
     _cpu: float = 0.0
     _wall: float = 0.0
+
+    def used(self) -> float:
+        """Seconds of processor time since the first signal; 0 before it."""
+        return time.process_time() - self._cpu if self._wall else 0.0
 
     def start(self, seconds: float) -> None:
         """Let the grace begin after that many seconds."""
         self._wall = 0.0
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
 
-    def __call__(self, _number: int, _frame: object) -> None:
+    def __call__(self, _number: int, frame: FrameType | None) -> None:
         """Count on, or raise OutOfTime; nothing where what it waits for is over, since the signal may come late."""
         if self.over:
             return
@@ -55,9 +67,22 @@ class _Clock:
             self._cpu, self._wall = cpu, wall
         left = self.grace - (cpu - self._cpu)
         if left <= 0 or wall - self._wall > _BUSY * self.grace:
+            if _in_callback(frame):
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                return
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            self.raised = True
             raise OutOfTime
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+
+
+def _in_callback(frame: FrameType | None) -> bool:
+    """Whether C code of llvmlite has called the function that runs: there an exception is printed and lost."""
+    while frame is not None:
+        if frame.f_code.co_name in _CALLBACKS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _has_clock() -> bool:
@@ -68,22 +93,29 @@ def _has_clock() -> bool:
 
 
 @contextmanager
-def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
+def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[Callable[[], float]]:
     """What runs inside is ended by OutOfTime after that many seconds and `grace` seconds of processor time.
 
     seconds: None: only after a Ctrl-C. Where the processor is busy with others, the grace takes up to _BUSY times as
     long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and where
-    the clock of the process (ITIMER_REAL) is in use.
+    the clock of the process (ITIMER_REAL) is in use. Yields a function that says how much of the grace is used. Where C
+    code, as NumPy's, takes OutOfTime for an error of its own and raises another one, that is OutOfTime too.
     """
     if not _has_clock():
-        yield
+        yield lambda: 0.0
         return
     clock = _Clock(grace)
     signal.signal(signal.SIGALRM, clock)
     if seconds is not None:
         clock.start(seconds)
     try:
-        yield
+        yield clock.used
+    except CollcError:
+        raise
+    except Exception as error:
+        if clock.raised:
+            raise OutOfTime from error
+        raise
     finally:
         clock.over = True
         signal.setitimer(signal.ITIMER_REAL, 0.0)

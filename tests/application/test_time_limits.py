@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collc.application import build_clock, output_files
+from collc.application import build_clock, files_in_time, output_files
 from collc.application.compilation import compile_program
 from collc.application.compile_report import ScheduleReport
+from collc.application.file_verification import Expectation, verify_file
 from collc.application.settings import Settings
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
@@ -96,33 +98,63 @@ def test_a_bound_that_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: py
     assert "the time limit ended before the lower bound was known" in report.notes
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "what"),
-    [
-        ("collc.verification", "verify_schedule", "the schedule was checked"),
-        ("collc.application.schedule_build", "write_outputs", "the files were written and checked"),
-    ],
-)
-def test_what_is_not_finished_is_said(
-    module: str, name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_schedule_that_is_not_checked_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_clock, "ALLOWANCE", 0.2)
-    monkeypatch.setattr(f"{module}.{name}", stuck)
+    monkeypatch.setattr("collc.verification.verify_schedule", stuck)
     report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
     (message,) = report.diagnostics
     assert (message.code, report.exit) == ("S0202", 3)
-    assert message.message == f"stopped at the time limit of 0.05 s while {what}: nothing was written"
+    assert message.message == "stopped at the time limit of 0.05 s while the schedule was checked: nothing was written"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draft_is_removed_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half(_module: object, _emit: object, destination: output_files.Destination, _progress: object) -> None:
-        destination.new().write_text("half")
-        stuck()
+@pytest.mark.parametrize(
+    ("emit", "written", "late"),
+    [
+        ('emit msccl("a.xml")', ["s.found.ten"], ["a.xml"]),
+        ("emit msccl emit ten", ["s.ten"], ["s.msccl"]),
+        ("emit trace emit mscclpp emit msccl", ["s.found.ten", "s.trace"], ["s.mscclpp", "s.msccl"]),
+    ],
+)
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_schedule_is_written_where_its_files_take_too_long(
+    emit: str, written: list[str], late: list[str], as_text: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is complete is there, the schedule as `.ten` too; the error names what is missing."""
+    monkeypatch.setattr(build_clock, "ALLOWANCE", 0.4)
+    monkeypatch.setattr(files_in_time, "TEXT_TRANSFERS", 1000 if as_text else 0)
+    for kind in ("msccl", "mscclpp"):
+        monkeypatch.setitem(output_files.WRITERS, kind, half_written)
+    text = RING.replace("RUN", "all_gather").replace("emit ten", emit)
+    report = compiled(text, tmp_path, synthesizer="tacos")
+    (message,) = report.diagnostics
+    assert (message.code, report.exit) == ("S0202", 3)
+    names = " and ".join(str(tmp_path / name) for name in late)
+    what = "was" if len(late) == 1 else "were"
+    assert message.message == (
+        f"stopped at the time limit of 0.05 s while {names} {what} written and checked: "
+        f"the schedule is in {tmp_path / written[0]}"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    assert {path.name for path in report.files} == set(written)
+    assert verify_file(tmp_path / written[0], Expectation()).ok
 
+
+def half_written(_module: object, _emit: object, destination: output_files.Destination, _progress: object) -> Any:
+    destination.new().write_text("half")
+    stuck()
+
+
+def test_a_draft_is_removed_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not even the schedule can be written."""
     monkeypatch.setattr(build_clock, "ALLOWANCE", 0.2)
-    monkeypatch.setitem(output_files.WRITERS, "ten", half)
-    assert compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos").exit == 3
+    monkeypatch.setattr(files_in_time, "write_ten", lambda _module, path: stuck(path.write_text("half")))
+    monkeypatch.setitem(output_files.WRITERS, "ten", half_written)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
+    assert report.exit == 3
+    assert report.diagnostics[0].message == (
+        "stopped at the time limit of 0.05 s while the schedule was written: nothing was written"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,3 +205,37 @@ def test_a_signal_that_comes_late_does_not_set_the_clock_again() -> None:
     assert callable(clock)
     clock(signal.SIGALRM, None)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_clock_waits_for_a_callback_of_compiled_code() -> None:
+    """An exception there is printed as a traceback and lost; the clock tries again when it is over."""
+    seen: list[float] = []
+
+    def _raw_object_cache_notify() -> None:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            sum(range(99))
+        seen.append(time.monotonic())
+
+    def run() -> None:
+        _raw_object_cache_notify()
+        stuck()
+
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.01):
+        run()
+    assert len(seen) == 1
+
+
+def test_an_error_that_c_code_makes_of_it_is_out_of_time() -> None:
+    """NumPy compares structured arrays with the help of Python code, and says of any exception there: a TypeError."""
+
+    def replaced() -> None:
+        try:
+            stuck()
+        except OutOfTime:
+            raise TypeError("Cannot compare structured arrays") from None
+
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.01):
+        replaced()
+    with pytest.raises(TypeError), ended_after(100.0):
+        raise TypeError("of its own")
