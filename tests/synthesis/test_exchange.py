@@ -18,7 +18,7 @@ from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import core_kinds
 from collc.synthesis.retiming import retimed
 from collc.synthesis.tacos import tacos
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -84,6 +84,14 @@ def test_as_many_chunks_as_npus_take_the_fewest_steps(net: Network, steps: int) 
     step = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
     least = 3 if net.name == "dgx1" else steps  # that 3 steps are too few for a DGX-1 takes a search
     assert lower_bound(net, demand, LinkModel.STORE).time == least * step
+
+
+@pytest.mark.parametrize(("net", "steps"), [(grid(4, 2), 7), (grid(4, 2, wrap=True), 5), (hypercube(3), 5)])
+def test_little_work_suffices_for_the_fewest_steps(net: Network, steps: int) -> None:
+    """`auto` grants no more beside what Z3 may need: one placement on each kind of cores."""
+    demand = all_reduce(net.npus.tolist())
+    built = exchange(Module("m", net, demand), Effort(work=WorkMeter(40_000)), tacos)
+    assert time_of(built) == steps * int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
 
 
 @pytest.mark.sampled(3)

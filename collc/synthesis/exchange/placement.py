@@ -14,8 +14,9 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
     """A core of one kind for each of some chunks.
 
     An NPU that is not in the core of a chunk receives the sum over one of its links in `steps` steps. So NPUs with few
-    links are in many cores; else the cores share chunks and NPUs evenly. degree: links into each NPU (at least of the
-    members). rng: breaks ties; None: in the order of the cores.
+    links are in many cores; else the cores share chunks and NPUs evenly, and join NPUs that those before do not join, as a
+    ring of all NPUs is better than two rings. degree: links into each NPU (at least of the members). rng:
+    breaks ties; None: in the order of the cores.
     """
     members = sorted({npu for core in kind.cores for npu in core.members})
     wanting = {npu: chunks - steps * degree[npu] for npu in members}
@@ -25,19 +26,23 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
     order = list(range(len(kind.cores)))
     if rng is not None:
         rng.shuffle(order)
+    component = {npu: npu for npu in members}
     found: list[Core] = []
     for _ in range(chunks):
 
-        def cost(number: int) -> tuple[int, int, int, int, int]:
+        def cost(number: int) -> tuple[int, int, int, int, int, int]:
             core = kind.cores[number]
             clash = max((taken[m, r] for r, messages in enumerate(core.rounds) for m in messages), default=0)
             lacking = sum(wanting[npu] > in_cores[npu] for npu in core.members)
-            return clash, uses[number], -lacking, core.radius, sum(in_cores[npu] for npu in core.members)
+            apart = len({component[npu] for npu in core.members})
+            return clash, uses[number], -lacking, core.radius, -apart, sum(in_cores[npu] for npu in core.members)
 
         best = min(order, key=cost)
         uses[best] += 1
         found.append(kind.cores[best])
         in_cores.update(found[-1].members)
+        joined = {component[npu] for npu in found[-1].members}
+        component.update({npu: min(joined) for npu, number in component.items() if number in joined})
         for r, messages in enumerate(found[-1].rounds):
             taken.update((message, r) for message in messages)
     return found

@@ -125,12 +125,14 @@ class _ExchangePlanner:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
         left = WORK * max(1, self._effort.trials)
-        for plan in sorted(self._plans(), key=self._order):
-            if best is not None and (best[0] <= plan.least or self._effort.work.is_used_up):
-                break
-            for trial in range(PLACEMENTS * max(1, self._effort.trials)):
-                if self._effort.stop() or (best is not None and left < plan.messages):
-                    break
+        plans = sorted(self._plans(), key=self._order)
+        for trial in range(PLACEMENTS * max(1, self._effort.trials)):
+            again: list[_Plan] = []
+            for plan in plans:
+                if best is not None and (best[0] <= plan.least or left < plan.messages):
+                    continue
+                if self._effort.stop() or (best is not None and self._effort.work.is_used_up):
+                    return None if best is None else best[1]
                 left -= plan.messages
                 self._effort.work.add(MESSAGE_WORK * plan.messages)
                 found = self._planned(plan, trial)
@@ -138,8 +140,9 @@ class _ExchangePlanner:
                     best = found
                 if best[0] <= self._bound:
                     return best[1]
-                if found[0] <= plan.least or found[0] * NEAR > best[0] * (NEAR + 1) or self._effort.work.is_used_up:
-                    break
+                if plan.least < found[0] and found[0] * NEAR <= best[0] * (NEAR + 1):
+                    again.append(plan)
+            plans = again
         return None if best is None else best[1]
 
     def _order(self, plan: _Plan) -> tuple[int, int]:
