@@ -14,9 +14,9 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
     """A core of one kind for each of some chunks.
 
     An NPU that is not in the core of a chunk receives the sum over one of its links in `steps` steps. So NPUs with few
-    links are in many cores; else the cores share chunks and NPUs evenly, and join NPUs that those before do not join, as a
-    ring of all NPUs is better than two rings. degree: links into each NPU (at least of the members). rng:
-    breaks ties; None: in the order of the cores.
+    links are in many cores; else the cores share chunks and NPUs evenly, and join NPUs that those before do not join:
+    one ring of all NPUs is better than two rings. degree: links into each NPU (at least of the members). rng: breaks
+    ties; None: in the order of the cores.
     """
     members = sorted({npu for core in kind.cores for npu in core.members})
     wanting = {npu: chunks - steps * degree[npu] for npu in members}
