@@ -12,7 +12,10 @@ Pair = tuple[Index, Index]
 
 NAMES: Final = ("i", "j", "k", "m")
 MOST_LOOPS: Final = 4
-"""Loops into which the links of one kind between two families are split; more are listed."""
+"""Loops into which the links of one kind between two families are split, where they are few."""
+
+FEWEST_LINKS: Final = 8
+"""Links that each loop stands for on average, where there are more loops; else links are listed."""
 
 
 class Loop(NamedTuple):
@@ -28,13 +31,18 @@ class Loop(NamedTuple):
 
 
 def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
-    """Loops that yield just these pairs of indices; None where they would be more than MOST_LOOPS.
+    """Loops that yield just these pairs of indices; None where a list of them is as short.
 
     pairs: different ones; the sources have the same number of indices, and so have the targets.
     """
     whole = _one_loop(pairs)
     if whole is not None:
         return [whole]
+    return _shifted(pairs) or _torus(pairs) or _around_gaps(pairs) or _alike(pairs)
+
+
+def _shifted(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """A loop for each difference between the indices of both ends."""
     parts: dict[Index, list[Pair]] = defaultdict(list)
     for source, target in pairs:
         if len(source) != len(target):
@@ -42,7 +50,49 @@ def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
         parts[tuple(b - a for a, b in zip(source, target, strict=True))].append((source, target))
     found = [_one_loop(part) for part in parts.values()] if len(parts) <= MOST_LOOPS else []
     every = [one for one in found if one is not None]
-    return every if every and len(every) == len(parts) else _torus(pairs)
+    return every if every and len(every) == len(parts) else None
+
+
+def _around_gaps(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """A loop for each run of the first index of the sources, where some of these have no links."""
+    if not pairs[0][0]:
+        return None
+    runs = _runs(sorted({source[0] for source, _ in pairs}))
+    if not 1 < len(runs) <= MOST_LOOPS:
+        return None
+    found = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
+    every = [one for one in found if one is not None]
+    return every if len(every) == len(found) else None
+
+
+def _alike(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """Loops over the first index of the sources, where all that have it are linked alike, as with some that fail."""
+    if not pairs[0][0]:
+        return None
+    linked: dict[int, list[Pair]] = defaultdict(list)
+    for source, target in pairs:
+        linked[source[0]].append((source[1:], target))
+    same: dict[tuple[Pair, ...], list[int]] = defaultdict(list)
+    for first, rest in linked.items():
+        same[tuple(sorted(rest))].append(first)
+    found: list[Loop] = []
+    most = max(MOST_LOOPS, len(pairs) // FEWEST_LINKS)
+    for rest, firsts in same.items():
+        inner = loops(rest) if len(found) < most else None
+        if inner is None:
+            return None
+        for start, stop in _runs(sorted(firsts)):
+            span = (("n", f"{start}..{stop}"),) if stop - start > 1 else ()
+            name = "n" if span else str(start)
+            found += [one._replace(ranges=(*span, *one.ranges), source=(name, *one.source)) for one in inner]
+    taken = any("n" in (name for name, _ in one.ranges[1:]) for one in found)
+    return found if len(found) <= most and not taken else None
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as (first, last + 1)."""
+    starts = [at for at in range(len(numbers)) if not at or numbers[at] != numbers[at - 1] + 1]
+    return [(numbers[a], numbers[b - 1] + 1) for a, b in pairwise([*starts, len(numbers)])]
 
 
 def _torus(pairs: Sequence[Pair]) -> list[Loop] | None:
@@ -81,7 +131,9 @@ def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
     if all(len(targets) == 1 for targets in of_source.values()):
         values = [(source, targets[0]) for source, targets in of_source.items()]
         formulas = _formulas(values, box, names)
-        return None if formulas is None else Loop(_ranges(box, names), _expressions(box, names), formulas)
+        if formulas is None:
+            return _of_a_table(values, box, names)
+        return Loop(_ranges(box, names), _expressions(box, names), formulas)
     return _every_pair(of_source, box, names) or _triangle(of_source)
 
 
@@ -118,6 +170,23 @@ def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]
             return None
         found.append(text)
     return tuple(found)
+
+
+def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:
+    """A loop over rows [first, end, targets ...], where the targets are those of one index and stay over many of it."""
+    for at, span in enumerate(box):
+        table: dict[int, Index] = {}
+        if not names[at] or any(table.setdefault(source[at], target) != target for source, target in values):
+            continue
+        starts = [place for place in span if place == span.start or table[place] != table[place - 1]]
+        if len(starts) * 4 > len(values):
+            continue
+        rows = [[a, b, *table[a]] for a, b in pairwise([*starts, span.stop])]
+        ranges = [("at", f"[{', '.join(map(str, rows))}]"), (names[at], "at[0]..at[1]")]
+        ranges += [one for one in _ranges(box, names) if one[0] != names[at]]
+        targets = tuple(f"at[{2 + column}]" for column in range(len(rows[0]) - 2))
+        return Loop(tuple(ranges), _expressions(box, names), targets)
+    return None
 
 
 def _fitting(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
@@ -175,9 +244,11 @@ def _every_pair(of_source: dict[Index, list[Index]], box: list[range], names: Se
 
 def _triangle(of_source: dict[Index, list[Index]]) -> Loop | None:
     """A loop over all pairs of two devices of a family, each once."""
+    if any(len(target) != len(source) for source, found in of_source.items() for target in found):
+        return None
     devices = sorted({*of_source, *(target for found in of_source.values() for target in found)})
     box = _box(devices)
-    if box is None or sum(len(span) > 1 for span in box) != 1 or len(next(iter(of_source.values()))[0]) != len(box):
+    if box is None or sum(len(span) > 1 for span in box) != 1:
         return None
     position = {device: at for at, device in enumerate(devices)}
     if any(len(of_source.get(device, ())) != len(devices) - 1 - at for device, at in position.items()):
