@@ -14,6 +14,7 @@ from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import did_you_mean, listed, plural
+from collc.machines.domains import are_one_domain, with_domains
 from collc.machines.fabrics import Fabric, machine_of, one_switch, rails
 from collc.machines.gpu_models import MODELS
 from collc.machines.hosts import Host, HostGpu, HostNic, Inside, Kinds, inside_of
@@ -21,7 +22,7 @@ from collc.machines.kinds import FABRIC_KINDS, KINDS, NETWORK_KINDS, NODE_KINDS,
 from collc.machines.machine import Machine
 from collc.machines.program import program_text
 from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, missing
-from collc.machines.slurm_groups import HostGroups, cabled_groups, fabric_of_domains, join_of, switched_groups
+from collc.machines.slurm_groups import HostGroups, cabled_groups, join_of, switched_groups
 
 FABRICS: Final = ("rails", "switch")
 """Fabrics that need no file."""
@@ -182,10 +183,10 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     kinds = Kinds(options)
     with_ports = fabric is not None or settings.fabric is not None
     insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
-    if len(insides) > 1 and not with_ports:
+    if len(insides) > 1 and not with_ports and not are_one_domain([inside.node for inside in insides]):
         message = f"{len(insides)} nodes, and nothing says what joins them"
         raise missing(message, "say it: --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
-    machine = _joined(insides, fabric, settings, kinds)
+    machine = with_domains(_joined(insides, fabric, settings, kinds))
     return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
 
 
@@ -218,7 +219,9 @@ def _grouped(groups: HostGroups, hosts: list[Host], settings: ImportSettings, op
 
 def _joined(insides: list[Inside], fabric: Fabric | None, settings: ImportSettings, kinds: Kinds) -> Machine:
     if fabric is None and settings.fabric is None:
-        return Machine(tuple(kinds.found.values()), (insides[0].node,), dropped=insides[0].dropped)
+        names = settings.nodes if len(settings.nodes) == len(insides) else ("",) * len(insides)
+        nodes = tuple(replace(one.node, label=name) for one, name in zip(insides, names, strict=True))
+        return Machine(tuple(kinds.found.values()), nodes, dropped=insides[0].dropped)
     if fabric is None:
         names = settings.nodes or tuple(f"node{at}" for at in range(len(insides)))
         if len(insides) == 1:
@@ -226,10 +229,16 @@ def _joined(insides: list[Inside], fabric: Fabric | None, settings: ImportSettin
         if len(names) != len(insides):
             raise _usage(f"{plural(len(names), 'name')} in --nodes, {plural(len(insides), 'node')}", "one for each")
         _check_ports(insides)
-        fabric = rails(names, insides, kinds.options) if settings.fabric == "rails" else one_switch(names, insides)
+        fabric = _fabric_without_file(names, insides, settings, kinds.options)
         order = [names.index(host) for host in fabric.hosts]
         return machine_of([insides[at] for at in order], fabric, kinds)
     return machine_of(_for_each(fabric.hosts, insides), fabric, kinds)
+
+
+def _fabric_without_file(
+    hosts: Sequence[str], insides: Sequence[Inside], settings: ImportSettings, options: ImportOptions
+) -> Fabric:
+    return rails(hosts, insides, options) if settings.fabric == "rails" else one_switch(hosts, insides)
 
 
 def _for_each(hosts: Sequence[str], insides: list[Inside]) -> list[Inside]:
@@ -252,13 +261,18 @@ def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings
         raise missing(message, "say it: --fabric rails, or --fabric switch")
     kinds = Kinds(options)
     check_devices(len(groups.hosts) * (options.gpus_per_node or 0))
-    with_ports = settings.fabric is not None
+    inside = inside_of(_plain_host(options, in_domain=True), kinds, options, with_ports=settings.fabric is not None)
     insides = [
-        inside_of(_plain_host(options, one.hosts), kinds, options, with_ports=with_ports) for one in groups.groups
+        replace(inside, node=replace(inside.node, label=host, domain=group.name))
+        for group in groups.groups
+        for host in group.hosts
     ]
-    if not with_ports:
-        return Machine(tuple(kinds.found.values()), (insides[0].node,), dropped=(*insides[0].dropped, *groups.dropped))
-    return machine_of(insides, fabric_of_domains(groups, insides, kinds, rails=settings.fabric == "rails"), kinds)
+    if settings.fabric is None:
+        nodes = tuple(one.node for one in insides)
+        return with_domains(Machine(tuple(kinds.found.values()), nodes, dropped=(*inside.dropped, *groups.dropped)))
+    fabric = _fabric_without_file(groups.hosts, insides, settings, options)
+    fabric = replace(fabric, ordered=True, dropped=groups.dropped)
+    return with_domains(machine_of(insides, fabric, kinds))
 
 
 def _check_ports(insides: Sequence[Inside]) -> None:
@@ -276,20 +290,18 @@ def _chosen(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
     return replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
 
 
-def _plain_host(options: ImportOptions, hosts: Sequence[str] = ("",)) -> Host:
-    """A node of which only the number of GPUs is known: an NVSwitch, and NICs. hosts: names, of several as one node."""
+def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
+    """A node of which only the number of GPUs is known: an NVSwitch, and NICs. in_domain: of several hosts."""
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
     if count is None:
         message = "the file says nothing about the inside of nodes"
         raise missing(message, "give a file of one (--node nccl:topo.xml), or --gpus-per-node 8 -D nvlink=450GB/s")
-    if rate is None and count * len(hosts) > 1:
-        message = f"nothing says how the {count * len(hosts)} GPUs of a node are linked"
+    linked = in_domain or count > 1
+    if rate is None and linked:
+        message = f"nothing says how the {plural(count, 'GPU')} of a node {'are' if count > 1 else 'is'} linked"
         raise missing(message, "give the rate of each to the switch of its node: -D nvlink=450GB/s")
-    links = 1 if count * len(hosts) > 1 else 0
-    names = [(f"{host}/" if host else "", at) for host in hosts for at in range(count)]
-    path = (("CPU", Fraction(1)),)
-    gpus = [HostGpu(f"{host}GPU{at}", path, rate or Fraction(1), links) for host, at in names]
-    nics = [HostNic(f"{host}NIC{at}", path, None) for host, at in names]
+    gpus = [HostGpu(f"GPU{at}", (), rate or Fraction(1), int(linked)) for at in range(count)]
+    nics = [HostNic(f"NIC{at}", (), None) for at in range(count)]
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
 
 
@@ -304,7 +316,8 @@ def _summary(machine: Machine) -> list[str]:
 
 
 def _switches(count: int, tier: str) -> str:
-    return f"{count} {tier} {'switch' if count == 1 else 'switches'}"
+    many = "es" if count > 1 else ""
+    return f"{count} NVSwitch{many}" if tier == "nvswitch" else f"{count} {tier} switch{many}"
 
 
 def _check_definitions(settings: ImportSettings, machine: Machine) -> None:

@@ -79,9 +79,11 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     wires: list[Wire] = []
     idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
-        matched = _matched(host, insides[node[host]].ports, attachments)
+        inside = insides[node[host]]
+        plugged = [one for one in attachments if one.port not in inside.unused]
+        matched = _matched(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
-        if lost := [port.label for port in insides[node[host]].ports if port not in cabled]:
+        if lost := [port.label for port in inside.ports if port not in cabled]:
             idle[listed(lost)].append(host)
         for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
@@ -169,7 +171,7 @@ def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOption
     count = counts.pop()
     nic = options.rates.get("nic")
     cables: list[tuple[str, str, Fraction | None]] = []
-    for k in range(count if len(hosts) > 1 else 0):
+    for k in range(count if len(hosts) > 1 and count > 1 else 0):
         rates = [_least(inside.ports[k].rate, nic) for inside in insides]
         known = [rate for rate in rates if rate is not None]
         cables.append((f"leaf{k}", "spine", sum(known, Fraction(0)) if len(known) == len(rates) else None))

@@ -26,6 +26,9 @@ SWITCH_LATENCY: Final = (
 PCIE_LATENCY: Final = (Fraction(5, 10) * MICRO, "assumed: half of NCCL's figure for a hop over PCIe (LL, 1.0 us)")
 
 
+_NAMES: Final = {"nvlink": "NVLinks", "xgmi": "XGMI links"}
+
+
 @dataclass(frozen=True, slots=True)
 class HostGpu:
     """A GPU. path: hops up to the CPU. switch_links: NVLinks to switches. peers: NVLinks to other GPUs, by label.
@@ -55,6 +58,7 @@ class Host:
     """What one node contains. cpu_links: between pairs of CPUs, bytes per second. link: name of the links of GPUs.
 
     assumed_pcie: why the rates of PCIe are what they are, where no file says them. rate_source: of the links of GPUs.
+    domain: the name of the NVLink domain of several hosts that it is in; "" where its NVSwitches join its GPUs only.
     """
 
     gpus: tuple[HostGpu, ...]
@@ -63,6 +67,7 @@ class Host:
     link: str = "nvlink"
     rate_source: str = "as NCCL counts"
     assumed_pcie: str = ""
+    domain: str = ""
 
 
 @dataclass(slots=True)
@@ -108,17 +113,20 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A node and its ports to the fabric. dropped: what the node leaves out."""
+    """A node and its ports to the fabric. dropped: what the node leaves out. unused: labels of NICs that no GPU uses."""
 
     node: Node
     ports: tuple[Port, ...]
     dropped: tuple[str, ...]
+    unused: frozenset[str] = frozenset()
 
 
 def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: bool) -> Inside:
     """The node of a host. with_ports: whether a fabric will use the NICs; else they are dropped."""
     by_nvlink, joined = _nvlinks(host, kinds)
-    keep = options.pcie if options.pcie is not None else not joined
+    has_pcie = any(gpu.path for gpu in host.gpus)
+    keep = has_pcie and (options.pcie if options.pcie is not None else not joined)
+    unused: list[str] = []
     dropped: list[str] = []
     unseen = sorted({peer for gpu in host.gpus for peer, _ in gpu.peers} - {gpu.label for gpu in host.gpus})
     if unseen:
@@ -135,9 +143,15 @@ def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: b
         wires += tree.wires
         ports = tree.ports
     else:
-        dropped.append("paths between GPUs over PCIe, since NVLinks join all GPUs (--pcie keeps them)")
+        if has_pcie and len(host.gpus) > 1:
+            dropped.append(f"paths between GPUs over PCIe, since {_NAMES[host.link]} join all GPUs (--pcie keeps them)")
         ports = _ports_of_gpus(host, families, wires, kinds) if with_ports else []
-    return Inside(Node(tuple(families), merged(wires)), tuple(ports), tuple(dropped))
+        used = {port.label for port in ports}
+        unused = [nic.label for nic in host.nics if with_ports and nic.label not in used]
+        if unused:
+            dropped.append(f"NICs that are nearest to no GPU: {', '.join(unused)} (--pcie keeps them)")
+    node = Node(tuple(families), merged(wires), domain=host.domain)
+    return Inside(node, tuple(ports), tuple(dropped), frozenset(unused))
 
 
 def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:

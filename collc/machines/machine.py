@@ -56,11 +56,12 @@ class LinkKind:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The inside of a node. label: the name of its host."""
+    """The inside of a node. label: the name of its host. domain: of NVLinks, shared with other nodes; "" for none."""
 
     families: tuple[Family, ...]
     wires: tuple[Wire, ...]
     label: str = field(default="", compare=False)
+    domain: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

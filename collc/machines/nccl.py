@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Final
@@ -57,6 +57,9 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], l
     hosts = [host for host in hosts if host.gpus]
     if not hosts:
         raise wrong(f"{source.name} has no GPU", element_span(source, root))
+    if len(hosts) > 1 and all(any(gpu.switch_links for gpu in host.gpus) for host in hosts):
+        reader.notes.append(f"NVSwitches join the {len(hosts)} hosts of {source.name}, as NCCL takes them")
+        hosts = [replace(host, domain=f"NVSwitches of {source.name}") for host in hosts]
     return hosts, list(dict.fromkeys(reader.notes))
 
 

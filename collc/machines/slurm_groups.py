@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Final
@@ -147,25 +146,3 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
 
 def _in(device: Device, node: int) -> Device:
     return device._replace(node=node)
-
-
-def fabric_of_domains(found: HostGroups, insides: Sequence[Inside], kinds: Kinds, *, rails: bool) -> Fabric:
-    """NVLink domains on rails (NIC k of every host on leaf switch k, a spine above) or on one switch.
-
-    insides: of each block, with the NICs of its hosts one after another.
-    """
-    per_host = len(insides[0].ports) // len(found.groups[0].hosts) if rails else 1
-    below = [
-        Attachment(group.name, port.label, f"leaf{at % per_host}", None)
-        for group, inside in zip(found.groups, insides, strict=True)
-        for at, port in enumerate(inside.ports)
-    ]
-    leaves = [f"leaf{at}" for at in range(per_host)]
-    nic = kinds.options.rates.get("nic")
-    rate: Fraction | None = None if nic is None else nic * len(found.hosts)
-    above = [(leaf, "spine", rate) for leaf in leaves] if rails and per_host > 1 else []
-    names = ["names of the hosts in blocks, which labels of alike blocks cannot hold"] if len(insides) > 1 else []
-    dropped = (*found.dropped, *names)
-    return Fabric(
-        (*leaves, *(["spine"] if above else [])), tuple(above), tuple(below), dropped, ordered=True, assumed_cables=True
-    )

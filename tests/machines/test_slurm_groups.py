@@ -150,9 +150,12 @@ def test_blocks_are_nvlink_domains_or_leaf_switches(tmp_path):
     program = run(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="nvlink", fabric="rails")
     found = network_of(program, "pod", tmp_path)
     assert (found.npu_count, found.switch_count) == (144, 2 + 4 + 1)
-    assert "block b1 is gpu[01-18]" in program
+    assert "block b1 is gpu[01-18]" in " ".join(program.split("\n# "))
     assert "block sizes" in program  # as dropped
-    assert "names of the hosts in blocks" in program
+    assert 'use pod_node as node[36] labels "gpu[01-36]"' in program
+    assert found.real_name(0) == "gpu01/GPU0"
+    assert found.real_name(18 * 4 + 5) == "gpu20/GPU1"
+    assert found.real_name(144) == "b1"
     assert len(program.splitlines()) < 60
     leaf = [b for a, b, rate, _ in links(found) if a == 5 and rate == 50 * 10**9]
     assert leaf == [b for a, b, rate, _ in links(found) if a == 72 + 9 and rate == 50 * 10**9]  # GPU 1 of each host
