@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile, Span
@@ -13,6 +14,7 @@ from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
 from collc.machines.reading import (
     MAX_DEVICES,
+    check_devices,
     compose_yaml,
     line_span,
     missing,
@@ -171,6 +173,8 @@ def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
             if not groups:
                 raise wrong(f"'{key}' has no {rows}", line_span(source, fields[key].start_mark.line + 1))
             dropped = [_PLANNING] if "block_sizes" in yaml_fields(fields[key]) else []
+            if any("placements" in yaml_fields(item) for item in yaml_items(yaml_fields(fields[key]).get(rows))):
+                dropped.append("placements, by which jobs are planned, not links")
             return checked_groups(what, groups, dropped, part if inside and not named else None)
     said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
     raise wrong("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
@@ -191,16 +195,54 @@ def _yaml_group(source: SourceFile, what: str, item: Any, name: str) -> HostGrou
     span = line_span(source, item.start_mark.line + 1)
     if not _text(fields.get(name)):
         raise wrong(f"a {what} has a '{name}' and 'nodes'", span)
-    if "nodes" not in fields:
-        hint = "write its hosts as nodes, x fastest, as in node[01-64]" if "regions" in fields else ""
-        raise wrong(f"{what} {_text(fields[name])} has no 'nodes'", span, hint)
-    hosts = _hosts(_text(fields["nodes"]), span)
+    if "nodes" not in fields and not (what == "torus" and "regions" in fields):
+        raise wrong(f"{what} {_text(fields[name])} has no 'nodes'", span)
     if what != "torus":
+        hosts = _hosts(_text(fields["nodes"]), span)
         return HostGroup(_text(fields[name]), hosts, (len(hosts),) if what == "ring" else (), span)
-    sizes = [_text(yaml_fields(fields.get("dims")).get(axis)) for axis in "xyz"]
-    if not all(size.isascii() and size.isdigit() and int(size[:9]) > 0 and len(size) < 9 for size in sizes):
-        raise wrong(f"the dims of torus {_text(fields[name])} are x, y and z, whole numbers above 0", span)
-    return HostGroup(_text(fields[name]), hosts, tuple(map(int, sizes)), span)
+    sizes = _xyz(fields.get("dims"), 1, f"the dims of torus {_text(fields[name])}", span)
+    if "regions" in fields:
+        if "nodes" in fields:
+            raise wrong(f"torus {_text(fields[name])} has both nodes and regions", span, "it has one of them")
+        return _of_regions(source, _text(fields[name]), fields["regions"], sizes, span)
+    return HostGroup(_text(fields[name]), _hosts(_text(fields["nodes"]), span), sizes, span)
+
+
+def _xyz(node: Any, least: int, what: str, span: Span) -> tuple[int, int, int]:  # noqa: ANN401
+    """Three numbers as in {x: 4, y: 4, z: 2}."""
+    texts = [_text(yaml_fields(node).get(axis)) for axis in "xyz"]
+    if not all(text.isascii() and text.isdigit() and len(text) < 9 and int(text) >= least for text in texts):
+        raise wrong(f"{what} are x, y and z, whole numbers of at least {least}", span)
+    x, y, z = map(int, texts)
+    return x, y, z
+
+
+def _of_regions(source: SourceFile, torus: str, node: Any, sizes: tuple[int, int, int], span: Span) -> HostGroup:  # noqa: ANN401
+    """A torus by its regions: boxes of hosts, x fastest, from an anchor on; other places have no host."""
+    check_devices(prod(sizes))
+    host_at: dict[int, str] = {}
+    for item in yaml_items(node):
+        fields, at = yaml_fields(item), line_span(source, item.start_mark.line + 1)
+        anchor = (
+            _xyz(fields["anchor"], 0, f"the anchor of a region of torus {torus}", at)
+            if "anchor" in fields
+            else (0, 0, 0)
+        )
+        dims = _xyz(fields.get("dims"), 1, f"the dims of a region of torus {torus}", at)
+        hosts = _hosts(_text(fields.get("nodes")), at)
+        if any(first + size > whole for first, size, whole in zip(anchor, dims, sizes, strict=True)):
+            raise wrong(f"a region leads out of torus {torus}", at, f"it has {' x '.join(map(str, sizes))} places")
+        if prod(dims) != len(hosts):
+            raise wrong(f"a region has {' x '.join(map(str, dims))} places and {len(hosts)} hosts", at)
+        for number, host in enumerate(hosts):
+            x, y, z = number % dims[0], number // dims[0] % dims[1], number // dims[0] // dims[1]
+            place = anchor[0] + x + sizes[0] * (anchor[1] + y + sizes[1] * (anchor[2] + z))
+            if place in host_at:
+                raise wrong(f"{host_at[place]} and {host} have the same place in torus {torus}", at)
+            host_at[place] = host
+    places = tuple(sorted(host_at))
+    hosts = tuple(host_at[place] for place in places)
+    return HostGroup(torus, hosts, sizes, span, places if len(places) < prod(sizes) else ())
 
 
 def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN401

@@ -28,12 +28,21 @@ _SHOWN: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HostGroup:
-    """A block, ring or torus. sizes: of a ring or torus, the first dimension fastest; () for a block."""
+    """A block, ring or torus. sizes: of a ring or torus, the first dimension fastest; () for a block.
+
+    places: of the hosts in a torus that has places without one; () where all have.
+    """
 
     name: str
     hosts: tuple[str, ...]
     sizes: tuple[int, ...]
     span: Span
+    places: tuple[int, ...] = ()
+
+    def cables(self) -> list[tuple[int, int]]:
+        """Pairs of hosts, by their numbers, that are neighbours in a ring or torus."""
+        number = {place: at for at, place in enumerate(self.places or range(len(self.hosts)))}
+        return [(number[a], number[b]) for a, b in neighbours(self.sizes) if a in number and b in number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
             if host in seen:
                 raise wrong(f"{host} is in {what} {seen[host]} and in {what} {group.name}", group.span)
             seen[host] = group.name
-        if group.sizes and prod(group.sizes) != len(group.hosts):
+        if group.sizes and not group.places and prod(group.sizes) != len(group.hosts):
             shape = " x ".join(map(str, group.sizes))
             raise wrong(f"{what} {group.name} has {shape} places and {len(group.hosts)} hosts", group.span)
     names = [group.name for group in groups]
@@ -116,7 +125,7 @@ def switched_groups(found: HostGroups) -> Fabric:
     """A leaf switch for each block, all on one spine; or a switch for each host, cabled to those of its neighbours."""
     if found.what != "block":
         group = found.groups[0]
-        cables = [(group.hosts[a], group.hosts[b], None) for a, b in neighbours(group.sizes)]
+        cables = [(group.hosts[a], group.hosts[b], None) for a, b in group.cables()]
         own = [Attachment(host, "", host, None) for host in group.hosts]
         return Fabric(group.hosts, tuple(cables), tuple(own), found.dropped, ordered=True)
     names = [group.name for group in found.groups]
@@ -132,7 +141,7 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
     if len({len(inside.ports) for inside in insides}) > 1:
         raise wrong("--joined-by nic needs as many NICs in each node")
     wires: list[Wire] = []
-    for a, b in neighbours(group.sizes):
+    for a, b in group.cables():
         for one, other in zip(insides[a].ports, insides[b].ports, strict=True):
             known = [rate for rate in (one.rate, other.rate, kinds.options.rates.get("nic")) if rate is not None]
             if not known:

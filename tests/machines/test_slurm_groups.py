@@ -38,6 +38,18 @@ YAML = """- topology: halls
 """
 
 
+REGIONS = """- topology: t
+  torus3d:
+    toruses:
+      - name: t
+        dims: {x: 4, y: 2, z: 1}
+        regions: [{dims: {x: 2, y: 1, z: 1}, nodes: "a[1-2]"},
+          {anchor: {x: 2, y: 0, z: 0}, dims: {x: 2, y: 1, z: 1}, nodes: "a[3-4]"},
+          {anchor: {x: 0, y: 1, z: 0}, dims: {x: 4, y: 1, z: 1}, nodes: "b[1-4]"}]
+        placements: [{dims: {x: 2, y: 2, z: 1}}]
+"""
+
+
 def run(tmp_path, text, **settings):
     (tmp_path / "file").write_text(text)
     return import_machine(ImportSettings((tmp_path / "file",), **settings))
@@ -73,6 +85,21 @@ def test_a_torus_is_the_torus_of_the_library(tmp_path, sizes):
     assert sorted((a, b) for a, b, *_ in links(found).elements()) == sorted(wanted.edges())
     if min(sizes) > 1:
         assert links(found) == links(std(tmp_path, f"torus3d({x}, {y}, {z}, 400Gb/s, 1us)"))
+
+
+def test_regions_of_a_torus(tmp_path):
+    """Slurm's torus3d_record.c: boxes of hosts from an anchor on, x fastest; places without a host have no cables."""
+    whole = REGIONS.partition("        regions")[0] + '        nodes: "a[1-4],b[1-4]"\n'
+    program = run(tmp_path, REGIONS, gpus_per_node=1, definitions=NIC)
+    assert "placements" in program  # as dropped
+    found = network_of(program, "pod", tmp_path)
+    assert links(found) == links(network(tmp_path, whole, gpus_per_node=1, definitions=NIC))
+    assert found.real_name(4).startswith("b1")
+    holes = REGIONS.replace("x: 4, y: 1, z: 1}", "x: 3, y: 1, z: 1}").replace("b[1-4]", "b[1-3]")
+    found = network(tmp_path, holes, gpus_per_node=1, definitions=NIC)
+    assert found.npu_count == 7
+    cables = {(a, b) for a, b, *_ in links(found) if a < b}
+    assert cables == {(0, 1), (1, 2), (2, 3), (0, 3), (4, 5), (5, 6), (0, 4), (1, 5), (2, 6)}
 
 
 def test_a_torus_is_a_loop_for_each_dimension(tmp_path):
@@ -188,9 +215,20 @@ WRONG = [
     (BLOCKS + RINGS.replace("gpu", "x"), None, 4, "switches, blocks or rings, not several of these"),
     (BLOCKS.replace("gpu[19-36]", "gpu[18-36]"), None, 2, "gpu18 is in block b1 and in block b2"),
     (YAML.replace("[01-24]", "[01-23]"), None, 5, "torus hall has 4 x 3 x 2 places and 23 hosts"),
-    (YAML.replace("z: 2", "z: 0"), None, 5, "x, y and z, whole numbers above 0"),
-    (YAML.replace("dims", "size"), None, 5, "x, y and z, whole numbers above 0"),
-    (YAML.replace('nodes: "node[01-24]"', "regions: [a]"), None, 5, "torus hall has no 'nodes'"),
+    (YAML.replace("z: 2", "z: 0"), None, 5, "x, y and z, whole numbers of at least 1"),
+    (YAML.replace("dims", "size"), None, 5, "x, y and z, whole numbers of at least 1"),
+    (
+        YAML.replace('nodes: "node[01-24]"', "regions: [a]"),
+        None,
+        5,
+        "the dims of a region of torus hall are",
+    ),
+    (YAML.replace('nodes: "node[01-24]"', "places: [a]"), None, 5, "torus hall has no 'nodes'"),
+    (YAML.replace('nodes: "n', 'regions: [], nodes: "n'), None, 5, "has both nodes and regions"),
+    (REGIONS.replace("x: 2, y: 0", "x: 3, y: 0"), None, 7, "a region leads out of torus t"),
+    (REGIONS.replace("a[3-4]", "a[3-5]"), None, 7, "a region has 2 x 1 x 1 places and 3 hosts"),
+    (REGIONS.replace("x: 2, y: 0", "x: 1, y: 0"), None, 7, "a2 and a3 have the same place"),
+    (REGIONS.replace("x: 2, y: 0", "x: -2, y: 0"), None, 7, "the anchor of a region of torus t are x, y and z"),
     (YAML.replace("block: b1", "name: b1"), "racks", 10, "a block has a 'block' and 'nodes'"),
     (YAML.replace("    rings:", "    circles:"), "rings", 14, "'ring' has no rings"),
     (YAML, "plain", 16, "a flat topology names no links"),
