@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from collc.application.measured_links import read_measured
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
@@ -48,7 +48,8 @@ class ImportSettings:
     nodes: tuple[str, ...] = ()
     gpu: str | None = None
     gpus_per_node: int | None = None
-    nvlink: int | None = None
+    nvlink: int | Literal["dgx1"] | None = None
+    mirror: bool = False
     pcie: bool | None = None
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     npu: str | None = None
@@ -77,6 +78,9 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
         if len(sources) > 1 and kind not in NODE_KINDS:
             raise _usage(f"{source.name} ({kind}) describes all of a network", "import it alone")
     origin = _origin([*sources, *_extra(settings)])
+    for path in settings.files:
+        if path.name == "topology.conf" and path.with_name("topology.yaml").exists():
+            remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
     if not sources and settings.fabric is None:
         raise _usage("no file to import", "as in: collc import nccl topo.xml")
     if sources and sources[0][0] == "astra":
@@ -347,7 +351,9 @@ def _options(settings: ImportSettings) -> ImportOptions:
     return ImportOptions(
         gpu=settings.gpu,
         gpus_per_node=settings.gpus_per_node,
-        nvlink=settings.nvlink,
+        nvlink=0 if settings.nvlink == "dgx1" else settings.nvlink,
+        mesh=settings.nvlink == "dgx1",
+        mirror=settings.mirror,
         pcie=settings.pcie,
         rates=rates,
         latencies=latencies,

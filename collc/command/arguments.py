@@ -21,6 +21,7 @@ from collc.command.values import (
     list_of,
     memory_of,
     number_from,
+    nvlinks_of,
     positive,
     seconds_of,
     size_of,
@@ -408,12 +409,9 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--part", metavar="NAME", help="the topology, ring or torus of a Slurm file, where it has several")
     add("--gpu", metavar="MODEL", help="the GPUs, where the file does not say: v100, a100, h100, b200, ...")
     add("--gpus-per-node", type=positive, metavar="N", help="GPUs of a node, where no file describes its inside")
-    add(
-        "--nvlink",
-        type=number_from(0),
-        metavar="N",
-        help="NVLinks of each GPU to NVSwitches, where the file names none",
-    )
+    nvlinks = "NVLinks of each GPU to NVSwitches, where the file names none; or those of a DGX-1"
+    add("--nvlink", type=nvlinks_of, metavar="N|dgx1", help=nvlinks)
+    add("--mirror", action="store_true", help="NVLinks that a file of NCCL has in one direction are in both")
     add("--pcie", action=argparse.BooleanOptionalAction, help="keep paths over PCIe, also where NVLinks join all GPUs")
     add("--npu", metavar="ATTRIBUTE=VALUE", help="which nodes of a graph are NPUs; all: all of them")
     add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")

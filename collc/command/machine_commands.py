@@ -48,6 +48,7 @@ def import_command(chosen: argparse.Namespace) -> Exit:
             gpu=chosen.gpu,
             gpus_per_node=chosen.gpus_per_node,
             nvlink=chosen.nvlink,
+            mirror=chosen.mirror,
             pcie=chosen.pcie,
             definitions=dict(chosen.definitions),
             npu=chosen.npu,

@@ -67,6 +67,11 @@ def number_from(least: int) -> Callable[[str], int]:
     return read
 
 
+def nvlinks_of(text: str) -> int | str:
+    """NVLinks of a GPU to switches, or `dgx1`."""
+    return text if text == "dgx1" else number_from(0)(text)
+
+
 positive: Final = number_from(1)
 """Reads whole numbers from 1 on."""
 

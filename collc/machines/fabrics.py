@@ -42,7 +42,7 @@ class Fabric:
     """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments.
 
     ordered: whether the order of hosts and switches is that of their places. assumed_cables: whether no file says the
-    cables between switches and their bandwidth.
+    cables between switches and their bandwidth. assumed: what else is, as a sentence.
     """
 
     switches: tuple[str, ...]
@@ -51,6 +51,7 @@ class Fabric:
     dropped: tuple[str, ...] = ()
     ordered: bool = False
     assumed_cables: bool = False
+    assumed: str = ""
 
     @property
     def hosts(self) -> list[str]:
@@ -106,7 +107,9 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, fabric.hosts, strict=True))
     without = [f"NICs that have no cable in the file of the fabric: {lost} of {_some(idle[lost])}" for lost in idle]
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
-    return Machine(tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped))
+    return Machine(
+        tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped), assumed=fabric.assumed
+    )
 
 
 def _some(hosts: Sequence[str]) -> str:
@@ -128,8 +131,11 @@ def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]
         return [(by_label[one.port], one) for one in attachments]
     if len(ports) != len(attachments):
         message = f"host {host} has {len(attachments)} cables to the fabric, its node has {len(ports)} NICs"
-        names = ", ".join(one.port for one in attachments[:8])
-        raise wrong(message, hint=f"the file calls the ports of the host {names}; name the same NICs inside the node")
+        names = ", ".join(one.port for one in attachments[:8] if one.port)
+        hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
+        raise wrong(
+            message, hint=hint if names else "which NIC is on which switch is clear only where they are as many"
+        )
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))
 

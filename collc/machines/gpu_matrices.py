@@ -15,7 +15,7 @@ from collc.base.diagnostics import SourceFile
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import MODELS, links_of, nvlink_rate
-from collc.machines.hosts import Hop, Host, HostGpu, HostNic
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic, with_mesh
 from collc.machines.reading import (
     GIGA,
     ImportOptions,
@@ -30,6 +30,7 @@ from collc.machines.reading import (
 )
 
 _CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+_PERMISSIONS: Final = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "U"})
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _PCIE: Final = ((90, 48), (80, 24), (0, 12))
 """Compute capability, and GB/s of its 16 lanes of PCIe as NCCL counts (Gen5, Gen4, Gen3)."""
@@ -79,6 +80,8 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Ho
         if options.nvlink is not None and not peers:
             switch = options.nvlink
         found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
+    if options.mesh and not any(gpu.peers or gpu.switch_links for gpu in found):
+        found = with_mesh(found)
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"
     return [Host(tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], []
@@ -101,6 +104,9 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
             names[named[1]] = named[2]
         elif words[0] in columns and words[0] not in cells:
             row = words[1 : 1 + len(columns)]
+            if not _PERMISSIONS.isdisjoint(row):
+                message = "this is 'nvidia-smi topo -p2p', which says what is permitted and not how GPUs are linked"
+                raise wrong(message, line_span(source, line), "give the output of 'nvidia-smi topo -m'")
             for at, code in enumerate(row):
                 if code not in _CODES and not re.fullmatch(r"NV\d+", code):
                     message = f"'{code[:20]}' in column {columns[at]} is no code of nvidia-smi"
@@ -163,12 +169,14 @@ def _cpu_links(paths: Mapping[str, tuple[Hop, ...]]) -> tuple[tuple[str, str, Fr
 
 
 def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
-    """The host of `rocm-smi --showtopo` (text or JSON) or `amd-smi topology --json`.
+    """The host of `rocm-smi --showtopo` or `amd-smi topology`, text or JSON.
 
     Raises SourceError X0601 with the line, UsageError X0602 where no bandwidth is known.
     """
     if source.text.lstrip().startswith(("[", "{")):
         names, pairs, rate = _amd_json(source)
+    elif re.search(r"^\s*LINK TYPE TABLE", source.text, re.MULTILINE):
+        names, pairs, rate = _amd_text(source)
     else:
         (names, pairs), rate = _rocm_text(source), None
     xgmi = options.rates.get("xgmi", rate)
@@ -212,6 +220,44 @@ def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
             if kind == "XGMI" and not routed:
                 pairs.append((a, b))
     return names, pairs
+
+
+def _amd_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fraction | None]:
+    """The same of the tables of `amd-smi topology`, whose rows and columns are PCI addresses."""
+    tables: dict[str, list[tuple[int, list[str]]]] = {}
+    title = ""
+    for line, text in enumerate(source.text.split("\n"), 1):
+        words = text.split()
+        named = re.fullmatch(r"\s*([A-Z][A-Z -]+?) TABLE:?\s*", text)
+        if named is not None:
+            title = named[1]
+        elif len(words) > 1 and _is_address(words[0]) and not _is_address(words[1]):
+            tables.setdefault(title, []).append((line, words))
+    types = tables.get("LINK TYPE", [])
+    names = [words[0] for _, words in types]
+    pairs: list[tuple[int, int]] = []
+    rates: list[int] = []
+    for a, (line, words) in enumerate(types):
+        for kind in words[1:]:
+            if kind not in {"SELF", "XGMI", "PCIE", "N/A", "UNKNOWN"}:
+                message = f"'{kind[:20]}' is no type of link"
+                raise wrong(message, line_span(source, line), "the types are SELF, XGMI, PCIE, N/A and UNKNOWN")
+        rows = {name: rows[a] for name, rows in tables.items() if a < len(rows)}
+        for name, (at, row) in rows.items():
+            if row[0] != names[a] or len(row) != len(names) + 1:
+                message = f"row {row[0]} of {name} has {len(row) - 1} columns, and there are {len(names)} GPUs"
+                raise wrong(message, line_span(source, at), "is the file cut off?")
+        cells = {name: row[1:] for name, (_, row) in rows.items()}
+        for b in range(len(names)):
+            near = cells["HOPS"][b] == "1" if "HOPS" in cells else True
+            if cells["LINK TYPE"][b] == "XGMI" and near and cells.get("ACCESS", [""] * (b + 1))[b] != "DISABLED":
+                pairs.append((a, b))
+                rates += [int(text) for text in re.findall(r"\d{1,9}", cells.get("NUMA BW", [""] * (b + 1))[b])[:1]]
+    return names, pairs, Fraction(min(rates), 1000) * GIGA if rates and min(rates) > 0 else None
+
+
+def _is_address(word: str) -> bool:
+    return re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]", word) is not None
 
 
 def _amd_json(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fraction | None]:

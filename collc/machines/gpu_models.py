@@ -45,3 +45,16 @@ def nvlink_rate(sm: int) -> Fraction:
 def links_of(sm: int) -> int:
     """The most NVLinks of a GPU."""
     return next((limit for least, limit in ((90, 18), (80, 12), (70, 6)) if sm >= least), 4)
+
+
+CUBE_MESH: Final = (
+    (0, 2, 1, 1, 2, 0, 0, 0),
+    (2, 0, 1, 2, 0, 1, 0, 0),
+    (1, 1, 0, 2, 0, 0, 2, 0),
+    (1, 2, 2, 0, 0, 0, 0, 1),
+    (2, 0, 0, 0, 0, 2, 1, 1),
+    (0, 1, 0, 0, 2, 0, 1, 2),
+    (0, 0, 2, 0, 1, 1, 0, 2),
+    (0, 0, 0, 1, 1, 2, 2, 0),
+)
+"""NVLinks between the eight V100 of a DGX-1, by their numbers."""

@@ -6,14 +6,14 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.machine import Device, Family, LinkKind, Machine, Wire, merged
+from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Wire, merged
 from collc.machines.reading import (
     MICRO,
     Element,
@@ -38,18 +38,24 @@ MOST_KINDS: Final = 1000
 
 
 def graph_machine(
-    npus: Sequence[str], switches: Sequence[str], edges: Sequence[Edge], options: ImportOptions, said: str
+    npus: Sequence[str],
+    switches: Sequence[str],
+    edges: Sequence[Edge],
+    options: ImportOptions,
+    said: str,
+    shared: Collection[int] = (),
 ) -> Machine:
-    """The machine of a graph. said: who says the rates."""
+    """The machine of a graph. said: who says the rates. shared: edges that share theirs with the opposite one."""
     check_devices(len(npus) + len(switches))
     place = {name: Device(-1, "npu", at) for at, name in enumerate(npus)}
     place |= {name: Device(-1, "switch", at) for at, name in enumerate(switches)}
-    kinds: dict[tuple[Fraction, Fraction | None], LinkKind] = {}
+    kinds: dict[tuple[Fraction, Fraction | None, bool], LinkKind] = {}
     wires: list[Wire] = []
-    for source, target, rate, latency, lanes in edges:
-        key = (rate, latency)
+    for number, (source, target, rate, latency, lanes) in enumerate(edges):
+        key = (rate, latency, number in shared)
         if key not in kinds:
-            kinds[key] = _kind(len(kinds), rate, latency, options, said)
+            kind = _kind(len(kinds), rate, latency, options, said)
+            kinds[key] = replace(kind, share=SHARED_PART) if number in shared else kind
         wires.append(Wire(place[source], place[target], kinds[key].name, lanes, both=False))
     families = [Family("npu", len(npus), False, tuple(npus))]
     if switches:
@@ -139,6 +145,14 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     lost = next((end for edge in edges for end in ("source", "target") if end not in edge), None)
     if lost is not None:
         raise wrong(f"{source.name} has an edge without '{lost}'", line_span(source, 1))
+    ids = [mapping(node).get("id") for node in items(data["nodes"])]
+    ends = {edge[end] for edge in edges for end in ("source", "target") if isinstance(edge[end], int)}
+    if edges and not any(isinstance(one, int) for one in ids) and max(ends, default=-1) < len(ids):
+        # NetworkX 1 wrote the places of nodes.
+        edges = [
+            {**edge, "source": _named(ids, edge["source"]), "target": _named(ids, edge["target"])} for edge in edges
+        ]
+        data[key] = edges
     try:
         nodes = set(nx.node_link_graph({**data, key: []}, edges=key))
         graph = nx.node_link_graph(data, edges=key)
@@ -150,6 +164,11 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
         end = next((end for edge in edges for end in ("source", "target") if edge[end] == unknown), "source")
         raise wrong(f"an edge has an end {unknown!s:.40}, and there is no such node", field_span(source, end, unknown))
     return graph
+
+
+def _named(ids: Sequence[object], end: object) -> object:
+    """The name of a node that is given by its place, else the end itself."""
+    return ids[end] if isinstance(end, int) and 0 <= end < len(ids) else end
 
 
 def _graphml(source: SourceFile) -> Any:  # noqa: ANN401
@@ -210,7 +229,18 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
                 rate = Fraction(options.chunk) / (beta * MICRO)
                 edges.append((str(origin), str(target), rate, _alpha(source, alpha), int(lanes)))
     names = [str(at) for at in range(len(links))]
-    return graph_machine(names, [], edges, options, "the size of a chunk / beta")
+    machine = graph_machine(names, [], edges, options, "the size of a chunk / beta")
+    between = [key for key in data if key.startswith("remote_") or key == "nics_per_node"]
+    said = [f"links between nodes ({', '.join(between)})"] if between else []
+    sums = _matrix(source, data, "invbws") if items(data.get("invbws")) else []
+    if any(
+        abs(row[at] - betas[to][at] - Fraction(str(alpha or 0))) > row[at] / 100
+        for to, row in enumerate(sums)
+        for at in range(len(row))
+        if len(sums) == len(betas) and betas[to][at]
+    ):
+        said.append("invbws, which are not alpha + beta: the numbers may be scaled, so check the rates")
+    return replace(machine, dropped=tuple(said))
 
 
 def _alpha(source: SourceFile, value: object) -> Fraction | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
+from collc.machines.gpu_models import CUBE_MESH
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
-from collc.machines.reading import GIGA, MICRO, ImportOptions
+from collc.machines.reading import GIGA, MICRO, ImportOptions, wrong
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
@@ -113,12 +114,22 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A node and its ports to the fabric. dropped: what the node leaves out. unused: labels of NICs that no GPU uses."""
+    """A node and its ports to the fabric. dropped: what it leaves out. unused: labels of NICs that no GPU uses."""
 
     node: Node
     ports: tuple[Port, ...]
     dropped: tuple[str, ...]
     unused: frozenset[str] = frozenset()
+
+
+def with_mesh(gpus: Sequence[HostGpu]) -> list[HostGpu]:
+    """The eight GPUs of a DGX-1 with its NVLinks, in their order. Raises SourceError X0601 for another number."""
+    if len(gpus) != len(CUBE_MESH):
+        raise wrong(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
+    return [
+        replace(gpu, peers=tuple((gpus[at].label, count) for at, count in enumerate(row) if count))
+        for gpu, row in zip(gpus, CUBE_MESH, strict=True)
+    ]
 
 
 def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: bool) -> Inside:

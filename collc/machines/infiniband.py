@@ -64,8 +64,13 @@ class _Cables:
         named = _distinct(self.names)
         cables: list[tuple[str, str, Fraction]] = []
         attachments: list[Attachment] = []
+        plugged: dict[End, int] = {}
         for (one, other), (rate, line) in self.cables.items():
-            for guid, _ in (one, other):
+            for guid, port in (one, other):
+                known = plugged.setdefault((guid, port), line)
+                if known != line:
+                    message = f"port {port} of {self.names.get(guid, guid)} has two cables: here and in line {known}"
+                    raise wrong(message, line_span(self.source, line), "are there two devices of one name?")
                 if guid not in self.names:
                     message = f"{guid} has no record of its own in {self.source.name}"
                     raise wrong(message, line_span(self.source, line), "is the file cut off?")
@@ -172,11 +177,14 @@ def read_iblinkinfo(source: SourceFile) -> Fabric:
         if link is None:
             message = 'a link is expected: 3 1 ==( 4X 53.125 Gbps Active/ LinkUp)==> 7 1 "name"'
             raise wrong(message, line_span(source, line))
+        if not own:
+            message = "a link without a header 'Switch: 0x... name:' or 'CA: ...:' above it"
+            raise wrong(message, line_span(source, line), "give the output of iblinkinfo without -l")
         active = _ACTIVE.match(link[4].strip())
         if active is None and not _INACTIVE.search(link[4]):
             message = f"'{' '.join(link[4].split())[:60]}' is no state of a port"
             raise wrong(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
-        if active is not None and own and link[7]:
+        if active is not None and link[7]:
             rate = int(active[1]) * _lane(source, active[2], line) / 8 * GIGA
             links.append((own, int(link[3]), link[8], int(link[7]), rate, line))
     for name, port, other, other_port, rate, line in links:

@@ -22,6 +22,7 @@ KINDS: Final = (*NODE_KINDS, *FABRIC_KINDS, *NETWORK_KINDS)
 _XML: Final = (("<system", "nccl"), ("<platform", "simgrid"), ("<graphml", "networkx"))
 _TEXT: Final = (
     (r"^\s*[\t ]*GPU0.*\n(.*\n)*?\s*GPU0\s+X\b", "nvidia-smi"),
+    (r"^\s*LINK TYPE TABLE", "amd-smi"),
     (r"Link Type between two GPUs|ROCm System Management", "rocm-smi"),
     (r'^(Switch|Ca|Rt)\s+\d+\s+"[SHR]-[0-9a-f]{16}"', "ibnetdiscover"),
     (r"^(Switch|CA): .*:\s*$", "iblinkinfo"),

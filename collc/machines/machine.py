@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Device(NamedTuple):
@@ -41,7 +41,8 @@ class LinkKind:
 
     name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link. times:
     physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a comment. assumed:
-    whether no file says the latency. assumed_rate: the same of the rate.
+    whether no file says the latency. assumed_rate: the same of the rate. share: a param of the program, the part of the
+    rate that each direction has; "" where it has all.
     """
 
     name: str
@@ -52,6 +53,11 @@ class LinkKind:
     times: int = 1
     assumed: bool = True
     assumed_rate: bool = False
+    share: str = ""
+
+
+SHARED_PART: Final = "shared_part"
+"""The param for links whose bandwidth both directions share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ class Machine:
     """What an importer found.
 
     kinds: in the order in which the program declares them. nodes: those with an inside of their own; () where the
-    machine is one network. families, wires: of the fabric. taken, dropped: sentences for the head of the program.
+    machine is one network. families, wires: of the fabric. taken, dropped, assumed: sentences for the head of the
+    program.
     """
 
     kinds: tuple[LinkKind, ...]
@@ -78,6 +85,7 @@ class Machine:
     wires: tuple[Wire, ...] = ()
     taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    assumed: str = ""
 
     def flat(self) -> Machine:
         """The machine as one network, where it is one node without a fabric."""

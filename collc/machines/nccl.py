@@ -11,7 +11,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.machines.gpu_models import MODELS, nvlink_rate
-from collc.machines.hosts import Hop, Host, HostGpu, HostNic
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic, with_mesh
 from collc.machines.reading import GIGA, Element, ImportOptions, element_span, missing, parse_xml, wrong
 
 _LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
@@ -30,6 +30,7 @@ class _Reader:
     ranks: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     nics: dict[str, dict[str, list[HostNic]]] = field(default_factory=lambda: defaultdict(dict))
     cpus: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
+    without_rank: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -60,6 +61,10 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], l
     if len(hosts) > 1 and all(any(gpu.switch_links for gpu in host.gpus) for host in hosts):
         reader.notes.append(f"NVSwitches join the {len(hosts)} hosts of {source.name}, as NCCL takes them")
         hosts = [replace(host, domain=f"NVSwitches of {source.name}") for host in hosts]
+    if reader.without_rank and any(rank >= 0 for _, rank in reader.ranks):
+        reader.notes.append(f"GPUs without a rank, which NCCL leaves out: {', '.join(reader.without_rank)}")
+    if options.pcie and any(cpu.get("vendor") == "GenuineIntel" for cpus in reader.cpus.values() for cpu in cpus):
+        reader.notes.append("the rates of paths through Intel CPUs, of which NCCL counts 5/6 between GPUs")
     return hosts, list(dict.fromkeys(reader.notes))
 
 
@@ -144,6 +149,8 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
             peers[target] = peers.get(target, 0) + count
     if reader.options.nvlink is not None and not peers:
         switch_links = reader.options.nvlink
+    if gpu is None or not gpu.get("rank"):
+        reader.without_rank.append(bus)
     rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
     if rank >= 0 and (host, rank) in reader.ranks:
         raise wrong(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
@@ -171,6 +178,8 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
         if not re.fullmatch(r"-?\d{1,9}", speed):
             raise wrong(f"'speed' is in Mb/s, not '{speed[:40]}'", element_span(reader.source, net))
         rate = Fraction(int(speed) if int(speed) > 0 else 10_000, 8000) * GIGA
+        if re.search("[1-9]", net.get("latency")):
+            reader.notes.append("latencies of NICs, which NCCL cuts to whole microseconds, are left out")
         card = net.get("guid") or name
         if not path[0][1]:  # right below a CPU
             path = ((path[0][0], rate), *path[1:])
@@ -180,9 +189,12 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
 def _host(reader: _Reader, host: str) -> Host:
     gpus = [gpu for _, gpu in sorted(reader.gpus[host].values(), key=lambda found: found[0])]
     nics = [_card(ports) for ports in reader.nics[host].values()]
+    gpus = _with_options(reader, gpus)
     if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
-        raise missing(message, "say how many each GPU has to NVSwitches: --nvlink 18; without any: --nvlink 0")
+        raise missing(
+            message, "say how many each GPU has to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
+        )
     _note_one_sided(reader, gpus)
     cpus = reader.cpus[host]
     names = [f"cpu{cpu.get('numaid', str(at))}" for at, cpu in enumerate(cpus)]
@@ -204,7 +216,21 @@ def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
     one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]
     if one_sided:
         a, b = one_sided[0]
-        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them: {a} to {b}")
+        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them (--mirror adds the other): {a} to {b}")
+
+
+def _with_options(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
+    """The GPUs with the NVLinks that the options give them."""
+    if reader.options.mesh and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+        return with_mesh(gpus)
+    if not reader.options.mirror:
+        return gpus
+    links = {gpu.label: dict(gpu.peers) for gpu in gpus}
+    for gpu in gpus:
+        for peer, count in gpu.peers:
+            if peer in links:
+                links[peer][gpu.label] = max(count, links[peer].get(gpu.label, 0))
+    return [replace(gpu, peers=tuple(links[gpu.label].items())) for gpu in gpus]
 
 
 def _cpu_rate(reader: _Reader, cpu: Element) -> int:

@@ -13,13 +13,17 @@ from collc.base.diagnostics import SourceFile
 from collc.base.host_lists import compressed_hosts, is_host_range
 from collc.base.units import decimal, format_rate, format_time
 from collc.base.wording import listed
-from collc.machines.machine import Device, Family, LinkKind, Machine, Node, Wire
+from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.machines.patterns import Index, Pair, loops
 from collc.source.formatting.format import format_source
 
 WIDTH: Final = 110
 PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
+_SHARED_SOURCE: Final = (
+    "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 where"
+    " only one is busy"
+)
 
 
 def program_text(
@@ -31,6 +35,8 @@ def program_text(
     """
     machine = machine.flat()
     lines = [*_head(machine, origin, measured), "", *(f'import "{path}"' for path in imports)]
+    if any(kind.share for kind in machine.kinds):
+        lines += [*_comment(_SHARED_SOURCE), f"param {SHARED_PART}: float = 0.5"]
     for kind in machine.kinds:
         lines += _kind_lines(kind, measured)
     groups = _copies(machine.nodes, name)
@@ -49,6 +55,7 @@ def program_text(
 
 def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
     assumed = [name for kind in machine.kinds if kind.assumed and (name := f"{kind.name}_latency") not in measured]
+    assumed += [SHARED_PART] if any(kind.share for kind in machine.kinds) else []
     assumed += [one.name for one in machine.kinds if one.assumed_rate and f"{one.name}_bandwidth" not in measured]
     parts = [origin]
     if machine.taken:
@@ -56,6 +63,8 @@ def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]
     if assumed:
         todo = "since no file says it; measure it and write it here, or set it with -D"
         parts.append(f"Assumed, {todo}: {listed(assumed)}.")
+    if machine.assumed:
+        parts.append(f"Assumed: {machine.assumed}.")
     if machine.dropped:
         parts.append(f"Dropped: {'; '.join(machine.dropped)}.")
     lines: list[str] = []
@@ -74,6 +83,8 @@ def _kind_lines(kind: LinkKind, measured: Collection[str]) -> list[str]:
     rate = _exact_rate(kind.rate)
     if kind.times > 1:
         rate = f"{kind.times} * {rate}"
+    if kind.share:
+        rate = f"{kind.share} * {rate}"
     word, type_ = ("param", ": rate") if kind.assumed_rate else ("let", "")
     lines = [*_comment(kind.rate_source), f"{word} {kind.name}{type_} = {rate}"]
     if f"{kind.name}_bandwidth" in measured:

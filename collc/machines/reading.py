@@ -24,7 +24,8 @@ class ImportOptions:
     """What the command line adds to files that do not say it; None: not given.
 
     gpu: name of a GPU model (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of
-    each GPU to NVSwitches, 0 for none. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
+    each GPU to NVSwitches, 0 for none. mesh: the NVLinks are those of a DGX-1. mirror: NVLinks that a file has in one
+    direction are in both. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
     rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
     of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
     """
@@ -32,6 +33,8 @@ class ImportOptions:
     gpu: str | None = None
     gpus_per_node: int | None = None
     nvlink: int | None = None
+    mesh: bool = False
+    mirror: bool = False
     pcie: bool | None = None
     rates: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
     latencies: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])

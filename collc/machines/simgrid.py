@@ -47,12 +47,12 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
         raise wrong(f"{source.name} has no host", element_span(source, root))
     switches = list(platform.routers)
     shared = _join_routes(platform, switches)
-    machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file")
-    if not shared:
+    names = list(dict.fromkeys(shared.values()))
+    machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file", shared)
+    if not names:
         return machine
-    names = ", ".join(shared[:8]) + (f" and {len(shared) - 8} more" if len(shared) > 8 else "")
-    said = "that both directions share the bandwidth of links with sharing_policy SHARED, SimGrid's default: here each"
-    return replace(machine, dropped=(f"{said} direction has all of it, as with SPLITDUPLEX ({names})",))
+    some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return replace(machine, taken=(f"both directions share the bandwidth of links with policy SHARED: {some}",))
 
 
 def _zone(platform: _Platform, zone: Element) -> None:
@@ -181,10 +181,10 @@ class _Junctions:
             self._parent[b] = a
 
 
-def _join_routes(platform: _Platform, switches: list[str]) -> list[str]:
+def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
     """The links of all routes as edges; where links meet that no router joins, a switch is added.
 
-    Returns the shared links that are used in both directions.
+    Returns the edges of shared links that are used in both directions, and the names of these links.
     """
     junctions, directions = _Junctions(), dict[tuple[str, bool], None]()
     for source, target, hops, both in platform.routes:
@@ -211,14 +211,17 @@ def _join_routes(platform: _Platform, switches: list[str]) -> list[str]:
             switches.append(names[found])
         return names[found]
 
+    shared: dict[int, str] = {}
     for hop, forward in directions:
         ends = device((hop, 0)), device((hop, 1))
         rate, latency = platform.links[hop]
         a, b = ends if forward else ends[::-1]
         if a != b:
+            if hop in platform.shared and (hop, not forward) in directions:
+                shared[len(platform.edges)] = hop
             platform.edges.append((a, b, rate, latency, 1))
     _check_devices_apart(platform, junctions)
-    return [hop for hop, forward in directions if forward and hop in platform.shared and (hop, False) in directions]
+    return shared
 
 
 def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any, Final
 
@@ -59,7 +61,7 @@ def read_slurm(source: SourceFile, part: str | None = None) -> Fabric | HostGrou
 
 
 def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
-    """The fabric of switches that are a tree or several."""
+    """The fabric of switches that are a tree or several; in files written by hand hosts have several parents."""
     if not switches:
         raise wrong(f"{source.name} names no switch", line_span(source, 1))
     known: dict[str, _Switch] = {}
@@ -69,28 +71,29 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
         known[switch.name] = switch
     attachments: list[Attachment] = []
     cables: list[tuple[str, str, None]] = []
-    parents: dict[str, str] = {}
+    parents: dict[str, list[str]] = defaultdict(list)
     for switch in switches:
         for child in (*switch.below, *switch.nodes):
-            if child in parents:
-                message = f"{child} is below {parents[child]} and below {switch.name}"
-                raise wrong(message, switch.span, "each host and each switch has one parent")
-            parents[child] = switch.name
+            if switch.name in parents[child]:
+                raise wrong(f"{child} is below {switch.name} twice", switch.span)
+            parents[child].append(switch.name)
         for child in switch.below:
             if child not in known:
                 raise wrong(f"switch {child} has no record of its own", switch.span, "is the file cut off?")
             cables.append((child, switch.name, None))
         attachments += [Attachment(host, "", switch.name, None) for host in switch.nodes]
-    for switch in switches:
-        above, steps = switch.name, 0
-        while above in parents and steps <= len(parents):
-            above, steps = parents[above], steps + 1
-        if steps > len(parents):
-            raise wrong(f"switch {switch.name} is below itself", switch.span, f"by way of {parents[switch.name]}")
+    try:
+        TopologicalSorter({switch.name: switch.below for switch in switches}).prepare()
+    except CycleError as error:
+        first = next(switch for switch in switches if switch.name in error.args[1])
+        hint = f"by way of {parents[first.name][0]}"
+        raise wrong(f"switch {first.name} is below itself", first.span, hint) from None
     if not attachments:
         raise wrong(f"{source.name} names no host", switches[0].span)
     dropped = ["LinkSpeed, whose unit is not defined"] if "linkspeed" in source.text.lower() else []
-    return Fabric(tuple(known), tuple(cables), tuple(attachments), tuple(dropped))
+    several = next((one.nodes[0] for one in switches if one.nodes and len(parents[one.nodes[0]]) > 1), "")
+    assumed = f"NIC k of a host that is below several switches is on the k-th of them, as {several}" if several else ""
+    return Fabric(tuple(known), tuple(cables), tuple(attachments), tuple(dropped), assumed=assumed)
 
 
 def _conf(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:

@@ -69,7 +69,7 @@ WRONG = [
     (IBLINK.replace("==>", "=>", 1), {"gpus_per_node": 1}, 2, "a link is expected"),
     (SLURM + "SwitchName=root Switches=leaf[1-2]", {"gpus_per_node": 1}, 2, "switch leaf2 has no record"),
     (SLURM + "SwitchName=leaf1 Nodes=a", {}, 2, "switch leaf1 is there twice"),
-    (SLURM + "SwitchName=leaf2 Nodes=gpu04", {}, 2, "gpu04 is below leaf1 and below leaf2"),
+    (SLURM.replace("04]", "04],gpu04"), {}, 1, "gpu04 is below leaf1 twice"),
     (SLURM + "SwitchName=leaf2", {}, 2, "has neither Nodes= nor Switches="),
     (SLURM + "SwitchName=leaf2 Nodes=gpu[9-5]", {}, 2, "is no range of hosts"),
     (ASTRA.replace("Ring", "Rign"), {}, 1, "there is no topology 'Rign'"),
@@ -306,8 +306,13 @@ def test_nics_without_a_cable_are_named(tmp_path):
         ("", 'symmetrical="NO"', False),
     ],
 )
-def test_links_of_simgrid_that_both_directions_share_are_named(tmp_path, attributes, route, named):
+def test_links_of_simgrid_that_both_directions_share_have_half_each_way(tmp_path, attributes, route, named):
     text = SIMGRID.replace("<link ", f"<link {attributes} ").replace("<route ", f"<route {route} ")
     program = run(tmp_path, text)
-    assert ("as with SPLITDUPLEX (l)" in " ".join(program.split("\n# "))) == named
-    assert {rate for _, _, rate, _ in links(network_of(program, "pod", tmp_path))} == {10**9}
+    assert ("bandwidth of links with policy SHARED: l." in " ".join(program.split("\n# "))) == named
+    assert ("param shared_part: float = 0.5" in program) == named
+    found = {rate for _, _, rate, _ in links(network_of(program, "pod", tmp_path))}
+    assert found == {10**9 // 2 if named else 10**9}
+    if named:
+        whole = network_of(program, "pod", tmp_path, shared_part="1")
+        assert {rate for _, _, rate, _ in links(whole)} == {10**9}

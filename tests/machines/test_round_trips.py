@@ -147,7 +147,11 @@ def test_a_cluster_and_routes_of_simgrid(imported, std):
     wanted = std("switched(8, bandwidth: 25GB/s, latency: 1us)")
     assert same(found, wanted)
     rows = [head, '<zone id="z" routing="Full">']
-    rows += [f'<host id="h{at}" speed="1Gf"/>\n<link id="l{at}" bandwidth="200Gbps" latency="1us"/>' for at in range(8)]
+    rows += [
+        f'<host id="h{at}" speed="1Gf"/>\n<link id="l{at}" bandwidth="200Gbps" latency="1us"'
+        ' sharing_policy="SPLITDUPLEX"/>'
+        for at in range(8)
+    ]
     rows += [
         f'<route src="h{a}" dst="h{b}"><link_ctn id="l{a}"/><link_ctn id="l{b}"/></route>'
         for a in range(8)
