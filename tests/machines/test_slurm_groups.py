@@ -88,7 +88,7 @@ def test_a_torus_is_the_torus_of_the_library(tmp_path, sizes):
 
 
 def test_regions_of_a_torus(tmp_path):
-    """Slurm's torus3d_record.c: boxes of hosts from an anchor on, x fastest; places without a host have no cables."""
+    """As Slurm reads them: boxes of hosts from an anchor on, x fastest; places without a host have no cables."""
     whole = REGIONS.partition("        regions")[0] + '        nodes: "a[1-4],b[1-4]"\n'
     program = run(tmp_path, REGIONS, gpus_per_node=1, definitions=NIC)
     assert "placements" in program  # as dropped
