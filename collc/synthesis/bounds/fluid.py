@@ -149,6 +149,13 @@ class Fluid:
         groups = [(wait, int(prices) * self.rates[kind]) for (wait, kind), prices in zip(pairs, total, strict=True)]
         return _filled(work, sorted(groups))
 
+    @cached_property
+    def longest_lag(self) -> int:
+        """The most picoseconds by which latencies delay what a link can be used for."""
+        network = self.network
+        lag = self.delays.head[network.source] + self.delays.tail[network.target]
+        return int((lag + self.waits[network.kind])[lag < UNREACHABLE].max(initial=0))
+
     def time_over(self, links: BoolArray, volume: int, together: BoolArray | None = None) -> int:
         """Picoseconds until some links, bool[links], can have delivered so many bytes; 0 if they never can.
 

@@ -96,7 +96,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
         yield from partition_bounds(fluid, run)
     loads = PathLoads.of(fluid, demand)
     if loads is not None:
-        yield from loads.bounds()
+        yield from loads.bounds(best)
 
 
 def _shared_slots(fluid: Fluid) -> Iterator[Bound]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.bounds.flow_program import MOST_FLOWS, flow_prices
-from collc.synthesis.bounds.fluid import Fluid
+from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.module import Bound
@@ -87,8 +87,11 @@ class PathLoads:
         targets = np.array(sorted({*np.flatnonzero(pairs.any(axis=1)).tolist(), *wanted}), np.int32)
         return PathLoads(fluid, targets, pairs[targets], others)
 
-    def bounds(self) -> Iterator[Bound]:
-        """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there."""
+    def bounds(self, known: int = 0) -> Iterator[Bound]:
+        """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there.
+
+        known: picoseconds of a bound; the search ends where no prices show much more.
+        """
         network = self.fluid.network
         work = len(self.targets) * network.link_count
         if not work:
@@ -96,20 +99,23 @@ class PathLoads:
         share = 1 / self.fluid.capacity
         small = work <= MOST_FLOWS
         for price in (np.ones(network.link_count), share / share.max()):
-            yield self._bound(price)
+            bound = self._bound(price)
+            known = max(known, bound.time)
+            yield bound
         if work <= MOST_WORK:
-            price, is_best = self._best_price(share, FEW_ROUNDS if small else ROUNDS)
+            price, is_best = self._best_price(share, FEW_ROUNDS if small else ROUNDS, 0 if small else known)
             yield self._bound(price)
             if small and not is_best and self.volume.any():
                 fluid = self.fluid
                 exact = flow_prices(network, fluid.capacity, self.targets, self.volume)
                 yield from () if exact is None else (self._bound(exact),)
 
-    def _best_price(self, share: FloatArray, rounds: int) -> tuple[FloatArray, bool]:
+    def _best_price(self, share: FloatArray, rounds: int, known: int) -> tuple[FloatArray, bool]:
         """(float64[links], at most 1: the best prices of some rounds, or their mean; whether none are better).
 
-        share: 1 / capacity.
+        share: 1 / capacity. known: see bounds.
         """
+        second, longest = SECOND / float(self.fluid.unit), self.fluid.longest_lag
         total, mean, loads = (np.zeros(len(share)) for _ in range(3))
         best, best_value = share, 0.0
         weight = np.full(len(share), 1 / len(share))
@@ -121,7 +127,8 @@ class PathLoads:
                 best, best_value = price, value
             load = self._loads(price, distance) * share
             loads += load
-            if not load.any() or best_value * (1 + round_) >= ENOUGH * loads.max():
+            needed = loads.max() / (1 + round_)  # over the mean of all rounds' paths: no prices show more
+            if not load.any() or best_value >= ENOUGH * needed or known >= ENOUGH * (needed * second + longest):
                 return best, True
             mean += weight
             total += STEP / (1 + round_) ** DECAY * load / load.max()
