@@ -63,11 +63,18 @@ class Point(NamedTuple):
 class SwitchAccess(NamedTuple):
     """An operation over a switch that adds and stores to all its GPUs (plans only).
 
-    ranks: of these GPUs. adds: whether it loads the sum of a slot of all of them; else it loads its own GPU's.
+    ranks: of these GPUs. adds: whether it loads the sum of a slot of all of them; else it loads its own GPU's. into: to
+    which of these it stores; () for all.
     """
 
     ranks: tuple[int, ...]
     adds: bool
+    into: tuple[int, ...] = ()
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The ranks to which it stores."""
+        return self.into or self.ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 
@@ -9,11 +10,13 @@ import pytest
 
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
+from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
-from collc.msccl.plans.plan import plan_of, remarks_of
+from collc.msccl.plans.plan import plan_of, plans_of, remarks_of
 from collc.msccl.running.run_plan import run_plan_file
 from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.msccl.simulating.plan_times import plan_time
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from tests import support
@@ -63,15 +66,52 @@ def test_a_node_stores_to_all_over_its_switch(tmp_path, collective, placement):
 
 @pytest.mark.parametrize("placement", BOTH)
 def test_nodes_add_inside_and_exchange_sums_between_them(tmp_path, placement):
-    """Sums of a node are stored in the scratch of all its GPUs, since none can be loaded for one of them alone."""
+    """Sums of a node are stored in the scratch of two of its GPUs, since none can be loaded for one of them alone."""
     module = in_switch(support.all_reduce(list(range(8)), chunks=2), 2)
     for instances in (1, 2):
         plan = plan_of(module, MscclOptions(placement=placement, instances=instances))
         found = names(plan)
         assert found["glres"] == found["gstore"] == 32 * instances
-        assert found["pws"] + found["pwsf"] == 32 * instances
+        assert found["pws"] == 32 * instances
         assert not found["put"]
+        assert all(len(ranks) == 2 for ranks in stored_in_scratch(plan))
         assert_right(tmp_path, plan)
+
+
+def stored_in_scratch(plan):
+    """The ranks of the switch channels over which sums are stored in scratch."""
+    for gpu in plan["gpus"]:
+        channels = [one for one in gpu["channels"] if one["channel_type"] == "switch"]
+        for tb in gpu["threadblocks"]:
+            ids = [k for one in tb["channels"] if one["channel_type"] == "switch" for k in one["channel_ids"]]
+            for op in tb["ops"]:
+                if op["name"] == "glres":
+                    channel = channels[ids[op["dst_buff"][0]["switch_channel_id"]]]
+                    if channel["buffer_type"] == "s":
+                        yield channel["rank_groups"][0]["ranks"]
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_neighbours_in_nodes_of_odd_size(tmp_path, size):
+    """The last GPU of a node shares a channel with the one before it, which has one with the one before that too."""
+    module = in_switch(support.all_reduce(list(range(2 * size))), 2)
+    plan = plan_of(module, MscclOptions(gpus_per_node=size))
+    assert_right(tmp_path, plan)
+    pairs = {tuple(ranks) for ranks in stored_in_scratch(plan)}
+    assert (size - 2, size - 1) in pairs
+
+
+def test_the_faster_of_two_plans_is_written():
+    """With more threadblocks, more operations over switches are under way; which is faster, the simulator says."""
+    module = in_switch(support.all_reduce(list(range(8)), chunks=4), 2)
+    few, many = plans_of(module, MscclOptions(gpus_per_node=4))
+    blocks = [max(len(gpu["threadblocks"]) for gpu in plan["gpus"]) for plan in (few, many)]
+    assert blocks[0] < blocks[1]
+    times = [plan_time(plan, module) for plan in (few, many)]
+    out = io.BytesIO()
+    write_plan(module, MscclOptions(gpus_per_node=4), out)
+    assert json.loads(out.getvalue()) == (few, many)[times.index(min(times))]
+    assert times[1] < times[0]
 
 
 def test_a_sum_for_one_gpu_alone_has_no_operation():

@@ -52,6 +52,11 @@ def read_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Pla
     return None
 
 
+def plan_of_values(values: object, findings: Findings) -> Plan:
+    """The same of the values of its JSON. Raises PlanError where it can't be understood."""
+    return _PlanReader(findings, None).read(values)
+
+
 class _PlanReader:
     """Reads one plan. channels: of each gpu by type. remote: the remote buffers of each gpu, with their types."""
 

@@ -112,7 +112,7 @@ def _switch_channels(program: Program, sends: dict[int, SwitchAccess]) -> list[S
         access = sends.get(step.send) if step.op is Op.SEND else step.switch
         if access is None or step.src is None or step.dst is None:
             continue
-        found.add((step.dst.buffer, access.ranks))
+        found.add((step.dst.buffer, access.targets))
         if access.adds:
             found.add((_summed(program.placement.in_place, step.src).buffer, access.ranks))
     return sorted(found)
@@ -200,9 +200,9 @@ class BlockWriter:
         buffer = mine.setdefault(number, len(mine))
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
-    def switched(self, slot: Slot, access: SwitchAccess, count: int) -> Json:
-        """Slots of all GPUs of a switch in the form of the file."""
-        position = self.plan.switches.index((slot.buffer, access.ranks))
+    def switched(self, slot: Slot, ranks: tuple[int, ...], count: int) -> Json:
+        """Slots of some GPUs of a switch in the form of the file."""
+        position = self.plan.switches.index((slot.buffer, ranks))
         channel = self.over_switches.setdefault(position, len(self.over_switches))
         return {"switch_channel_id": channel, "index": self.local(slot, count)["index"], "size": count}
 
@@ -384,10 +384,10 @@ def _store_to_all(block: BlockWriter, step: Step, source: Slot, target: Slot, ac
         return
     block.stored.add((source, step.when[0]))
     block.touch([source], [target], step.count)
-    to = block.switched(target, access, step.count)
+    to = block.switched(target, access.targets, step.count)
     if access.adds:
         summed = _summed(block.plan.shifts is not None, source)
-        loaded = block.switched(summed, access, step.count)
+        loaded = block.switched(summed, access.ranks, step.count)
         block.add("glres", src_buff=[loaded], dst_buff=[to], channel_type="switch", reduce_op="sum")
     else:
         block.add("gstore", src_buff=[block.local(source, step.count)], dst_buff=[to], channel_type="switch")

@@ -67,6 +67,9 @@ _MOST_BLOCKS_PER_PEER: Final = 4
 
 _LONGEST: Final = "operations in one threadblock"
 
+_MANY_BLOCKS: Final = 32
+"""Shares of the chunks where switches add, so that many operations over them are under way."""
+
 _MOST_PIECES: Final = 8
 """Most threadblocks that share one chunk on a GPU."""
 
@@ -79,20 +82,31 @@ class _BlockForm:
     """How steps are grouped into threadblocks.
 
     divide: makes the program for a number of shares. least, most: numbers of shares to try. fewer: whether it has fewer
-    shares, so longer threadblocks, than the form before.
+    shares, so longer threadblocks, than the form before. another: whether it is worth a plan where the form before
+    has one.
     """
 
     divide: Callable[[int], Program]
     least: int
     most: int
     fewer: bool = False
+    another: bool = False
 
 
 def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
-    """The execution plan of a module's schedule, as JSON values: in place if that is requested, else out of place.
+    """The first of `plans_of`, which has the fewest threadblocks. Raises as that does."""
+    return next(plans_of(module, options))
 
-    Raises SourceError M0104, M0105, M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113
-    if the sizes begin at 2 GiB or more, M0120 for a reduction that is no sum.
+
+def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Json]:
+    """Execution plans of a module's schedule, as JSON values: in place if that is requested, else out of place.
+
+    There is one, but two where switches add and multicast, the second one with more threadblocks: an operation over a
+    switch waits for all its GPUs, and others can go on meanwhile. Which is faster is not known before both are
+    simulated.
+
+    Raises SourceError M0104, M0105, M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113 if
+    the sizes begin at 2 GiB or more, M0120 for a reduction that is no sum.
     """
     check_sums(module.demand)
     options = options or MscclOptions()
@@ -102,14 +116,19 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
     start = _selected(module, options, node)
     closest: LimitUse | None = None
     last: LimitUse | None = None
+    found = False
     for form in _block_forms(start):
+        if found and not form.another:
+            return
         if form.fewer and last is not None and last.what == _LONGEST:
             continue
         plan, last = _fitted(form, options, node)
         if plan is not None:
-            return plan
+            found = True
+            yield plan
         closest = _closer(closest, last)
-    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+    if not found:
+        raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
 
 def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None) -> list[str]:
@@ -171,7 +190,9 @@ def _is_all_to_all(module: Module) -> bool:
 def _block_forms(start: Program) -> Iterator[_BlockForm]:
     """Forms in the order in which they are tried: by flow, then by chunk; with merged steps, then with single ones."""
     if any(message.switch for message in start.messages):
-        yield _BlockForm(ThreadblocksByChunk(start).divided, 1, len(start.messages))
+        by_chunk = ThreadblocksByChunk(start)
+        yield _BlockForm(by_chunk.divided, 1, len(start.messages))
+        yield _BlockForm(by_chunk.divided, _MANY_BLOCKS, len(start.messages), another=True)
         return
     packets = start.protocol is Protocol.LL
     merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)

@@ -64,10 +64,12 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
     target: dict[int, int] = {}
     staging = _Staging(program, over)
     scratch: list[dict[int, int]] = []
+    every = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
+    switched = any(step.switch is not None for step in every)
     for gpu in program.gpus:
         steps = [step for tb in gpu.threadblocks for step in tb.steps]
         used = {slot.offset for step in steps for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
-        if any(step.switch is not None for step in steps):  # at one index on all GPUs of the switch
+        if switched:  # at one index on all GPUs of the switch
             used.update(range(gpu.scratch_chunks))
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):

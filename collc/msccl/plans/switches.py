@@ -177,7 +177,8 @@ class _SwitchRows:
             note = Note("MSCCL++ has no operation that loads a sum without storing it to all GPUs of the switch")
             hint = "let collc plan it for 'emit mscclpp', which then sends from GPU to GPU, or run an All-Reduce"
             raise SourceError(Diagnostic("M0118", message, notes=(note,), hint=hint))
-        self.sums.append(PartialSum(rank, chunk, SwitchAccess(group, adds=True), down.arrival))
+        access = SwitchAccess(group, adds=True, into=_with_neighbour(group, rank))
+        self.sums.append(PartialSum(rank, chunk, access, down.arrival))
 
 
 @dataclass
@@ -197,6 +198,15 @@ class _Joined:
         low, high = sorted((self.root(one), self.root(other)))
         if low != high:
             self.parent[high] = low
+
+
+def _with_neighbour(group: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """A rank of a group and the one beside it: the fewest GPUs of a switch channel, so that a sum for one of them loads
+    the links of few others.
+    """
+    at = group.index(rank)
+    first = min(at - at % 2, len(group) - 2)
+    return group[first : first + 2]
 
 
 def _gpus_of_switches(network: Network, able: BoolArray, rank_of: dict[int, int]) -> dict[int, tuple[int, ...]]:

@@ -224,7 +224,8 @@ class _PlanTasks:
         """The messages of an operation over a switch channel, as `_moves`."""
         move, gpu = op.moves[0], op.location.gpu
         gpus, chunks = [slots.gpu for slots in move.targets], move.targets[0].size
-        switch = self.switches.joining(tuple(gpus))
+        joined = sorted({slots.gpu for slots in (*move.sources, *move.targets)})
+        switch = self.switches.joining(tuple(joined))
         hub = gpu if switch is None else switch
         come = [self.task(slots.gpu, hub, chunks) for slots in move.sources]
         self.edges += [(start, message, DONE) for message in come]
