@@ -48,6 +48,7 @@ _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or 
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
+_TIME_LIMIT: Final = "when the command ends, if it has no answer until then"
 _MEMORY_LIMIT: Final = "memory that collc may take, as in 8GiB (default: nine tenths of what is free)"
 _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
 
@@ -91,6 +92,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     for name, (summary, add_arguments) in COMMANDS.items():
         commands[name] = subparsers.add_parser(name, help=summary, description=summary)
         add_arguments(commands[name])
+        if name in ENDED:
+            commands[name].add_argument("--time-limit", type=seconds_of, metavar="SECONDS", help=_TIME_LIMIT)
         commands[name].add_argument("--memory-limit", type=memory_of, metavar="BYTES", help=_MEMORY_LIMIT)
     return parser, commands
 
@@ -446,3 +449,9 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]
     "explain": ("explain the code of a message", _explain_arguments),
 }
 """For each command its summary and the function that adds its arguments."""
+
+_OWN_LIMIT: Final = ("compile", "sweep", "fmt", "std", "explain")
+"""Commands with a `--time-limit` of the search, and those that take no time."""
+
+ENDED: Final = frozenset(COMMANDS) - {*_OWN_LIMIT}
+"""Commands that `--time-limit` ends, without an answer."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
+from collc.base.interrupts import OutOfTime, ended_after
+from collc.command.arguments import ENDED
 from collc.command.machine_commands import calibrate_command, import_command, topology_command
 from collc.command.terminal import print_json, print_messages, print_table, progress_bar
 
@@ -425,5 +427,14 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
 
 
 def run(chosen: argparse.Namespace) -> Exit:
-    """Run the chosen command; returns its exit code. Raises CollcError."""
-    return COMMANDS[chosen.command](chosen)
+    """Run the chosen command; returns its exit code. Raises CollcError, NoSchedule S0207 where its time is over."""
+    command = COMMANDS[chosen.command]
+    if chosen.command not in ENDED or chosen.time_limit is None:
+        return command(chosen)
+    try:
+        with ended_after(chosen.time_limit):
+            return command(chosen)
+    except OutOfTime:
+        message = f"stopped at the time limit of {chosen.time_limit:g} s: there is no answer yet"
+        hint = "give it more time with --time-limit, or take a smaller file"
+        raise NoSchedule(Diagnostic("S0207", message, hint=hint)) from None

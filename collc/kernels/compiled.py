@@ -11,6 +11,7 @@ of 64 bits (int64, so the top one is the sign). In plain Python an int has any n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, MutableSequence
 from functools import cache
 from types import CodeType, FunctionType
@@ -30,6 +31,37 @@ def compiled(function: Kernel) -> Kernel:
     """
     _REQUESTED.add(function)
     return _compiled(function)
+
+
+def interruptible(function: Kernel) -> Kernel:
+    """The function compiled, and run in a thread of its own while this one waits: a signal can end the waiting.
+
+    For kernels that run for seconds. When the waiting ends by an exception, the thread goes on with what it was given
+    until it is done or the process ends.
+    """
+    kernel = compiled(function)
+
+    def run(*arguments: object) -> object:
+        from numba import typeof
+
+        cast("Any", kernel).compile(tuple(map(typeof, arguments)))  # here: a compiler must not run when a process ends
+        found: list[object] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                found.append(kernel(*arguments))
+            except BaseException as error:  # the thread that waits raises it again
+                errors.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return found[0]
+
+    return cast("Kernel", run)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.compiled import compiled, is_compiled, numbers, zeros
+from collc.kernels.compiled import compiled, interruptible, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, durations_alone
 from collc.simulation.ports import with_ports
@@ -106,7 +106,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
     table = _table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
     progress = _nothing_done(graph, len(passed.link), links, large)
-    done = (compiled(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
+    done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
     start, end, begin, queued = (
         np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from collc.kernels.compiled import compiled, inlined, numbers, trailing_zeros, word_shape, words_of
+from collc.base.interrupts import OutOfTime, ended_after
+from collc.kernels.compiled import compiled, inlined, interruptible, numbers, trailing_zeros, word_shape, words_of
 from collc.kernels.overlapped_trees import grow
 
 
@@ -72,3 +74,22 @@ def test_numbers_are_lists_for_plain_python():
     values = np.arange(3)
     assert numbers(values, compile_it=False) == [0, 1, 2]
     assert numbers(values, compile_it=True) is values
+
+
+def _count_up(values, rounds):
+    for number in range(rounds):
+        values[number % 7] += number
+        if values[number % 5] < 0:
+            raise ValueError("negative")
+    return values[0]
+
+
+def test_a_signal_ends_the_waiting_for_compiled_code():
+    run = interruptible(_count_up)
+    assert run(np.zeros(7, np.int64), 15) == 0 + 7 + 14 == _count_up([0] * 7, 15)
+    with pytest.raises(ValueError, match="negative"):
+        run(np.full(7, -9, np.int64), 15)
+    began = time.monotonic()
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.05):
+        run(np.zeros(7, np.int64), 2_000_000_000)
+    assert time.monotonic() - began < 1
