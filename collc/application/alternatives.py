@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from collc.application.module_simulation import simulated_module
@@ -17,10 +16,9 @@ from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.textbook import hierarchical_shape
-from collc.synthesis.fixed.queued import lay_out_queued, simulate_queued
+from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run, Standard
-from collc.ten.limited import limits_receiving, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule
@@ -78,11 +76,7 @@ def _checked(module: Module, name: str) -> Module:
 
 
 def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simulation:
-    """The simulation of an algorithm whose messages queue. Raises CollcError where it is for other collectives.
-
-    Where NPUs limit what they receive, no schedule says when messages arrive: the algorithm is checked without limits,
-    and its messages are simulated with them.
-    """
+    """The simulation of an algorithm whose messages queue. Raises CollcError where it is for other collectives."""
     network, demand = blank.network, blank.demand
     runs = {
         number: (_statements(network, demand, number, standard, name), None)
@@ -91,12 +85,8 @@ def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simula
     messages = sum(len(sends) for sends, _ in runs.values())
     if messages > MOST_MESSAGES:
         raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
-    receives = limits_receiving(network)
-    planned = replace(blank, network=without_limits(network)) if receives else blank
-    schedule = RowSchedule(blank.model, lay_out_queued(planned.network, demand, runs, blank.model))
-    other = _checked(planned.with_schedule(schedule, name), name)
-    if receives:
-        return simulate_queued(network, demand, runs, blank.model)
+    schedule = RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model))
+    other = _checked(blank.with_schedule(schedule, name), name)
     return simulated_module(other, ExactTiming(blank.model))
 
 

@@ -43,12 +43,11 @@ class Fixed:
         laid_out = replace(module, schedule=schedule, algorithm="+".join(names))
         if len(context.handwritten) < len(module.demand.runs):
             return replace(laid_out, planned=frozenset(context.handwritten))
-        if not module.network.has_endpoints:
+        if context.allow_congestion or not module.network.has_endpoints:
             return laid_out
-        from collc.synthesis.endpoints import queued_for_endpoints, retimed_for_endpoints
+        from collc.synthesis.endpoints import retimed_for_endpoints
 
-        fitted = retimed_for_endpoints if rows.messages is None else queued_for_endpoints
-        return fitted(laid_out, module.network)
+        return retimed_for_endpoints(laid_out, module.network)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collc.kernels.compiled import compiled, interruptible, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, durations_alone
-from collc.simulation.ports import with_ports
+from collc.simulation.ports import PortRows, with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
 from collc.ten.arrays import Int64Array
@@ -96,11 +96,11 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     """
     hops = Hops.of(network, graph, timing)
     duration, passed = graph.duration, hops
-    rows = ports = np.arange(len(hops.link), dtype=np.int64)
+    rows = PortRows.same(len(hops.link))
     if not timing.aware:
         duration, passed = durations_alone(network, graph, timing), Hops.none(len(graph))
     elif network.has_endpoints:
-        passed, rows, ports = with_ports(network, hops, timing)
+        passed, rows = with_ports(network, hops, timing)
     _check_range(passed.busy, passed.delay, duration)
     large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
     links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
@@ -113,7 +113,9 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     if done < len(graph):
         raise Deadlock(np.flatnonzero(end < 0))
     if timing.aware:
-        hops = replace(hops, link=np.asarray(progress.taken, np.int32)[rows], begin=begin[rows], injected=begin[ports])
+        arrived = (begin + passed.delay)[rows.received]
+        taken = np.asarray(progress.taken, np.int32)[rows.hop]
+        hops = replace(hops, link=taken, begin=begin[rows.hop], injected=begin[rows.sent], arrived=arrived)
     sent, busy = hops.link_totals(network)
     shown = hops if timing.aware else passed
     return Simulation(network, graph, timing.unit, start, end, shown, sent, busy, queued[: network.link_count])

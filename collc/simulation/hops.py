@@ -18,7 +18,8 @@ class Hops:
 
     link: int32[hops]. size: int64[hops], bytes. busy, delay: int64[hops], how long the message occupies the link and
     how long it takes to the other end. begin, injected: int64[hops], when it enters, and when the sender, an NPU with
-    limits, began to send it, otherwise the same; 0 before a simulation.
+    limits, began to send it, otherwise the same; 0 before a simulation. arrived: int64[hops], when it was at the other
+    end, and received by an NPU with limits; 0 before a simulation.
     """
 
     offsets: Int64Array
@@ -28,12 +29,13 @@ class Hops:
     delay: Int64Array
     begin: Int64Array
     injected: Int64Array
+    arrived: Int64Array
 
     @staticmethod
     def none(tasks: int) -> Hops:
         """Those of tasks without hops."""
         empty = np.zeros(0, np.int64)
-        return Hops(np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), empty, empty, empty, empty, empty)
+        return Hops(np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), *[empty] * 6)
 
     @staticmethod
     def of(network: Network, graph: TaskGraph, timing: Timing) -> Hops:
@@ -42,7 +44,7 @@ class Hops:
         size = np.repeat(graph.size, np.diff(offsets))
         busy, delay = _hop_times(network, link, size, timing)
         begin = np.zeros(len(link), np.int64)
-        return Hops(offsets, link, size, busy, delay, begin, begin)
+        return Hops(offsets, link, size, busy, delay, begin, begin, begin)
 
     def link_totals(self, network: Network) -> tuple[Int64Array, Int64Array]:
         """(int64[links], int64[links]): bytes that each link carries, and how long it is occupied."""

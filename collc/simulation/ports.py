@@ -7,6 +7,8 @@ for size / rate before it has arrived. Where nothing else is on its way, a messa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from collc.simulation.hops import Hops
@@ -16,12 +18,25 @@ from collc.ten.limited import Ports
 from collc.ten.network import LinkKind, Network
 
 
-def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Int64Array, Int64Array]:
-    """(the hops with those over ports, their rows, and the rows of the ports before them). Port p is number
-    link_count + p.
-
-    Rows: int64[hops], where each of the given hops is in the result, and its sender's port, or itself without one.
+@dataclass(frozen=True, eq=False)
+class PortRows:
+    """Where hops are among those over ports: int64[hops]. sent, received: the port of the sender, and of the receiver,
+    or the hop itself where there is none.
     """
+
+    hop: Int64Array
+    sent: Int64Array
+    received: Int64Array
+
+    @staticmethod
+    def same(hops: int) -> PortRows:
+        """Those of hops without ports."""
+        every = np.arange(hops, dtype=np.int64)
+        return PortRows(every, every, every)
+
+
+def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, PortRows]:
+    """The hops with those over ports, and where the given ones are among them. Port p is number link_count + p."""
     link, busy, delay = hops.link, hops.busy, hops.delay
     ports = Ports.of(network)
     sizes, size_of = np.unique(hops.size, return_inverse=True)
@@ -44,5 +59,5 @@ def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Int6
     times[:, place[receives] + 1] = taken[receives]
     first = np.append(0, np.cumsum(count))
     begin = np.zeros(total, np.int64)
-    every = Hops(first[hops.offsets], number, np.repeat(hops.size, count), times[0], times[1], begin, begin)
-    return every, place, place - before
+    every = Hops(first[hops.offsets], number, np.repeat(hops.size, count), times[0], times[1], begin, begin, begin)
+    return every, PortRows(place, place - before, place + behind)

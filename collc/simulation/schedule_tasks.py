@@ -75,7 +75,12 @@ def schedule_tasks(
     edges = transfer_edges(network, demand, rows, ends)
     if in_turn:
         edges = Edges.joined([edges, *order_edges(network, rows)])
-    return tasks_of_transfers(network, demand, rows, edges)
+    tasks = tasks_of_transfers(network, demand, rows, edges)
+    if rows.messages is None or rows.messages.received is None:
+        return tasks
+    rank = np.empty(len(rows), np.int64)
+    rank[np.argsort(ends, kind="stable")] = np.arange(len(rows))
+    return replace(tasks, hop_order=rank)  # of messages that reach an NPU at once, the one first received goes first
 
 
 def tasks_of_transfers(network: Network, demand: Demand, rows: Transfers, edges: Edges) -> TaskGraph:

@@ -19,7 +19,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.endpoint_lists import PortList, PortTransfers
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.retiming import chunk_waits_of, earliest_starts, in_turn
-from collc.ten.limited import Ports, overlaps, shared_links, without_limits
+from collc.ten.limited import Ports, shared_links, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
@@ -122,32 +122,6 @@ def refuse_buffers(network: Network) -> None:
     if network.has_limited_buffers:
         message = "limits of NPUs are not kept where switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
-
-
-def queued_for_endpoints(module: Module, network: Network) -> Module:
-    """The module with a schedule of messages that queue, whose times the simulator found, with the limits.
-
-    Raises NoSchedule S0206 where a message waits for an NPU that limits what it receives: it has left its link already,
-    and a schedule does not say when it arrives. Until the first such message all times are those of the schedule, so
-    that none waits where no two are received at once at these times.
-    """
-    ports, schedule = Ports.of(network), module.schedule
-    if all(ports.sends):
-        return module
-    assert schedule is not None
-    rows = schedule.transfers
-    into = ports.into[network.target[rows.link]]
-    taken = ports.occupancy(module.demand.chunks.size)[into, rows.chunk]
-    end = rows.start + Clock.of(network, module.demand, schedule.model).total_of(rows)
-    _, waiting = overlaps(into, end - taken, taken)
-    if len(waiting):
-        first = waiting[np.argmin(end[waiting])]
-        npu = network.shown_name(int(network.target[rows.link[first]]))
-        what = f"'allow congestion': {npu} cannot receive what comes to it at once"
-        message = f"{what}, and a schedule does not say how long messages wait then"
-        hint = "leave out 'eject', or take another algorithm; 'collc compare' simulates it"
-        raise NoSchedule(Diagnostic("S0206", message, hint=hint))
-    return module
 
 
 class _PortOrders:

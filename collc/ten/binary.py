@@ -45,10 +45,10 @@ _RELAYED: Final = "relayed"
 _MESSAGE: Final = "message"
 _READY: Final = "ready"
 _INJECTED: Final = "injected"
+_RECEIVED: Final = "received"
 """The columns of `Transfers.messages`, which are there only if some transfer is a hop of a message."""
-_MEMBERS: Final = frozenset(
-    {"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, _RELAYED, _MESSAGE, _READY, _INJECTED))}
-)
+_OPTIONAL: Final = (_RELAYED, _MESSAGE, _READY, _INJECTED, _RECEIVED)
+_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, *_OPTIONAL))})
 _ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
 """The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
 _ARRAY_HEADER: Final = re.compile(
@@ -94,6 +94,8 @@ def save_module(module: Module, path: Path) -> None:
             columns |= {} if queued is None else {_MESSAGE: queued.number, _READY: queued.ready}
             if queued is not None and not np.array_equal(queued.injected, rows.start):
                 columns |= {_INJECTED: queued.injected}
+            if queued is not None and queued.received is not None:
+                columns |= {_RECEIVED: queued.received}
         _write_bytes(archive, "schedule.json", (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode())
         for name, column in columns.items():
             _write_array(archive, f"{name}.npy", column)
@@ -315,11 +317,12 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
     relayed = _optional(archive, _RELAYED, "int32", count)
     number, ready = _optional(archive, _MESSAGE, "int32", count), _optional(archive, _READY, "int64", count)
     injected = _optional(archive, _INJECTED, "int64", count)
-    if (number is None) != (ready is None) or (number is None and injected is not None):
+    received = _optional(archive, _RECEIVED, "int64", count)
+    if (number is None) != (ready is None) or (number is None and (injected is not None or received is not None)):
         _damaged(path, f"{_MESSAGE}.npy or {_READY}.npy is missing")
     messages = None
     if number is not None and ready is not None:
-        messages = QueuedMessages(number, ready, columns["start"] if injected is None else injected)
+        messages = QueuedMessages(number, ready, columns["start"] if injected is None else injected, received)
     rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed, messages)
     _require_sorted(path, rows)
     return RowSchedule(model, rows)

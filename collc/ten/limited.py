@@ -104,11 +104,6 @@ def _slowed(network: Network, senders: Int64Array, receivers: Int64Array) -> Net
     )
 
 
-def limits_receiving(network: Network) -> bool:
-    """Whether an NPU cannot receive at once what its links bring."""
-    return not all(Ports.of(network).sends)
-
-
 def overlaps(port: Int32Array, begin: Int64Array, taken: Int64Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(first, second): transfers that follow one another at a port, the second before the first is through.
 

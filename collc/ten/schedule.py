@@ -47,16 +47,27 @@ class QueuedMessages:
     it sends. The first hop carries what its sender held then.
     injected: int64, picoseconds; when the sender, an NPU with such a limit, began to send the message, which then
     joined the queue of the link; for other senders as the start.
+    received: int64, picoseconds; when the target, an NPU with a limit on what it receives, had received the message,
+    where it waited for that behind the link; -1: as soon as it had come. None: -1 everywhere.
     """
 
     number: Int32Array
     ready: Int64Array
     injected: Int64Array
+    received: Int64Array | None = None
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
         """Those of some transfers, or of all in another order; None where none of them is a hop of a message."""
         number = self.number[rows]
-        return QueuedMessages(number, self.ready[rows], self.injected[rows]) if bool((number >= 0).any()) else None
+        if not (number >= 0).any():
+            return None
+        received = None if self.received is None else self.received[rows]
+        return QueuedMessages(number, self.ready[rows], self.injected[rows], received)
+
+    @property
+    def last_received(self) -> Int64Array:
+        """int64: `received`, also where it is None; -1 for what is no hop of a message."""
+        return np.full(len(self.number), -1) if self.received is None else np.where(self.number >= 0, self.received, -1)
 
     @staticmethod
     def joined(parts: list[Transfers]) -> QueuedMessages | None:
@@ -69,6 +80,7 @@ class QueuedMessages:
             np.concatenate([c.number for c in columns]),
             np.concatenate([c.ready for c in columns]),
             np.concatenate([c.injected for c in columns]),
+            None if all(c.received is None for c in columns) else np.concatenate([c.last_received for c in columns]),
         )
 
 
@@ -186,8 +198,12 @@ class Clock:
         return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
     def total_of(self, transfers: Transfers) -> Int64Array:
-        """int64: how long after the start of each transfer its chunk arrives."""
-        return self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
+        """int64: how long after the start of each transfer its chunk arrives, also where it waits for its receiver."""
+        total = self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
+        if transfers.messages is None or transfers.messages.received is None:
+            return total
+        received = transfers.messages.last_received
+        return np.where(received >= 0, received - transfers.start, total)
 
 
 TRANSFER_BYTES: Final = 64

@@ -39,7 +39,11 @@ class TimedTransfers:
     def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Int64Array, Int64Array]:
         """Of some rows: int64, picoseconds until the link is free, and until the chunk has arrived."""
         kind, size = self.clock.kind[self.link[rows]], self.clock.size_of[self.chunk[rows]]
-        return self.clock.busy[kind, size], self.clock.total[kind, size]
+        busy, total = self.clock.busy[kind, size], self.clock.total[kind, size]
+        if self.messages is None or self.messages.received is None:
+            return busy, total
+        received = self.messages.last_received[rows]
+        return busy, np.where(received >= 0, received - self.start[rows], total)
 
 
 def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | None:
@@ -106,7 +110,8 @@ def _with_whole_messages(
     hops = MessageHops.of(messages.number, rows.start)
     end = rows.start + rows.durations(slice(None))[1]
     broken = hops.broken(rows.chunk, source, target, rows.start, end, rows.reduce)
-    early = np.flatnonzero((messages.number >= 0) & ~_in_order(messages, rows.start))
+    over = rows.start + rows.clock.total[rows.clock.kind[rows.link], rows.clock.size_of[rows.chunk]]
+    early = np.flatnonzero((messages.number >= 0) & ~_in_order(messages, rows.start, over))
     unheard = hops.after[messages.ready[hops.after] < end[hops.before]]
     inner = np.concatenate(
         [hops.first[source[hops.first] >= network.npu_count], hops.last[target[hops.last] >= network.npu_count]]
@@ -118,19 +123,23 @@ def _with_whole_messages(
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
         expected = (
             "hops that follow one another from an NPU to an NPU, each ready (in the queue of its link) when the one "
-            "before has arrived or later, injected then or later, and started then or later"
+            "before has arrived or later, injected then or later, started then or later, and received when it has come "
+            "over its link or later"
         )
         start = int(rows.start[row])
         message = f"{what} at {at(start)} is no hop of message {int(messages.number[row])}"
         findings.add("causality", "V0109", start, message, expected)
     number = np.where(np.isin(messages.number, messages.number[bad]), -1, messages.number).astype(np.int32)
-    kept = replace(messages, number=number, injected=np.where(number >= 0, messages.injected, rows.start))
+    injected = np.where(number >= 0, messages.injected, rows.start)
+    kept = replace(messages, number=number, injected=injected)
     return replace(rows, messages=kept if bool((number >= 0).any()) else None)
 
 
-def _in_order(messages: QueuedMessages, start: Int64Array) -> BoolArray:
-    """bool: whether each message is ready, then injected, then on its link."""
-    return (messages.ready >= 0) & (messages.ready <= messages.injected) & (messages.injected <= start)
+def _in_order(messages: QueuedMessages, start: Int64Array, over: Int64Array) -> BoolArray:
+    """bool: whether each message is ready, then injected, then on its link, and received when it is `over` or later."""
+    received = messages.last_received
+    good = (messages.ready >= 0) & (messages.ready <= messages.injected) & (messages.injected <= start)
+    return good & ((received == -1) | ((received >= over) & (received < LATEST)))
 
 
 def _report(module: Module, chunk: int, link: int, start: int, relayed: int, findings: Findings) -> None:

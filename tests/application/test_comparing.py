@@ -12,7 +12,6 @@ from collc.application.alternatives import SYNTHESIZED, TEXTBOOK
 from collc.application.comparing import CompareSettings, compare_file
 from collc.application.comparison_report import Comparison
 from collc.command.cli import main
-from collc.ten.network import Network
 
 PROGRAM = """
 import std.topologies
@@ -114,22 +113,3 @@ def test_all_algorithms_run_where_npus_have_limits(limit: str) -> None:
     assert direct is not None
     assert without is not None
     assert direct > without
-
-
-def test_the_simulation_of_statements_takes_as_long_as_that_of_their_schedule(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where no NPU limits what it receives, both can be had."""
-    network = f"limited(mesh2d(2, 3, {LINK}), inject: 60GiB/s)"
-    times = [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives]
-
-    def same(network: Network) -> Network:
-        return network
-
-    monkeypatch.setattr("collc.application.alternatives.without_limits", same)
-
-    def always(_network: Network) -> bool:
-        return True
-
-    monkeypatch.setattr("collc.application.alternatives.limits_receiving", always)
-    assert [one.time_ps for one in compared(network, "all_reduce(net.npus, size: 6MiB)").alternatives] == times

@@ -134,6 +134,28 @@ def test_halving_doubling_without_congestion() -> None:
     assert simulated_module(module, AstraTiming(aware=False)).time == 2 * (4_441 + 3_441 + 2_941)
 
 
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize(
+    ("network", "limits", "run"),
+    [
+        (f"torus2d(3, 3, {LINK})", "eject: 60GiB/s", "all_reduce(m.npus, size: 9MiB) using bidirectional_ring"),
+        (f"hypercube(3, {LINK})", "eject: 55GiB/s, inject: 70GiB/s", "reduce_scatter(m.npus, size: 8MiB) using direct"),
+        (f"mesh2d(2, 3, {LINK})", "eject: 60GiB/s", "all_to_all(m.npus, size: 9MiB) using direct"),
+    ],
+)
+def test_messages_wait_behind_links_for_npus_that_receive_others(
+    network: str, limits: str, run: str, model: LinkModel
+) -> None:
+    """The schedule says when they were received; it is right, and takes the time of its simulation."""
+    options = f'synthesize fixed(link_model: "{model.value}")'
+    module = right(compiled(f"limited({network}, {limits})", run, options=options))
+    assert module.schedule is not None
+    messages = module.schedule.transfers.messages
+    assert messages is not None
+    assert messages.received is not None
+    assert verify_schedule(module, large=0).ok
+
+
 PIPELINED = 'synthesize fixed(link_model: "pipelined")'
 
 

@@ -19,7 +19,7 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import Ports, fed_links, shared_links, with_endpoints, without_limits
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
-from collc.ten.schedule import LinkModel, RowSchedule
+from collc.ten.schedule import Clock, LinkModel, RowSchedule
 from collc.ten.text.read import parse_module
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
@@ -67,6 +67,32 @@ def test_both_forms_keep_when_messages_were_injected(tmp_path: Path) -> None:
     for again in (parse_module(SourceFile("m.ten", text)), load_module(tmp_path / "m.ten")):
         assert format_module(again) == text
         assert verify_schedule(again).ok
+
+
+def test_both_forms_keep_when_messages_were_received(tmp_path: Path) -> None:
+    """Messages of a direct All-Gather wait behind links; `received` counts in the time, the checks and the arrivals."""
+    net = fed_links(with_endpoints(grid(2, 3, kind=LINK), [Endpoint(eject=Fraction(30 * GB))] * 6))
+    plain = module_on(net)
+    sends = StandardAlgorithms.sends(Standard("all_gather", 6 * MiB, 1, -1, Op.COPY), 6, "direct")
+    rows = lay_out_queued(net, plain.demand, {0: (sends, None)}, LinkModel.STORE)
+    assert rows.messages is not None
+    assert rows.messages.received is not None
+    clock = Clock.of(net, plain.demand, LinkModel.STORE)
+    ends = rows.start + clock.total_of(rows)
+    waited = rows.messages.received >= 0
+    assert waited.any()
+    assert (ends[waited] == rows.messages.received[waited]).all()
+    assert (ends[waited] > (rows.start + clock.busy_of(rows))[waited]).all()
+    module = replace(plain, schedule=RowSchedule(LinkModel.STORE, rows))
+    text = format_module(module)
+    assert text.count(" received ") == waited.sum()
+    save_module(module, tmp_path / "m.ten")
+    for again in (parse_module(SourceFile("m.ten", text)), load_module(tmp_path / "m.ten")):
+        assert format_module(again) == text
+        assert verify_schedule(again).ok
+    none = replace(rows.messages, received=None)
+    early = replace(plain, schedule=RowSchedule(LinkModel.STORE, replace(rows, messages=none)))
+    assert verify_schedule(early).checks["endpoints"] == "failed"
 
 
 def test_a_link_is_read_no_faster_than_its_ends() -> None:

@@ -28,11 +28,11 @@ Event = tuple[int, int, int, list[int]]
 """Time, whether a message leaves (else it arrives), whether it is added, and its hops."""
 
 
-def queued(algorithm: str, seed: int, inject: Fraction | None = None) -> Module:
-    """An All-Reduce of one chunk for each NPU, on a ring or a mesh. inject: what each NPU can send."""
+def queued(algorithm: str, seed: int, inject: Fraction | None = None, eject: Fraction | None = None) -> Module:
+    """An All-Reduce of one chunk for each NPU, on a ring or a mesh. inject, eject: what each NPU can send, receive."""
     net = ring(NPUS) if seed % 2 else grid(2, 3)
-    if inject is not None:
-        net = fed_links(with_endpoints(net, [Endpoint(inject)] * NPUS))
+    if inject is not None or eject is not None:
+        net = fed_links(with_endpoints(net, [Endpoint(inject, eject)] * NPUS))
     everyone = list(range(NPUS))
     demand = demand_of([(MiB, everyone, everyone, Op.SUM)] * NPUS)
     sends = StandardAlgorithms.sends(Standard("all_reduce", NPUS * MiB, 1, -1, Op.SUM), NPUS, algorithm)
@@ -46,14 +46,18 @@ def is_right(module: Module) -> bool:
     assert module.schedule is not None
     rows, network, table = module.schedule.transfers, module.network, module.demand.chunks
     clock = Clock.of(network, module.demand, module.model)
-    ends = (rows.start + clock.total_of(rows)).tolist()
+    over = (rows.start + clock.total[clock.kind[rows.link], clock.size_of[rows.chunk]]).tolist()
+    ends, received = over, [-1] * len(rows)
+    if rows.messages is not None and rows.messages.received is not None:
+        received = np.where(rows.messages.number >= 0, rows.messages.received, -1).tolist()
+        ends = [one if one >= 0 else other for one, other in zip(received, over, strict=True)]
     frees = (rows.start + clock.busy_of(rows)).tolist()
     numbers = [-1] * len(rows) if rows.messages is None else rows.messages.number.tolist()
     readies = rows.start.tolist() if rows.messages is None else rows.messages.ready.tolist()
     injected = rows.start.tolist()
     if rows.messages is not None:
         injected = np.where(rows.messages.number >= 0, rows.messages.injected, rows.start).tolist()
-    if not _npus_keep_up(module, injected):
+    if not _npus_keep_up(module, injected, ends):
         return False
     for link in range(network.link_count):
         of_link = np.flatnonzero(rows.link == link).tolist()
@@ -77,23 +81,34 @@ def is_right(module: Module) -> bool:
                 return False
         if number >= 0 and any(not 0 <= readies[row] <= injected[row] <= rows.start[row] for row in hops):
             return False
+        if any(received[row] != -1 and received[row] < over[row] for row in hops):
+            return False
         events += [(ends[hops[-1]], 0, int(rows.reduce[first]), hops), (ready, 1, 0, hops)]
     return all(_chunk_is_right(module, table, chunk, events) for chunk in range(len(table)))
 
 
-def _npus_keep_up(module: Module, injected: list[int]) -> bool:
-    """No NPU sends two transfers at once where its rate is below that of its links together."""
+def _npus_keep_up(module: Module, injected: list[int], ends: list[int]) -> bool:
+    """No NPU sends, or receives, two transfers at once where its rate is below that of its links together."""
     assert module.schedule is not None
     rows, net = module.schedule.transfers, module.network
-    spans: dict[int, list[tuple[int, int]]] = {}
+    spans: dict[tuple[int, bool], list[tuple[int, int]]] = {}
     for row, link in enumerate(rows.link.tolist()):
-        source = int(net.source[link])
-        rate = net.endpoint_of(source).send
-        width = sum(net.kinds[int(net.kind[k])].bandwidth for k in np.flatnonzero(net.source == source))
-        if rate is not None and rate < width:
-            size = int(module.demand.chunks.size[rows.chunk[row]])
-            spans.setdefault(source, []).append((injected[row], injected[row] - (-size * 10**12 // rate)))
+        source, target = int(net.source[link]), int(net.target[link])
+        size = int(module.demand.chunks.size[rows.chunk[row]])
+        for npu, ends_of, rate, sends in (
+            (source, net.source, net.endpoint_of(source).send, True),
+            (target, net.target, net.endpoint_of(target).receive, False),
+        ):
+            width = sum(net.kinds[int(net.kind[k])].bandwidth for k in np.flatnonzero(ends_of == npu))
+            if rate is not None and rate < width:
+                taken = -(-size * 10**12 // rate)
+                begin = injected[row] if sends else ends[row] - taken
+                spans.setdefault((npu, sends), []).append((begin, begin + taken))
     return all(a[1] <= b[0] for found in spans.values() for a, b in pairwise(sorted(found)))
+
+
+def _rate(gib: int | None) -> Fraction | None:
+    return None if gib is None else Fraction(gib * 2**30)
 
 
 def _chunk_is_right(module: Module, table: ChunkTable, chunk: int, events: list[Event]) -> bool:
@@ -126,9 +141,10 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
     chunk, link, start, reduce = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
     messages = rows.messages or QueuedMessages(np.full(len(rows), -1, np.int32), rows.start, rows.start)
     number, ready, injected = messages.number.copy(), messages.ready.copy(), messages.injected.copy()
+    received = messages.last_received.copy()
     other = rng.randrange(len(rows))
     shift = rng.choice([-1, 1, -500_000, 19_531_250, -19_531_250, 40_000_000])
-    kind = rng.randrange(8)
+    kind = rng.randrange(9)
     if kind == 0:
         start[k] = max(0, start[k] + shift)
         injected[k] = start[k] if number[k] < 0 else injected[k]
@@ -144,19 +160,23 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
         reduce[k] = not reduce[k]
     elif kind == 6 and number[k] >= 0:
         injected[k] = rng.choice([int(ready[k]), int(start[k]), int(injected[other]), int(injected[k]) + shift])
+    elif kind == 7:
+        received[k] = rng.choice([-1, int(received[other]), int(max(received[k], start[k] + 20_031_250)) + shift])
     else:
         start[k], start[other] = start[other], start[k]
-    return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready, injected))
+    return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready, injected, received))
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "recursive_halving_doubling"])
 @pytest.mark.parametrize("large", [0, 10**6])
-@pytest.mark.parametrize("inject", [None, Fraction(60 * 2**30)])
-def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int, inject: Fraction | None) -> None:
+@pytest.mark.parametrize(("inject", "eject"), [(None, None), (60, None), (70, 60)])
+def test_the_checks_agree_with_a_plain_replay(
+    algorithm: str, large: int, inject: int | None, eject: int | None
+) -> None:
     rng = random.Random(7)
     outcomes = {True: 0, False: 0}
     for seed in range(2):
-        module = queued(algorithm, seed, inject)
+        module = queued(algorithm, seed, _rate(inject), _rate(eject))
         assert module.schedule is not None
         assert is_right(module)
         assert verify_schedule(module, large).ok
@@ -173,7 +193,8 @@ def test_the_checks_agree_with_a_plain_replay(algorithm: str, large: int, inject
 def test_many_random_changes(seed: int) -> None:
     rng = random.Random(seed)
     algorithm = rng.choice(["direct", "recursive_halving_doubling", "ring", "double_binary_tree"])
-    module = queued(algorithm, seed, rng.choice([None, Fraction(rng.randint(51, 140) * 2**30)]))
+    rates = [_rate(rng.choice([None, rng.randint(51, 140)])) for _ in range(2)]
+    module = queued(algorithm, seed, *rates)
     assert module.schedule is not None
     again = simulated_module(module, ExactTiming(module.model))
     assert again.time_ps == module.collective_time()

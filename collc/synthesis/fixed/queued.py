@@ -43,30 +43,13 @@ def lay_out_queued(
 
     Raises SourceError as `lay_out`, but reductions may pass NPUs that have a contribution.
     """
-    return _transfers(*_simulated(network, demand, runs, model))
-
-
-def simulate_queued(
-    network: Network, demand: Demand, runs: Mapping[int, tuple[AlgorithmSends, Span | None]], model: LinkModel
-) -> Simulation:
-    """The simulation of all algorithms together, also where messages wait behind links, for NPUs that receive others.
-
-    runs: as in `lay_out_queued`, which says what is raised.
-    """
-    return _simulated(network, demand, runs, model)[1]
-
-
-def _simulated(
-    network: Network, demand: Demand, runs: Mapping[int, tuple[AlgorithmSends, Span | None]], model: LinkModel
-) -> tuple[AlgorithmSends, Simulation]:
-    """(the statements of all runs, their simulation)."""
     statements = _statements(network, demand, runs, model)
     graph = _graph(network, demand, statements, model)
     found = simulate(network, graph, ExactTiming(model))
     reduced: BoolArray = demand.chunks.op[statements.sends.chunk] != Op.COPY
     if statements.moves.overtaken(network, reduced, found.start, found.end):
         found = simulate(network, _with_barriers(graph, statements), ExactTiming(model))
-    return statements.sends, found
+    return _transfers(statements.sends, found)
 
 
 def _statements(
@@ -156,15 +139,18 @@ def _with_barriers(graph: TaskGraph, statements: _Statements) -> TaskGraph:
 
 
 def _transfers(sends: AlgorithmSends, found: Simulation) -> Transfers:
-    """The hops of all messages. One that takes a single link, and did not wait for it, is a transfer by itself."""
+    """The hops of all messages. One that takes a single link, and waited for nothing, is a transfer by itself."""
     offsets = found.hops.offsets[: len(sends) + 1]
     lengths = np.diff(offsets)
     message = np.repeat(np.arange(len(sends), dtype=np.int32), lengths)
     ready = np.empty(len(message), np.int64)
-    ready[1:] = (found.hops.begin + found.hops.delay)[:-1]
+    ready[1:] = found.hops.arrived[:-1]
     ready[offsets[:-1]] = found.start[: len(sends)]
-    alone = (lengths == 1) & (found.hops.begin[offsets[:-1]] == found.start[: len(sends)])
+    waited = found.hops.arrived > found.hops.begin + found.hops.delay
+    first = offsets[:-1]
+    alone = (lengths == 1) & (found.hops.begin[first] == found.start[: len(sends)]) & ~waited[first]
     number = np.where(alone[message], -1, message).astype(np.int32)
-    messages = QueuedMessages(number, ready, found.hops.injected) if bool((number >= 0).any()) else None
+    received = np.where(waited, found.hops.arrived, -1) if bool(waited.any()) else None
+    messages = QueuedMessages(number, ready, found.hops.injected, received) if bool((number >= 0).any()) else None
     chunk, reduce = sends.chunk[message], sends.reduce[message]
     return Transfers.of(chunk, found.hops.link, found.hops.begin, reduce, None, messages)

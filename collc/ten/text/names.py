@@ -18,8 +18,8 @@ from collc.ten.network import DeviceFamily, Network
 _KEYWORDS: Final = """
     algorithm as at axis bandwidth bound buffer chunk chunks demand family from group injected inverted kind lane
     latency link max message min model module multicast names network note npus of op options over phase pipelined
-    planned post pre prod ready reduce reduces removed root rows run schedule seed send set standard step steps store
-    strides sum switches ten uint16 uint32 unknown unwound
+    planned post pre prod ready received reduce reduces removed root rows run schedule seed send set standard step steps
+    store strides sum switches ten uint16 uint32 unknown unwound
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
 """Words of the format; a name that is one of them must be quoted."""

@@ -116,6 +116,7 @@ class _TransferReader:
         self.message: list[int] = []
         self.ready: list[int | None] = []
         self.injected: list[int | None] = []
+        self.received: list[int] = []
 
     def read(self) -> int:
         """Read all transfers up to the next `at`, `step` or brace, and return their number."""
@@ -135,6 +136,8 @@ class _TransferReader:
                     self.ready[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
                 if self.cursor.accept("injected"):
                     self.injected[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
+                if self.cursor.accept("received"):
+                    self.received[-1] = self.cursor.whole(Dimension.TIME, 0, "a time")
 
     def _add(self, chunk: int, link: int, reduce: bool, relayed: int = -1) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
@@ -146,6 +149,7 @@ class _TransferReader:
         self.message.append(-1)
         self.ready.append(None)
         self.injected.append(None)
+        self.received.append(-1)
 
     def messages(self, starts: Int64Array) -> QueuedMessages | None:
         """The messages of all transfers. starts: int64, when each enters its link: what is not said happens then."""
@@ -155,7 +159,8 @@ class _TransferReader:
             np.array([start if at is None else at for at, start in zip(column, starts.tolist(), strict=True)], np.int64)
             for column in (self.ready, self.injected)
         )
-        return QueuedMessages(np.array(self.message, np.int32), ready, injected)
+        received = np.array(self.received, np.int64) if max(self.received) >= 0 else None
+        return QueuedMessages(np.array(self.message, np.int32), ready, injected, received)
 
     def _read_printed_lines(self) -> None:
         """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
@@ -299,3 +304,4 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reader.message.clear()
     reader.ready.clear()
     reader.injected.clear()
+    reader.received.clear()

@@ -225,12 +225,14 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
     for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
         lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
     if part.messages is not None:
-        columns = part.messages.number, part.messages.ready, part.messages.injected, part.start
+        messages = part.messages
+        columns = messages.number, messages.ready, messages.injected, messages.last_received, part.start
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        for row, (number, ready, injected, start) in enumerate(rows):
+        for row, (number, ready, injected, received, start) in enumerate(rows):
             lines[row] += f" message {number}" if number >= 0 else ""
             lines[row] += f" ready {time_text(ready)}" if number >= 0 and ready != start else ""
             lines[row] += f" injected {time_text(injected)}" if number >= 0 and injected != start else ""
+            lines[row] += f" received {time_text(received)}" if number >= 0 and received >= 0 else ""
     return "".join(f"{line}\n" for line in lines)
 
 
