@@ -36,7 +36,7 @@ OPTIMA: dict[str, tuple[Network, int, int | None, int]] = {
     "one-way ring 8": (ring(8, one_way=True), 7, 8, 14),
 }
 """The least steps for 1 chunk, 2 chunks, and as many as there are NPUs. With 2 chunks, odd rings of n NPUs can do with
-(n + 1) // 2 steps, one less than here, if NPUs overwrite their partials with others, which schedules cannot say."""
+(n + 1) // 2 steps, one less than here, if NPUs keep partials apart without adding them, which schedules cannot say."""
 
 BY_SIZE: dict[str, tuple[Network, bool]] = {
     "ring 8": (ring(8, LINK), False),

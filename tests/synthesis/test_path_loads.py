@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from collc.graph.digraph import Digraph
 from collc.synthesis.bounds import ideal_bound, path_loads
 from collc.synthesis.bounds.flow_program import flow_prices
 from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.traffic import traffic_of
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
@@ -150,15 +150,15 @@ def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPa
     of all rounds, but for a tenth of a percent."""
     monkeypatch.setattr(path_loads, "MOST_FLOWS", 0)
     rounds: list[int] = []
-    used = PathLoads._loads
+    used = path_loads.distances_to
 
-    def counted(loads: PathLoads, price: NDArray[np.float64], distance: Int64Array) -> NDArray[np.float64]:
+    def counted(graph: Digraph, price: Int64Array, targets: Int32Array) -> Int64Array:
         rounds.append(1)
-        return used(loads, price, distance)
+        return used(graph, price, targets)
 
-    monkeypatch.setattr(PathLoads, "_loads", counted)
+    monkeypatch.setattr(path_loads, "distances_to", counted)
     pods = [row for npu in range(12) for row in ((npu, 12 + npu // 3, kind(4)), (12 + npu // 3, npu, kind(4)))]
-    pods += [row for pod in range(4) for row in ((12 + pod, 16, kind(13)), (16, 12 + pod, kind(13)))]
+    pods += [row for pod in range(4) for row in ((12 + pod, 16, kind(10)), (16, 12 + pod, kind(10)))]
     nets = [network(12, pods, switches=5), *(random_case(seed)[0] for seed in range(8))]
     for number, net in enumerate(nets):
         demand = all_to_all(net.npus.tolist(), GB)
@@ -168,4 +168,4 @@ def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPa
         without = len(rounds)
         assert ideal_bound(net, demand).time >= full * 0.999
         if not number:
-            assert len(rounds) - without < 3 < without
+            assert len(rounds) - without < 10 < 30 < without
