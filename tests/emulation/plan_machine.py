@@ -121,8 +121,9 @@ class PlanRun:
                     del lanes[lane]
                 yield ()
             else:
-                packets = [("packets",)] if parts else []
-                yield (*packets, *(self._key(entries[0]) for entries in lanes.values()))
+                missing = (self._missing(number, *one) for one in parts)
+                packets = [("packet", cell) for cell in missing if cell is not None]
+                yield (*packets, *(self._key(number, entries[0]) for entries in lanes.values()))
         if self.clocks is not None:
             self.clocks.end(number, knows.values())
 
@@ -135,25 +136,32 @@ class PlanRun:
         return min(at, default=NEVER)
 
     def _may(self, number: int, move: Move, part: int, last: int) -> bool:
-        return move.op <= last and self._arrived(number, move, part)
+        return move.op <= last and self._missing(number, move, part) is None
 
-    def _arrived(self, number: int, move: Move, part: int) -> bool:
-        """Whether the packets that a part of a move waits for are there."""
+    def _missing(self, number: int, move: Move, part: int) -> int | None:
+        """The first packet that a part of a move waits for and that is not there; None where all are."""
         flag, values = self.launch[self.blocks[number][0]] + 1, self.memory.values
-        return all(
-            values[cell + 1] == flag for source in move.sources if source.packets for cell in _cells(source, move, part)
-        )
+        for source in move.sources:
+            for cell in _cells(source, move, part) if source.packets else ():
+                if values[cell + 1] != flag:
+                    return cell
+        return None
 
     def _moves_first(self) -> bool:
         return self.eager == "moves" or (self.eager == "any" and self.order.random.random() < 0.5)
 
-    def _key(self, entry: Entry) -> Hashable:
-        return ("packets",) if entry.kind == "rppkt" else ("count", entry.key)
+    def _key(self, number: int, entry: Entry) -> Hashable:
+        """What an entry that cannot go on waits for; one that can waits for those before it."""
+        if entry.kind != "rppkt":
+            return ("count", entry.key)
+        assert entry.put is not None
+        missing = [self._missing(number, entry.put, part) for part in range(CELLS)]
+        return ("packet", next((cell for cell in missing if cell is not None), -1))
 
     def _can(self, number: int, entry: Entry) -> bool:
         if entry.kind == "rppkt":
             assert entry.put is not None
-            return all(self._arrived(number, entry.put, part) for part in range(CELLS))
+            return all(self._missing(number, entry.put, part) is None for part in range(CELLS))
         return entry.kind not in ("wait", "sem_acquire") or self.counts[entry.key] > 0
 
     def _entry(self, number: int, lane: int, entry: Entry, knows: dict[int, Clock]) -> Thread:
@@ -239,8 +247,7 @@ class PlanRun:
                 values[cell] = value
                 if target.packets:
                     values[cell + 1] = flag
-            if target.packets:
-                self.threads.wake(("packets",))
+                    self.threads.wake(("packet", cell))
 
     def _flags(self, component: int, move: Move, part: int) -> list[int]:
         """The flags of the packets that are written: of this launch; a proxy takes those that it finds."""
