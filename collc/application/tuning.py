@@ -55,6 +55,9 @@ INSTANCES: Final = (1, 2)
 PLAN_STARTS: Final = 2**31
 """The plan reader keeps the least size of a plan in 31 bits."""
 
+PLAN_END: Final = 2**32 - 2**22
+"""The offsets of a plan have 32 bits, so that it serves less than 4 GiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class TuningSettings:
@@ -99,7 +102,7 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     request = _tunable(tuned)
     kinds, notes = _kinds(request.demand, settings.kinds)
     settings = replace(settings, kinds=kinds)
-    sizes = tuned_sizes(*settings.sizes)
+    sizes = tuned_sizes(*settings.sizes, plans="mscclpp" in kinds)
     tasks = _tasks(tuned, request, settings, sizes)
     basis = json.dumps([outline.files.digest(), repr(settings.costs)])
     with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
@@ -111,10 +114,11 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     return report
 
 
-def tuned_sizes(low: int, high: int) -> tuple[int, ...]:
-    """The sizes that are simulated: both ends, and the powers of two between them."""
+def tuned_sizes(low: int, high: int, *, plans: bool = False) -> tuple[int, ...]:
+    """The sizes that are simulated: both ends, and the powers of two between. plans: also the largest of a plan."""
     powers = [2**k for k in range(low.bit_length(), high.bit_length())]
-    return tuple(sorted({low, high, *(size for size in powers if low < size < high)}))
+    between = [*powers, PLAN_END] if plans else powers
+    return tuple(sorted({low, high, *(size for size in between if low < size < high)}))
 
 
 def _tunable(tuned: TunedProgram) -> ScheduleRequest:

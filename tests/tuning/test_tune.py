@@ -16,6 +16,7 @@ import pytest
 
 from collc.application import tuning
 from collc.application.program_files import load_files, read_program
+from collc.application.tuning import tuned_sizes
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.tasks import named_function
@@ -100,6 +101,15 @@ def test_packets_for_small_messages() -> None:
     assert main([*WORDS, "ring", "--emit", "mscclpp", "--sizes", "1MiB..8MiB", "--protocol", "LL", "-o", "o"]) == 0
     (plan,) = [json.loads(path.read_text()) for path in Path("o/mscclpp").glob("sum.*")]
     assert (plan["min_message_size"], plan["max_message_size"]) == (1 << 20, 2 << 20)
+
+
+def test_plans_end_just_below_4_gib() -> None:
+    """Where their offsets end, and not at the power of two before."""
+    words = [*WORDS, "ring", "--protocol", "Simple", "--sizes", "1GiB..8GiB", "-o", "out", "--quiet"]
+    assert main([*words, "--emit", "mscclpp"]) == 0
+    (plan,) = [json.loads(path.read_text()) for path in Path("out/mscclpp").glob("sum.*")]
+    assert plan["max_message_size"] == 2**32 - 2**22
+    assert tuned_sizes(2**31, 2**33) == (2**31, 2**32, 2**33)
 
 
 def test_packets_cost_twice_their_bytes_once() -> None:
