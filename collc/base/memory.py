@@ -88,6 +88,14 @@ def require(size: int, what: str, hint: str, at: Span | None = None) -> None:
     raise SourceError(Diagnostic("U0109", message, at, hint=f"{hint}, or allow more with --memory-limit"))
 
 
+def require_for_search(size: int, what: str) -> None:
+    """Raise SourceError U0109 where the main arrays of a search need more bytes than are left, before they are made.
+
+    what: what they hold, as in "distances of 10,000 devices from 10,000 NPUs".
+    """
+    require(size, what, "take fewer chunks, a smaller network or another synthesizer")
+
+
 def gibibytes(size: int) -> str:
     """Bytes as GiB, or as MiB where they are fewer."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.0f} MiB"

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.task import Task
@@ -65,6 +66,8 @@ class Conditions:
 
         UNREACHABLE where no path leads. column: of the clock.
         """
+        count, devices = len(self.targets), self.task.network.device_count
+        require_for_search(2 * 8 * count * devices, f"distances of {devices:,} devices from {count:,} NPUs")
         weight = np.maximum(1, self.clock.total[self.task.network.kind, column])
         return distances_to(Digraph.of(self.task.network), weight, self.targets)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.graph.distances import UNREACHABLE
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.pccl_steps import (
@@ -121,6 +122,8 @@ class StepSearch:
         away = self.to[c.target_row[c.wanting], first]
         steps = int(away[away < NEVER].sum()) * 11 // (10 * links) + reach
         words = steps // 64 + 2
+        size = words * links * (8 + 64 * _no_chunks(0, len(c.task.demand.chunks)).itemsize)
+        require_for_search(size, f"{64 * words:,} steps on {links:,} links")
         free = numbers(np.full(links * words if compile_it else links, -1, np.int64), compile_it)
         table = numbers(_no_chunks(words * 64 * links, len(c.task.demand.chunks)), True)
         shape = (words, 6, 63) if compile_it else (1, 62, (1 << 62) - 1)

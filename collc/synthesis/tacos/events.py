@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
 from collc.synthesis.tacos.levels import CostLevels
 from collc.synthesis.tacos.problem import CopyProblem
@@ -186,6 +187,8 @@ class EventMatching:
     def _wanted(self, name: Int64Array) -> BoolArray:
         """bool[devices, K]: which chunk, as renumbered, each device lacks."""
         problem = self._problem
+        size = 2 * problem.devices * problem.count
+        require_for_search(size, f"{problem.count:,} chunks on {problem.devices:,} devices")
         wanted = np.zeros((problem.devices, problem.count), np.bool_)
         for group in np.unique(problem.want).tolist():
             wanted[np.ix_(problem.sets[group], name[problem.want == group])] = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.tacos.tiles import SkewedTiles, all_in_one_tile, skewed_tiles
@@ -143,6 +144,8 @@ def _arrays(
 
     network, count, devices, links = problem.network, problem.count, problem.devices, problem.network.link_count
     highest = _highest(problem)
+    cell = empty_table(0, 0, highest).itemsize
+    require_for_search(devices * count * cell + devices * count // 4, f"{count:,} chunks on {devices:,} devices")
     first, number = network.in_links
     device, chunk = problem.held
     back = _near_holders(problem, tiles)
