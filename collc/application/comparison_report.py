@@ -104,5 +104,5 @@ class Comparison:
         ran = sorted((time, name) for time, name in names if time)
         bars = Bars("time", [time / 1e6 for time, _ in ran])
         axis = Axis("simulated time (us)")
-        ideal = Reference(f"ideal bound: {format_time(self.ideal_ps)}", self.ideal_ps / 1e6)
+        ideal = Reference("ideal bound", self.ideal_ps / 1e6)
         return bar_chart([name for _, name in ran], [bars], title=self.title(), value=axis, references=[ideal]).file()

@@ -33,6 +33,12 @@ from collc.pictures.picture import (
 from collc.ten.arrays import Int64Array
 from collc.ten.network import LinkKind, Network
 
+_CROSSING: Final = 100
+"""Lines between groups from which lines with a load are thinner, so that those that cross can be told apart."""
+
+_LEAST_WIDTH: Final = 0.6
+"""Of such thin lines, that their colours can be seen."""
+
 _MOST_TIPS: Final = 1_500
 """Lines up to which each has a tooltip."""
 
@@ -195,6 +201,7 @@ class _Shapes:
         """All lines; where there are many, those that look alike as one shape without tooltips."""
         position = _kinds_by_rate(self.network)
         bends = self._bends(lines)
+        most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
         alike: dict[int, list[str]] = {}
         most = 0 if self.load is None else int(self.load.max(initial=0))
         carried = self._carried(lines)
@@ -206,19 +213,21 @@ class _Shapes:
             if len(lines) > _MOST_TIPS:
                 alike.setdefault(look, []).append(path)
             else:
-                yield mark(self._tip(line, carried[k]), self._drawn(path, look, line.kind) + self._hit(path))
+                yield mark(self._tip(line, carried[k]), self._drawn(path, look, line.kind, most_wide) + self._hit(path))
         for look in sorted(alike):
             kind = next((kind for kind, at in position.items() if at == look), 0)
-            yield self._drawn("".join(alike[look]), look, kind)
+            yield self._drawn("".join(alike[look]), look, kind, most_wide)
 
     def _carried(self, lines: list[_Line]) -> list[int]:
         load = self.load
         return [0] * len(lines) if load is None else [int(load[line.links].sum()) for line in lines]
 
-    def _drawn(self, path: str, look: int, kind: int) -> str:
+    def _drawn(self, path: str, look: int, kind: int, most_wide: float) -> str:
+        """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
         if self.load is None:
             return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
-        width = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
+        wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
+        width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
 
     def _hit(self, path: str) -> str:

@@ -149,6 +149,16 @@ def test_names_of_nodes() -> None:
     assert node_label("gpu[3]") == "gpu[3]"
 
 
+def test_many_lines_with_a_load_are_thin(networks):
+    for name, least, most in (("dgx_h100(2)", 1.0, 3.6), ("dgx_h100(16)", 0.6, 0.8)):
+        net = networks[name]
+        root = root_of(network_picture(net, np.arange(net.link_count, dtype=np.int64)))
+        lines = [path for path in root.iter(f"{SVG}path") if (path.get("class") or "").startswith("g")]
+        assert len(lines) == net.link_count
+        widths = [float(line.get("stroke-width") or 0) for line in lines]
+        assert least <= min(widths) <= max(widths) <= most
+
+
 def test_links_round_the_third_dimension_of_a_torus_are_seen(networks):
     """Each of the 48 rings of four NPUs is closed by two stubs, those behind each other too."""
     root = root_of(network_picture(networks[f"torus3d(4, 4, 4, {LINK})"]))
