@@ -98,3 +98,12 @@ def test_the_table_and_json_say_it_too(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(PROGRAM.replace("NETWORK", "torus2d(4, 4)"))
     assert main(["design", str(file)]) == 0
     assert "as one" not in capsys.readouterr().out
+
+
+def test_switches_that_reduce() -> None:
+    """All-Reduce of s bytes sends s instead of 2 s (p - 1) / p over a switch that adds: 1.5 s and s / 4 in all."""
+    text = PROGRAM.replace("NETWORK", "ring(4) * switched(4, reduce: true)").replace(
+        "tensor: 4, data: 4", "tensor: 16, data: 1"
+    )
+    found = solve_designs(SourceFile("p.coll", text), DesignSettings())["d"]
+    assert found.optimum.time == pytest.approx(1e6 + 1.75 * 64 * 2**20 / 100, rel=1e-9)
