@@ -150,7 +150,7 @@ def test_names_of_nodes() -> None:
 
 
 def test_many_lines_with_a_load_are_thin(networks):
-    for name, least, most in (("dgx_h100(2)", 1.0, 3.6), ("dgx_h100(16)", 0.6, 0.8)):
+    for name, least, most in (("dgx_h100(2)", 1.0, 3.7), ("dgx_h100(16)", 0.6, 0.8)):
         net = networks[name]
         root = root_of(network_picture(net, np.arange(net.link_count, dtype=np.int64)))
         lines = [path for path in root.iter(f"{SVG}path") if (path.get("class") or "").startswith("g")]
