@@ -84,8 +84,8 @@ def test_the_table_of_runs_shows_reduction_type_and_count(capsys: pytest.Capture
     assert re.search(r"out of place +0 +float32 +max +7 ", shown)
     _, shown, _ = in_text(capsys, "run", "s.xml", "--count", "7")
     assert re.search(r"out of place +0 +float32 +- +7 ", shown)
-    _, shown, _ = in_text(capsys, "run", "m.json", "--op", "max", "--count", "7")
-    assert re.search(r"out of place +0 +float32 +max +7 ", shown)
+    _, shown, _ = in_text(capsys, "run", "m.json", "--count", "7")
+    assert re.search(r"out of place +0 +float32 +sum +7 ", shown)
 
 
 def test_a_file_without_a_reduction_or_with_an_unknown_one(
