@@ -29,6 +29,7 @@ class CalibrationSettings:
 
     name: of the link class, the start of the names of the lets. collective: the test, None for what the file says, else
     sendrecv. ranks: None for those that the file lists. launch: picoseconds of each call that are no latency of links.
+    hops: links one after another between two ranks, which share the latency equally.
     sizes: the smallest and the largest that count. in_place: whether the second half of the columns counts.
     """
 
@@ -36,6 +37,7 @@ class CalibrationSettings:
     collective: str | None = None
     ranks: int | None = None
     launch: int = 0
+    hops: int = 1
     sizes: tuple[int, int] = (0, 2**62)
     in_place: bool = False
 
@@ -126,7 +128,7 @@ def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
         warnings.append(Diagnostic("X0706", message, hint=hint, warning=True))
     bandwidth = share / Fraction(fit.beta)
     rounded = Fraction(round(bandwidth / 10**6)) * 10**6
-    picoseconds = round(latency * 1e12)
+    picoseconds = round(latency * 1e12 / settings.hops)
     return CalibrationReport(
         path, settings.name, collective, ranks, tuple(sizes), picoseconds, rounded, fit, tuple(warnings)
     )

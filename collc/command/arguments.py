@@ -357,6 +357,8 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     add("--collective", choices=tests, help="the test (default: what the file says, else sendrecv)")
     add("--ranks", type=number_from(2), metavar="N", help="ranks of the test (default: those that the file lists)")
     add("--launch", type=duration_of, default=0.0, metavar="TIME", help="of each call, as in 3us: no latency of links")
+    hops = "links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)"
+    add("--hops", type=positive, default=1, metavar="N", help=hops)
     add("--sizes", type=_size_range, default=(0, 2**62), metavar="LOW..HIGH", help="fit only these sizes")
     add("--in-place", action="store_true", help="fit the times in place (default: out of place)")
     add("--json", action="store_true", help=_JSON)

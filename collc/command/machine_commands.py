@@ -80,6 +80,7 @@ def calibrate_command(chosen: argparse.Namespace) -> Exit:
         collective=chosen.collective,
         ranks=chosen.ranks,
         launch=round(chosen.launch * 1e12),
+        hops=chosen.hops,
         sizes=chosen.sizes,
         in_place=chosen.in_place,
     )
