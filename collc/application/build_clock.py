@@ -22,10 +22,12 @@ SHARE: Final = 0.1
 class BuildClock:
     """seconds: the time limit of the search, counted from the creation of this object; None: there is none.
 
-    When the search has ended, there is what is left of it, and ALLOWANCE and SHARE, counted as processor time.
+    reserved: how much earlier the search ends, for what may have to be planned then. When the search has ended, there
+    is what is left of the limit, and ALLOWANCE and SHARE, counted as processor time.
     """
 
     seconds: float | None
+    reserved: float = 0.0
     _began: float = field(default_factory=time.monotonic)
     _rest: float = 0.0
     _cpu: float = 0.0
@@ -35,7 +37,7 @@ class BuildClock:
         """Begin to count the time after the search."""
         if self.seconds is not None:
             left = max(0.0, self._began + self.seconds - time.monotonic())
-            allowed = max(ALLOWANCE / 2, ALLOWANCE - self._over)
+            allowed = max(ALLOWANCE / 2, ALLOWANCE - (0.0 if left else self._over))
             self._rest, self._cpu = left + allowed + SHARE * self.seconds, time.process_time()
 
     def left(self) -> float:
@@ -58,7 +60,7 @@ class BuildClock:
     @contextmanager
     def searching(self) -> Generator[None]:
         """Ends a search that does not stop by itself: OutOfTime. What it takes over its limit is not there later."""
-        with ended_after(self.seconds) as used:
+        with ended_after(None if self.seconds is None else self.seconds - self.reserved) as used:
             try:
                 yield
             finally:
@@ -69,7 +71,11 @@ class BuildClock:
 
         but: seconds that are kept for what comes then. least: seconds that it has in any case.
         """
-        return nullcontext() if self.seconds is None else ended_after(0.0, max(least, share * self.left() - but))
+        return (
+            nullcontext()
+            if self.seconds is None
+            else ended_after(0.0, max(least, share * self.left() - min(but, self.left() / 2)))
+        )
 
     @contextmanager
     def keeping(self, what: str, *, but: float = 0.0, least: float = 0.01) -> Generator[None]:

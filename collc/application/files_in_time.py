@@ -20,14 +20,14 @@ TEXT_TRANSFERS: Final = 500_000
 _LEAST: Final = 0.2
 """Seconds that are kept at least for the schedule itself."""
 
-_EACH: Final = 1.5e-6
-"""Seconds that are kept for a transfer; in the binary form it takes 0.25 us."""
+_TEXT, _BINARY = 1.5e-6, 0.4e-6
+"""Seconds that are kept for a transfer as text and in the binary form."""
 
 
 def kept_seconds(module: Module) -> float:
     """Seconds of processor time that the schedule itself takes to write."""
-    schedule = module.schedule
-    return _LEAST + _EACH * (0 if schedule is None else len(schedule))
+    transfers = 0 if module.schedule is None else len(module.schedule)
+    return _LEAST + (_TEXT if transfers <= TEXT_TRANSFERS else _BINARY) * transfers
 
 
 def found_file(folder: Path, schedule: str) -> Path:

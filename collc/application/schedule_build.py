@@ -29,6 +29,7 @@ from collc.application.output_files import (
 )
 from collc.application.proofs import prove
 from collc.application.queueing import queueing_note
+from collc.application.reserved_time import reserved_seconds
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.application.step_count import step_count
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
@@ -210,7 +211,8 @@ class ScheduleBuild:
         """The module with its schedule and lower bound. Raises SourceError C0204 where times exceed 64 bits."""
         try:
             with self._interruptible() as interrupted:
-                limit = SearchLimit(interrupted, self._clock.seconds)
+                self._clock.reserved = reserved_seconds(SynthesisOptions(self.request, self.settings))
+                limit = SearchLimit(interrupted, self._clock.seconds, self._clock.reserved)
                 module, note = self._planned(limit, emits)
             return self._measured(module, [text for text in (note, limit.note) if text])
         except OverflowError as error:

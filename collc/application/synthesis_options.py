@@ -114,22 +114,26 @@ class SearchLimit:
     """Ends a search at Ctrl-C or at its time limit, and remembers why.
 
     interrupted: whether Ctrl-C was pressed. seconds: the time limit, counted from the creation of this object.
-    note: the remark for the report; "" while the search goes on.
+    reserved: how many seconds earlier it ends. note: the remark for the report; "" while the search goes on.
     """
 
     interrupted: Callable[[], bool]
     seconds: float | None
+    reserved: float = 0.0
     note: str = ""
     _deadline: float = math.inf
 
     def __post_init__(self) -> None:
         if self.seconds is not None:
-            self._deadline = time.monotonic() + self.seconds
+            self._deadline = time.monotonic() + self.seconds - self.reserved
 
     def reached(self) -> bool:
         """Whether the search must end now."""
         if self.interrupted():
             self.note = "stopped by Ctrl-C: this is the best schedule found until then"
         elif time.monotonic() >= self._deadline:
-            self.note = f"stopped at the time limit of {self.seconds:g} s: this is the best schedule found until then"
+            early = f"{self.reserved:.2g} s before" if self.reserved else "at"
+            self.note = (
+                f"stopped {early} the time limit of {self.seconds:g} s: this is the best schedule found until then"
+            )
         return bool(self.note)

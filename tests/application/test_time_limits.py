@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from collc.application import build_clock, files_in_time, output_files
+from collc.application import build_clock, files_in_time, output_files, reserved_time
 from collc.application.compilation import compile_program
 from collc.application.compile_report import ScheduleReport
 from collc.application.file_verification import Expectation, verify_file
 from collc.application.settings import Settings
+from collc.application.synthesis_options import SynthesisOptions
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_interrupt
 from collc.passes import synthesize
 from collc.passes.synthesize import SYNTHESIZERS
+from collc.source.elaboration.elaborate import load_program
 
 HEAD = "import std.topologies import std.collectives topology t = "
 RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
@@ -239,3 +241,38 @@ def test_an_error_that_c_code_makes_of_it_is_out_of_time() -> None:
         replaced()
     with pytest.raises(TypeError), ended_after(100.0):
         raise TypeError("of its own")
+
+
+IRREGULAR = "leaf_spine(8, 8, 2, bandwidth: 25GB/s, uplink: 90GB/s, latency: 1us) without { npu npu[3, 4] }"
+
+
+def test_time_for_shortest_paths_is_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that finds nothing ends before the limit, by as much as shortest paths take longer than allowed."""
+    monkeypatch.setitem(synthesize._SYNTHESIZERS, "pccl", stuck)
+    monkeypatch.setattr(reserved_time, "FEW", 1000)
+    monkeypatch.setattr(reserved_time, "EACH", (2 + 0.1 + 0.5) / (63 * 62 * 3.7))
+    text = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", IRREGULAR).replace("6MB", "63MB")
+    report = compiled(text.replace("RUN", "all_to_all"), tmp_path, 1.0, synthesizer="pccl")
+    assert (report.exit, report.synthesizer) == (0, "shortest paths")
+    (note,) = (note for note in report.notes if "before the time limit of 1 s" in note)
+    assert 0.4 < float(note.split()[1]) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("network", "run", "limit", "few"),
+    [
+        (IRREGULAR, "all_to_all", 6.0, 200_000),  # shortest paths take no time
+        (IRREGULAR, "all_gather", 6.0, 0),  # another collective
+        (IRREGULAR, "all_to_all", 1.0, 0),  # not within the limit either
+        (IRREGULAR, "all_to_all", None, 0),
+        ("torus2d(9, 7, bandwidth: 1GB/s, latency: 1us)", "all_to_all", 6.0, 0),  # planned for one NPU
+    ],
+)
+def test_nothing_is_reserved_in_vain(
+    network: str, run: str, limit: float | None, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reserved_time, "FEW", few)
+    monkeypatch.setattr(reserved_time, "EACH", (2 + 0.6 + 3) / (63 * 62 * 3.7))
+    text = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", network).replace("6MB", "63MB").replace("RUN", run)
+    (request,) = load_program(SourceFile("p.coll", text)).schedules
+    assert reserved_time.reserved_seconds(SynthesisOptions(request, Settings(time_limit=limit))) == 0
