@@ -124,7 +124,9 @@ class Step:
 
     def reads(self) -> Iterator[Slot]:
         """The slots that it reads."""
-        if self.src is not None:
+        if self.src is not None and self.count == 1:
+            yield self.src
+        elif self.src is not None:
             for k in range(self.count):
                 yield Slot(self.src.buffer, self.src.offset + k)
         if self.op is Op.REDUCE:
@@ -132,7 +134,9 @@ class Step:
 
     def writes(self) -> Iterator[Slot]:
         """The slots that it writes."""
-        if self.dst is not None:
+        if self.dst is not None and self.count == 1:
+            yield self.dst
+        elif self.dst is not None:
             for k in range(self.count):
                 yield Slot(self.dst.buffer, self.dst.offset + k)
 

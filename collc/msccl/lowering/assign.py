@@ -78,13 +78,15 @@ class _ChannelGroups:
         return True
 
 
-def assign(program: Program, policy: Policy, channels: int, per_channel: int) -> Program:
+def assign(
+    program: Program, policy: Policy, channels: int, per_channel: int, flows: list[Flow] | None = None
+) -> Program:
     """The program with threadblocks instead of loose steps.
 
-    channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one channel. Raises
-    SourceError M0110 if more channels are needed.
+    channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one channel. flows: the flow
+    of each message, where it is known. Raises SourceError M0110 if more channels are needed.
     """
-    flows = flows_of(program, policy.shares, policy.paths)
+    flows = flows_of(program, policy.shares, policy.paths) if flows is None else flows
     ends = [gpu_flows_of(gpu, flows) for gpu in program.gpus]
     every = sorted(set(flows))
     joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})

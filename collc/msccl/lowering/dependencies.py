@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -164,44 +165,27 @@ def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) ->
 
 
 def _final(gpu: Gpu, waits: dict[Point, list[Point]]) -> Gpu:
-    threadblocks = _with_nops(gpu.threadblocks, waits)
-    order = sorted(range(len(threadblocks)), key=lambda k: (not any(s.awaited for s in threadblocks[k].steps), k))
-    number = {old: new for new, old in enumerate(order)}
-    return replace(gpu, threadblocks=tuple(_renumbered(threadblocks[k], number) for k in order))
-
-
-def _with_nops(threadblocks: tuple[Threadblock, ...], waits: dict[Point, list[Point]]) -> list[Threadblock]:
+    """The GPU with waits and `nop` steps. Threadblocks that others wait for come first."""
     awaited = {point for points in waits.values() for point in points}
-    nops: dict[int, list[tuple[int, int]]] = {}
-    for point, points in waits.items():
-        if len(points) > 1:
-            nops.setdefault(point.threadblock, []).append((point.step, len(points) - 1))
-    touched = {point.threadblock for point in (*waits, *awaited)}
-
-    def position(point: Point) -> Point:
-        ahead = sum(count for step, count in nops.get(point.threadblock, ()) if step <= point.step)
-        return Point(point.threadblock, point.step + ahead)
-
+    first = {point.threadblock for point in awaited}
+    order = sorted(range(len(gpu.threadblocks)), key=lambda k: (k not in first, k))
+    number = {old: new for new, old in enumerate(order)}
+    ahead = [_nops_ahead(tb, t, waits) for t, tb in enumerate(gpu.threadblocks)]
     made: list[Threadblock] = []
-    for t, tb in enumerate(threadblocks):
-        if t not in touched:
-            made.append(tb)
-            continue
-        steps: list[Step] = []
+    for t in order:
+        tb, steps = gpu.threadblocks[t], list[Step]()
         for k, step in enumerate(tb.steps):
-            wanted = [position(p) for p in waits.get(Point(t, k), [])]
+            wanted = [
+                Point(number[p.threadblock], p.step + ahead[p.threadblock][p.step]) for p in waits.get(Point(t, k), ())
+            ]
             steps += [Step(Op.NOP, step.when, 1, waits=(p,)) for p in wanted[1:]]
             is_awaited = Point(t, k) in awaited
             steps.append(replace(step, waits=tuple(wanted[:1]), awaited=is_awaited) if wanted or is_awaited else step)
         made.append(replace(tb, steps=tuple(steps)))
-    return made
+    return replace(gpu, threadblocks=tuple(made))
 
 
-def _renumbered(tb: Threadblock, number: dict[int, int]) -> Threadblock:
-    if not any(step.waits for step in tb.steps):
-        return tb
-    steps = tuple(
-        replace(s, waits=tuple(Point(number[p.threadblock], p.step) for p in s.waits)) if s.waits else s
-        for s in tb.steps
-    )
-    return replace(tb, steps=steps)
+def _nops_ahead(tb: Threadblock, number: int, waits: dict[Point, list[Point]]) -> list[int]:
+    """Of each step of a threadblock, how many `nop` steps come before it."""
+    extra = (max(0, len(waits.get(Point(number, k), ())) - 1) for k in range(len(tb.steps)))
+    return list(accumulate(extra))

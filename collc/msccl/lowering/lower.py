@@ -8,18 +8,21 @@ than its schedule is made again: with its chunks divided among more channels, or
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Final
 
+from collc.base.collection import without_collection
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,
+    Limits,
     check_merged_limits,
     exceeded_limits,
     longest_threadblock,
@@ -31,6 +34,7 @@ from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_siz
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
+from collc.msccl.lowering.flows import flows_of
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
@@ -89,9 +93,16 @@ def lower(
     reduces, M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112
     if every order of the steps that was tried could deadlock.
     """
-    options = options or MscclOptions()
-    observe = observe or (lambda _stage, _program: None)
-    announce = announce or (lambda _stage: None)
+    with without_collection():
+        return _lowered(
+            module,
+            options or MscclOptions(),
+            observe or (lambda _stage, _program: None),
+            announce or (lambda _stage: None),
+        )
+
+
+def _lowered(module: Module, options: MscclOptions, observe: StageObserver, announce: Announcer) -> Program:
     announce("select")
     start = selected(module, options)
     observe("select", start)
@@ -315,7 +326,12 @@ class _StageRunner:
         while True:
             self.announce("assign")
             policy = replace(attempt.policy, shares=shares, fuse=attempt.policy.fuse and fuses)
-            program = assign(merged, policy, channels, limits.per_channel)
+            flows = flows_of(merged, shares, policy.paths)
+            steps = max(Counter(flows).values(), default=0)
+            if steps > limits.steps and shares < limits.channels:
+                shares = _more_shares(shares, steps, limits)
+                continue
+            program = assign(merged, policy, channels, limits.per_channel, flows)
             self.observe("assign", program)
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
                 if self.is_known(program, attempt):
@@ -324,7 +340,7 @@ class _StageRunner:
             steps = longest_threadblock(program)
             if steps <= limits.steps or shares >= limits.channels:
                 break
-            shares = min(limits.channels, max(shares + 1, -(-shares * steps // limits.steps)))
+            shares = _more_shares(shares, steps, limits)
         exceeded = exceeded_limits(program)
         if exceeded:
             raise exceeded[0].error()
@@ -352,6 +368,11 @@ class _StageRunner:
         program = with_guarded_sends(depend(program, by_messages=True, in_turn=attempt.in_turn))
         self.observe("depend", program)
         return program
+
+
+def _more_shares(shares: int, steps: int, limits: Limits) -> int:
+    """The shares with which a threadblock of `steps` steps with `shares` shares may have as many as a runtime runs."""
+    return min(limits.channels, max(shares + 1, -(-shares * steps // limits.steps)))
 
 
 def _eager(start: Program, module: Module) -> Program:
