@@ -16,7 +16,7 @@ from collc.msccl.lowering.assign import Policy
 from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.precheck import precheck
-from collc.msccl.lowering.quality import quality, slowdown_note
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
 from collc.msccl.lowering.replay import fullest_pair
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
@@ -151,7 +151,7 @@ def test_long_messages_between_two_peers_do_not_block(tmp_path):
     assert_right(small, tmp_path)
 
 
-def test_long_threadblocks_are_split_over_channels(tmp_path):
+def test_long_threadblocks_are_split_over_channels(tmp_path, monkeypatch):
     network = support.ring(4, one_way=True)
     module = scheduled(network, support.all_reduce([0, 1, 2, 3], chunks=30))
     for profile, limit in ((Profile.EXECUTOR, 64), (Profile.OLD, 256)):
@@ -159,6 +159,10 @@ def test_long_threadblocks_are_split_over_channels(tmp_path):
         assert max(len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks) <= limit
         assert_right(program, tmp_path)
     crowded = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=12))
+    assert_right(
+        lower(crowded, MscclOptions(instances=2, channels=2)), tmp_path
+    )  # with steps of several chunks, unfused
+    monkeypatch.setattr(lowering, "_attempts", lambda _stages, _module: iter([LoweringAttempt(Policy(), MOST_CHUNKS)]))
     with pytest.raises(SourceError, match=r"needs \d+ channels, and may use 1") as caught:
         lower(crowded, MscclOptions(instances=2, channels=2))
     assert "chunks" in caught.value.diagnostics[0].hint
@@ -293,6 +297,33 @@ def test_unequal_chunks_are_cut_to_a_common_slot(tmp_path):
     assert check_file(path, profile="old", expected=longer).checks["contract"] == "failed"
     swapped = ExpectedResult({**expected.outputs, (1, 3): expected.outputs[1, 4], (1, 4): expected.outputs[1, 3]})
     assert check_file(path, profile="old", expected=swapped).checks["result"] == "failed"
+
+
+@pytest.mark.parametrize("sizes", [(1_000_000, 640_000), (1_000_000, 10_000)])
+def test_slots_of_unequal_chunks_move_together(sizes, tmp_path):
+    """Fused steps of an exchange on a ring could deadlock where a message has one slot; unfused they stay large."""
+    copies = [(size, [npu], [0, 1, 2, 3], Reduction.COPY) for npu in range(4) for size in sizes]
+    module = scheduled(support.ring(4), support.demand_of(copies, None, list(range(4))))
+    program = lower(module, MscclOptions(profile=Profile.OLD))
+    measured = quality(program, module)
+    assert measured.replay <= TOLERATED_SLOWDOWN * measured.schedule
+    path = tmp_path / "f.xml"
+    path.write_bytes(xml_of(program))
+    verdict = check_file(path, profile="old", expected=expected_of(module.network, module.demand))
+    assert set(verdict.checks.values()) == {"ok"}
+
+
+def test_many_slots_in_common_take_longer_and_the_report_says_why():
+    """1001 slots are 15 steps of at most 71."""
+    module = mixed(1_000_000, 1_000)
+    program = lower(module, MscclOptions(profile=Profile.OLD))
+    assert sum(message.count for message in program.messages) == 1001
+    measured = quality(program, module)
+    assert measured.replay == measured.busiest_link
+    slow = replace(measured, schedule=measured.replay * 10 // 11)
+    assert "a step moves at most 71 slots, here of 1kB, and each message pays the latency" in slowdown_note(
+        program, slow
+    )
 
 
 @pytest.mark.parametrize(("size", "fits"), [(32767, True), (32768, False)])

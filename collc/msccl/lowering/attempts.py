@@ -42,7 +42,8 @@ def attempts(options: MscclOptions) -> Iterator[LoweringAttempt]:
     yield LoweringAttempt(Policy(paths=False), MOST_CHUNKS)
     for most in _counts(options):
         yield LoweringAttempt(Policy(pair_unrelated=False), most)
-    yield LoweringAttempt(Policy(pair_unrelated=False, fuse=False), 1)
+    for most in _counts(options):
+        yield LoweringAttempt(Policy(pair_unrelated=False, fuse=False), most)
     yield LoweringAttempt(Policy(pair_unrelated=False, fuse=False), 1, reuse=False)
 
 

@@ -127,7 +127,7 @@ def _lowered(module: Module, options: MscclOptions, observe: StageObserver, anno
             restricted = restricted or _without_deadlock(program, message_sizes[-1])
             continue
         announce(f"attempt {number}: simulation")
-        slowdown, final = _slowdown(program, module)
+        slowdown, final = _slowdown(program, stages)
         if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowdown, program)
         if final or (number > 1 and len(start.messages) > _LARGE_PROGRAM):
@@ -391,17 +391,21 @@ def _eager(start: Program, module: Module) -> Program:
     return select(program, layout)
 
 
-def _slowdown(program: Program, module: Module) -> tuple[Fraction, bool]:
+def _slowdown(program: Program, stages: _StageRunner) -> tuple[Fraction, bool]:
     """The program's own time over its schedule's, and whether no other attempt could do much better.
 
     Large programs are not measured: 1 and True.
     """
+    module = stages.module
     if module.schedule is None or len(program.messages) > _MEASURED_MESSAGES:
         return Fraction(1), True
     model = module.schedule.model
     schedule = max(1, module.collective_time())
     time = replay_time(program, module.network, model)
-    least = max(schedule, *(bound(program, module.network, model) for bound in (busiest_link, fullest_pair)))
+    # Other attempts may merge more, so that links pay the latency of fewer messages.
+    fewest = stages.merged.get((MOST_CHUNKS, False))
+    merged = program if fewest is None else replace(program, messages=fewest.messages * program.instances)
+    least = max(schedule, *(bound(merged, module.network, model) for bound in (busiest_link, fullest_pair)))
     good = TOLERATED_SLOWDOWN if len(program.messages) > _LARGE_PROGRAM else _GOOD_SLOWDOWN
     return Fraction(time, schedule), time <= good * least
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from collc.base.units import decimal, format_time
+from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import plural
+from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
@@ -69,6 +70,12 @@ def slowdown_note(program: Program, found: Quality) -> str:
         cause = (
             f"its busiest link is occupied for {format_time(found.busiest_link)}, since each of the "
             f"{program.instances} instances pays the latency; use fewer 'instances' or larger chunks"
+        )
+    elif found.busiest_link > enough and any(message.count > 1 for message in program.messages):
+        cause = (
+            f"its busiest link is occupied for {format_time(found.busiest_link)}: a step moves at most {MOST_CHUNKS} "
+            f"slots, here of {format_bytes(program.chunk_bytes)}, and each message pays the latency; use chunks whose "
+            "sizes have a larger common divisor"
         )
     elif found.fullest_pair > enough:
         cause = (
