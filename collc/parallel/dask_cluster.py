@@ -39,8 +39,7 @@ def run_on_cluster(function: str, tasks: Sequence[object], address: str) -> Gene
         futures = {client.submit(run_named, function, task, pure=False): number for number, task in enumerate(tasks)}
         for future in distributed.as_completed(list(futures), loop=client.loop):
             number = futures.pop(future)
-            if future.status == "finished":
-                yield number, cast("object", future.result())
-            else:
-                yield number, Lost(f"the cluster gave it up: {future.exception()}")
+            # A result can be lost with the worker that keeps it: then `result` waits until it is computed again.
+            error = future.exception()
+            yield number, Lost(f"the cluster gave it up: {error}") if error else cast("object", future.result())
             future.release()

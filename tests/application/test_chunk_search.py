@@ -260,9 +260,9 @@ def test_factored_schedules_are_as_large_as_their_representatives() -> None:
 def test_a_time_limit_is_shared_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
-    def remembered(interrupted, seconds: float | None) -> SearchLimit:
+    def remembered(interrupted, seconds: float | None, reserved: float = 0.0) -> SearchLimit:
         limits.append(seconds)
-        return SearchLimit(interrupted, seconds)
+        return SearchLimit(interrupted, seconds, reserved)
 
     monkeypatch.setattr("collc.application.schedule_build.SearchLimit", remembered)
     compiled("all_gather(t.npus, size: 8MiB, chunks: auto)", time_limit=100)

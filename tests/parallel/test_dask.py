@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,3 +121,43 @@ def test_the_command_gives_the_same_table_as_on_this_machine(cluster: Cluster, t
         assert "E0218" in done.stderr
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert (tmp_path / "a.csv").read_text().count("\n") == 5
+
+
+class LostOnce:
+    """A future whose result was lost with its worker: it is pending again when it is asked, and has no error."""
+
+    status = "pending"
+    released = False
+
+    def exception(self) -> None:
+        """Dask waits until the task has run again."""
+
+    def result(self) -> int:
+        return 5
+
+    def release(self) -> None:
+        self.released = True
+
+
+class OneTask:
+    """A client of one task, which stands for the package, too."""
+
+    loop = None
+
+    def __init__(self, *_args: object, **_options: object) -> None:
+        self.future = LostOnce()
+
+    def __enter__(self) -> OneTask:
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        assert self.future.released
+
+    def submit(self, *_args: object, **_options: object) -> LostOnce:
+        return self.future
+
+
+def test_a_result_that_is_lost_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = SimpleNamespace(Client=OneTask, as_completed=lambda futures, **_options: futures)
+    monkeypatch.setattr("collc.parallel.dask_cluster._distributed", lambda: package)
+    assert list(run_on_cluster("tests.parallel.functions:square", [2], "tcp://nowhere:1")) == [(0, 5)]
