@@ -75,6 +75,26 @@ def test_columns_are_found_by_their_names(capsys: pytest.CaptureFixture[str]) ->
     assert found(capsys)["latency_ps"] == pytest.approx(3e6, rel=1e-3)
 
 
+def test_time_stamps_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """-S adds the time of day to a row: behind the columns it is not read, before them the line is no row."""
+    lines = table(lambda size: 3e-6 + size / 10e9).splitlines()
+    stamp = "2026-11-22 10:00:00"
+    Path("sendrecv.txt").write_text("\n".join(line if line[0] == "#" else f"{line} {stamp}" for line in lines))
+    assert found(capsys)["latency_ps"] == pytest.approx(3e6, rel=1e-3)
+    Path("sendrecv.txt").write_text("\n".join(line if line[0] == "#" else f"{stamp} {line}" for line in lines))
+    assert main(["calibrate", "sendrecv.txt"]) == 1
+    assert "X0702" in capsys.readouterr().err
+
+
+def test_json_of_nccl_tests_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """What -J writes is no table: an error, never numbers of something else."""
+    result = {"size": 1024, "count": 256, "type": "float", "out_of_place": {"time": 3.1, "alg_bw": 0.3}}
+    Path("sendrecv.txt").write_text(json.dumps({"config": {"test": "sendrecv_perf"}, "results": [result]}, indent=2))
+    assert main(["calibrate", "sendrecv.txt", "-o", "links.coll"]) == 1
+    assert "X0702" in capsys.readouterr().err
+    assert not Path("links.coll").exists()
+
+
 def test_noise_and_the_fit_of_numpy() -> None:
     """The weighted fit against NumPy's; with 3 % noise the link is found to 3 %."""
     random = np.random.default_rng(1)
