@@ -12,7 +12,7 @@ from collc.source.checking.check_expressions import ExpressionChecker, TypeScope
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES
-from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral
+from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
 from collc.source.parsing.syntax import (
     ChunkDeclaration,
     ChunkReference,
@@ -128,9 +128,7 @@ class BodyChecker:
             root, indices = node.base, len(node.indices)
         if isinstance(root, Member | Index):
             self.expressions.device_indices(root, env)
-            while isinstance(root, Member | Index):
-                root = root.base
-            indices = -1
+            root, indices = root_of(root), -1
         if not isinstance(root, Name):
             raise fail("E0301", "the end of a link must be a device", node.span)
         device = devices.get(root.name)

@@ -17,7 +17,7 @@ from collc.source.elaboration.labels import labels_of
 from collc.source.elaboration.named_devices import named_devices
 from collc.source.elaboration.topologies import SWITCH_ATTRIBUTES, TopologyBuilder, check_buffer
 from collc.source.elaboration.topology_values import Topology
-from collc.source.parsing.expressions import Expr, Index, Member, Name
+from collc.source.parsing.expressions import Expr, Name, root_of
 from collc.source.parsing.syntax import ChangedDevice, ChangedLink, With
 from collc.source.problems import fail
 from collc.ten.limited import with_endpoints
@@ -31,7 +31,8 @@ def declare_new(node: With, base: Topology, builder: TopologyBuilder, frame: Fra
 
     Raises SourceError for a name like one that is there, unless a link of the same braces leads to it.
     """
-    linked = {_first_name(end) for part in node.parts if isinstance(part, ChangedLink) for end in _ends(part)}
+    links = [part for part in node.parts if isinstance(part, ChangedLink)]
+    linked = {_first_name(end) for link in links for end in (link.source, link.target)}
     there: list[ChangedDevice] = []
     for part in node.parts:
         if not isinstance(part, ChangedDevice):
@@ -48,15 +49,10 @@ def declare_new(node: With, base: Topology, builder: TopologyBuilder, frame: Fra
     return there
 
 
-def _ends(part: ChangedLink) -> tuple[Expr, Expr]:
-    return part.source, part.target
-
-
 def _first_name(node: Expr) -> str:
     """The first name of a device as `node[2].gpu[0]`; "" for a number."""
-    while isinstance(node, Member | Index):
-        node = node.base
-    return node.name if isinstance(node, Name) else ""
+    root = root_of(node)
+    return root.name if isinstance(root, Name) else ""
 
 
 def with_changed_devices(

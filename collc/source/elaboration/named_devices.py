@@ -17,7 +17,7 @@ from collc.source.elaboration.topology_parts import (
 )
 from collc.source.elaboration.topology_values import Topology, TopologyPart
 from collc.source.elaboration.values import ListArray, Value
-from collc.source.parsing.expressions import Expr, Index, Member, Name
+from collc.source.parsing.expressions import Expr, Index, Member, Name, root_of
 from collc.source.problems import fail
 
 
@@ -54,8 +54,7 @@ def _checked(number: int, node: Expr, base: Topology, *, named: bool) -> int:
 
 def _check_known(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
     """Raise SourceError where a part begins with a name that neither the topology nor the program has."""
-    while isinstance(node, Member | Index):
-        node = node.base
+    node = root_of(node)
     if not isinstance(node, Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
         return
     shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}

@@ -106,6 +106,13 @@ class Index(Expr):
     indices: tuple[Expr, ...]
 
 
+def root_of(node: Expr) -> Expr:
+    """What the name of a device begins with: `node` of `node[2].gpu[0]`."""
+    while isinstance(node, Member | Index):
+        node = node.base
+    return node
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Argument(Node):
     """`64MiB` or `size: 64MiB`."""
