@@ -258,7 +258,7 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
     memory = "of each process, as in 4GiB (default: its part of what is free)"
-    add("--memory", type=size_of, metavar="BYTES", help=memory)
+    add("--memory", type=memory_of, metavar="BYTES", help=memory)
     add("--scheduler", metavar="tcp://HOST:PORT", help="use the workers of this Dask cluster instead")
 
 

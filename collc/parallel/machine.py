@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from collc.base.memory import free_memory
+from collc.base.memory import LEAST, free_memory
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
@@ -22,9 +22,9 @@ def usable_cores() -> int:
 
 
 def memory_per_process(processes: int) -> int | None:
-    """Bytes that each of so many processes may take; None where the system does not say what is free."""
+    """Bytes that each of so many processes may take, at least LEAST; None where the system does not say what is free."""
     free = free_memory()
-    return None if free is None else free // processes
+    return None if free is None else max(LEAST, free // processes)
 
 
 def _read(path: Path) -> str:

@@ -85,8 +85,13 @@ def test_the_limit_is_kept_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("value", ["1MiB", "8", "x", "-1GiB", "8GB/s"])
 def test_a_limit_that_is_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "x.ten", "--memory-limit", value]) == 2
-    assert "error[U0100]" in capsys.readouterr().err
+    for words in (
+        ["verify", "x.ten", "--memory-limit"],
+        ["sweep", "x.coll", "--memory"],
+        ["tune", "x.coll", "--memory"],
+    ):
+        assert main([*words, value]) == 2
+        assert "error[U0100]: argument --memory" in capsys.readouterr().err
 
 
 def test_transfers_are_counted_before_they_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
