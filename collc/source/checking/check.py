@@ -5,7 +5,8 @@ from __future__ import annotations
 from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean
 from collc.source.checking.check_bodies import BodyChecker
-from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
+from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
 from collc.source.elaboration.options import OptionTables
 from collc.source.parsing.syntax import (

@@ -8,7 +8,8 @@ from collc.base.diagnostics import Note
 from collc.base.options import Options
 from collc.base.wording import did_you_mean, listed, plural
 from collc.source.automatic_chunks import RunCall
-from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
+from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES
@@ -80,22 +81,22 @@ class BodyChecker:
         def handle(node: Statement, inner: TypeScope) -> None:
             match node:
                 case DeviceDeclaration():
-                    self.expressions.device(node, inner)
+                    self.expressions.parts.device(node, inner)
                 case DeviceTable():
-                    self.expressions.device(node.device, inner)
+                    self.expressions.parts.device(node.device, inner)
                 case LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
-                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case LinkTable():
                     self.table(node, inner, devices)
                 case LinkMatrix():
                     self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
-                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case Use():
                     self.ints(node.shape, inner, "a size")
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
-                    self.expressions.labels(node.labels, inner)
+                    self.expressions.parts.labels(node.labels, inner)
                 case _:
                     raise fail("E0302", "this statement is not allowed in a topology", node.span)
 
@@ -118,7 +119,7 @@ class BodyChecker:
                 known[column] = devices[names[0]]
             self.end(form.link.source, inner, known)
             self.end(form.link.target, inner, known)
-            self.expressions.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
+            self.expressions.parts.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
 
     def end(self, node: Expr, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
         """Check one end of a link: a device that the body declares."""
@@ -127,7 +128,7 @@ class BodyChecker:
             self.expressions.indices(node.indices, env)
             root, indices = node.base, len(node.indices)
         if isinstance(root, Member | Index):
-            self.expressions.device_indices(root, env)
+            self.expressions.parts.indices(root, env)
             root, indices = root_of(root), -1
         if not isinstance(root, Name):
             raise fail("E0301", "the end of a link must be a device", node.span)

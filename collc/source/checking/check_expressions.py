@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean
 from collc.source.automatic_chunks import AUTO, CHUNKS
+from collc.source.checking.check_parts import PartChecker
+from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
 from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.parsing.expressions import (
     Argument,
     Binary,
@@ -24,7 +24,6 @@ from collc.source.parsing.expressions import (
     Expr,
     FloatLiteral,
     ForClause,
-    Identifier,
     Index,
     IntLiteral,
     Member,
@@ -32,14 +31,12 @@ from collc.source.parsing.expressions import (
     NumberList,
     QuantityLiteral,
     Range,
-    RemovedDevice,
-    RemovedLink,
     Star,
     StringLiteral,
     Unary,
     Without,
 )
-from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
+from collc.source.parsing.syntax import Parameter, TopologyTemplate, With
 from collc.source.parsing.visit import ExpressionVisitor
 from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
@@ -74,33 +71,6 @@ from collc.source.types import (
 OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
 
-@dataclass(eq=False)
-class TypeScope:
-    """The types of the names that a body declares. outer: the scope around it. places: the span of each declaration."""
-
-    outer: TypeScope | None = None
-    types: dict[str, Type] = field(default_factory=dict[str, Type])
-    places: dict[str, Span] = field(default_factory=dict[str, Span])
-
-    def find(self, name: str) -> Type | None:
-        """The type of a name, None where no scope declares it."""
-        if name in self.types:
-            return self.types[name]
-        return self.outer.find(name) if self.outer is not None else None
-
-    def known(self) -> set[str]:
-        """All names of this scope and of those around it."""
-        return set(self.types) | (self.outer.known() if self.outer is not None else set())
-
-    def declare(self, name: Identifier, kind: Type) -> None:
-        """Add a name. Raises SourceError where this scope has it already."""
-        if name.name in self.places:
-            first = Note("first here", self.places[name.name])
-            raise fail("E0205", f"'{name.name}' is declared twice", name.span, first)
-        self.types[name.name] = kind
-        self.places[name.name] = name.span
-
-
 class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
     """Infers the types of the expressions of one file.
 
@@ -112,6 +82,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         self.file = file
         self.problems = problems
         self.global_type = global_type
+        self.parts = PartChecker(self)
 
     def type_of(self, node: Expr, env: TypeScope) -> Type:
         """The type of an expression."""
@@ -155,63 +126,10 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
 
     def _changed(self, node: With | Without, env: TypeScope) -> Type:
         if isinstance(node, With):
-            return self._with(node, env)
-        self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
-        for part in node.parts:
-            for end in (part.device,) if isinstance(part, RemovedDevice) else (part.source, part.target):
-                self.device_indices(end, env)
-            if isinstance(part, RemovedLink) and part.lanes is not None:
-                self.expect(part.lanes, env, INT, "the number of lanes")
+            self.parts.changed(node, env)
+        else:
+            self.parts.removed(node, env)
         return TOPOLOGY
-
-    def _with(self, node: With, env: TypeScope) -> Type:
-        self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
-        for part in node.parts:
-            if isinstance(part, ChangedDevice):
-                self.device(part, env)
-                continue
-            inner = env if part.loop is None else self.loop((part.loop,), None, env)
-            for end in (part.source, part.target):
-                self.device_indices(end, inner)
-            self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
-            if part.lanes is not None:
-                self.expect(part.lanes, inner, INT, "the number of lanes")
-        return TOPOLOGY
-
-    def device(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
-        """Check the declaration or change of devices, as in `npu gpu[2, 8]`."""
-        if isinstance(node, ChangedDevice):
-            self.device_indices(node.device, env)
-        for size in node.shape if isinstance(node, DeviceDeclaration) else ():
-            self.expect(size, env, INT, "a size")
-        self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
-        self.labels(node.labels, env)
-
-    def labels(self, node: Expr | None, env: TypeScope) -> None:
-        """Check the labels of devices: strings."""
-        if node is not None:
-            given = self.type_of(node, env)
-            if not fits(given, STRING) and not fits(given, list_of(STRING)):
-                message = f"labels must be of type string or list of string, not {given}"
-                self.problems.add(*fail("E0211", message, node.span).diagnostics)
-
-    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
-        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
-        seen: dict[str, Argument] = {}
-        for argument in arguments:
-            name = "" if argument.name is None else argument.name.name
-            if name not in known:
-                hint = did_you_mean(name, known, f"there are {listed(known)}")
-                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
-                    hint = f"'{name}' is an attribute of NPUs"
-                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
-                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
-                continue
-            if name in seen:
-                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
-                self.problems.add(*error.diagnostics)
-            seen[name] = argument
-            self.expect(argument.value, env, known[name], f"'{name}'")
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
         item: Type = ANY
@@ -336,14 +254,6 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 self.problems.add(*wrong_type(given, INT, "an index", node).diagnostics)
             several |= whole
         return several
-
-    def device_indices(self, node: Expr, env: TypeScope) -> None:
-        """Check the indices in the name of a device, as in `node[2].gpu[0]`."""
-        if isinstance(node, Member):
-            self.device_indices(node.base, env)
-        elif isinstance(node, Index):
-            self.device_indices(node.base, env)
-            self.indices(node.indices, env)
 
     # Calls
 
