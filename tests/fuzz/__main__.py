@@ -1,5 +1,6 @@
 """`python -m tests.fuzz --minutes N`: random cases of all kinds with new seeds; what is found goes to a corpus folder.
 
+`--cases N` runs a number of cases in place of a time, so that the same seed gives the same ones on any machine.
 A process for each few hundred cases, so that memory is counted anew, and a case that never ends is ended.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
 import subprocess
 import sys
@@ -30,6 +32,7 @@ def main() -> int:
     """Run cases until the time is over, or those of a process (`--batch`). Exit code 1 where something was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--cases", type=int, help="this many of all kinds together, however long they take")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--kind", choices=sorted(KINDS), action="append", help="only these; default: all")
     parser.add_argument("--corpus", type=Path, default=Path("fuzz-corpus"), help="folder of what was found")
@@ -43,7 +46,9 @@ def main() -> int:
     if chosen.batch is not None:
         return _batch(kinds, seed, *chosen.batch)
     print(f"seed {seed}: {', '.join(kinds)}, findings in {chosen.corpus}", flush=True)
-    return _campaign(kinds, seed, chosen.minutes, chosen.corpus)
+    if chosen.cases is not None:
+        return _campaign(kinds, seed, math.inf, chosen.cases, chosen.corpus)
+    return _campaign(kinds, seed, chosen.minutes, sys.maxsize, chosen.corpus)
 
 
 def _seeds() -> dict[str, bytes]:
@@ -58,30 +63,35 @@ def _batch(kinds: list[str], seed: int, first: int, last: int) -> int:
         for number in range(first, last):
             for kind in kinds:
                 print(json.dumps({"begins": [kind, number]}), flush=True)
+                began = time.process_time()
                 wrong = run_case(case_of(kind, seed, number, seeds), Path(folder) / "case")
                 found |= bool(wrong)
-                print(json.dumps({"ends": [kind, number], "wrong": wrong}), flush=True)
+                seconds = round(time.process_time() - began, 1)
+                print(json.dumps({"ends": [kind, number], "wrong": wrong, "seconds": seconds}), flush=True)
     return int(found)
 
 
-def _campaign(kinds: list[str], seed: int, minutes: float, corpus: Path) -> int:
+def _campaign(kinds: list[str], seed: int, minutes: float, cases: int, corpus: Path) -> int:
     end = time.monotonic() + 60 * minutes
     number = findings = count = 0
+    longest = 0.0
     per_process = max(1, BATCH // len(kinds))
-    while time.monotonic() < end:
-        stopped_at = _process(kinds, seed, number, number + per_process, corpus, end)
+    last = -(-cases // len(kinds))
+    while time.monotonic() < end and number < last:
+        stopped_at = _process(kinds, seed, number, min(number + per_process, last), corpus, end)
         number = stopped_at.next
         findings += stopped_at.findings
         count += stopped_at.cases
-    print(f"seed {seed}: {count} cases, {findings} findings", flush=True)
+        longest = max(longest, stopped_at.longest)
+    print(f"seed {seed}: {count} cases, the longest {longest} s of CPU, {findings} findings", flush=True)
     return int(findings > 0)
 
 
 class _Progress:
-    """Where a process stopped. next: the number to go on with."""
+    """Where a process stopped. next: the number to go on with. longest: CPU seconds of a case."""
 
     def __init__(self, first: int) -> None:
-        self.next, self.findings, self.cases = first, 0, 0
+        self.next, self.findings, self.cases, self.longest = first, 0, 0, 0.0
 
 
 def _process(kinds: list[str], seed: int, first: int, last: int, corpus: Path, end: float) -> _Progress:
@@ -100,6 +110,7 @@ def _process(kinds: list[str], seed: int, first: int, last: int, corpus: Path, e
                 done.next = current[1] + 1
                 continue
             done.cases += 1
+            done.longest = max(done.longest, answer["seconds"])
             if answer["wrong"] and current is not None:
                 done.findings += 1
                 _keep(*current, seed, answer["wrong"], corpus)

@@ -94,8 +94,9 @@ def program(chance: random.Random, _seeds: dict[str, bytes]) -> Case:
     files = {"p.coll": _program_text(chance), "s.ten": b"kept", "other.coll": chance.choice(programs()).encode()}
     limit = ("--time-limit", "1")
     commands = [("compile", "p.coll", *limit)] * 5 + [("check", "p.coll")] * 3
-    commands += [("fmt", "p.coll"), ("show", "p.coll", "-o", "p.html"), ("topology", "p.coll:t")]
-    commands += [("design", "p.coll"), ("compile", "p.coll", *limit, "--chunks", chance.choice(["1", "2", "auto"]))]
+    commands += [("fmt", "p.coll"), ("show", "p.coll", "-o", "p.html", *limit), ("topology", "p.coll:t")]
+    commands += [("design", "p.coll", *limit)]
+    commands += [("compile", "p.coll", *limit, "--chunks", chance.choice(["1", "2", "auto"]))]
     commands += [("compile", "p.coll", *limit, "--link-model", "pipelined", "-o", "out/deep")]
     return Case("program", chance.choice(commands), files)
 
