@@ -1,6 +1,7 @@
 """What all tests share: Hypothesis profiles, compiled kernels that test workers share, and campaigns.
 
-The same tree gives the same result: Hypothesis takes fixed examples. `pytest --hypothesis-profile new` takes new ones.
+The same tree gives the same result: Hypothesis takes fixed examples, and no result depends on how fast the machine is.
+`pytest --hypothesis-profile new` takes new examples.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kernel_locks import share_compiled_kernels
 
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("new", derandomize=False)
+for name, fixed in (("fixed", True), ("new", False)):
+    settings.register_profile(name, derandomize=fixed, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fixed")
 
 
