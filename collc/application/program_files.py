@@ -13,9 +13,8 @@ from typing import Literal
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program, load_topology
-from collc.source.imports import GivenFiles, Loader
-from collc.source.parsing.syntax import Param, ScheduleDeclaration
-from collc.source.problems import Problems
+from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.parsing.syntax import ScheduleDeclaration
 from collc.source.program import Program
 from collc.ten.network import Network
 from collc.version import __version__
@@ -72,18 +71,19 @@ class ProgramOutline:
 
 def read_program(path: Path) -> ProgramOutline:
     """Read a program and all files that it imports. Raises SourceError where one cannot be read or parsed."""
-    problems = Problems()
-    loader = Loader(problems)
+    return with_tables(lambda loader: _outline(loader, path))
+
+
+def _outline(loader: Loader, path: Path) -> ProgramOutline:
     main = loader.load(path, str(path))
-    problems.stop()
+    loader.problems.stop()
     own = {real: file for real, file in loader.files.items() if file.module is None}
     folder = Path(os.path.commonpath([real.parent for real in own]))
     first = real_path(path)
     files = [(first, own[first]), *((real, file) for real, file in sorted(own.items()) if real != first)]
     texts = tuple((real.relative_to(folder).as_posix(), file.source.text) for real, file in files)
-    params = tuple(node.name.name for node in main.declared("value") if isinstance(node, Param))
     schedules = tuple(node.name.name for node in main.declared("schedule") if isinstance(node, ScheduleDeclaration))
-    return ProgramOutline(ProgramFiles(str(path), texts, str(folder)), params, schedules)
+    return ProgramOutline(ProgramFiles(str(path), texts, str(folder)), tuple(main.params()), schedules)
 
 
 def load_files(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 
@@ -20,6 +20,15 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def _at_most(file: BinaryIO, count: int) -> bytes:
+    """The first bytes of a file, in parts: a single read would reserve memory for all that are asked for."""
+    parts: list[bytes] = []
+    while count and (part := file.read(min(count, 2**20))):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
 def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Span | None = None) -> SourceFile:
     """Read a whole text file.
 
@@ -30,10 +39,10 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
     shown = str(path) if name is None else name
     try:
         if at is None and str(path) == "-":
-            shown, data = "stdin", sys.stdin.buffer.read(limit + 1)
+            shown, data = "stdin", _at_most(sys.stdin.buffer, limit + 1)
         elif path.is_file() or (at is None and path.is_fifo()):
             with path.open("rb") as file:
-                data = file.read(limit + 1)
+                data = _at_most(file, limit + 1)
         else:
             what = f"{shown} is no file" if path.exists() else f"there is no file {shown}"
             raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from collc.base.diagnostics import Note, SourceFile, Span
+from collc.base.collection import without_collection
+from collc.base.diagnostics import NoSchedule, Note, SourceError, SourceFile, Span
 from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
@@ -21,6 +22,8 @@ from collc.source.scopes import FileScope
 
 SUFFIX: Final = ".coll"
 """How the names of imported files end."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,18 @@ class Loader:
             raise fail("E0702", f"unknown module '{module}'", node.span, hint=hint)
         path = library[module.removeprefix("std.")]
         return path, f"std/{path.name}", module
+
+
+def with_tables(load: Callable[[Loader], Result]) -> Result:
+    """What `load` returns; where it fails and the files have tables, without these, so that messages are right."""
+    with without_collection():
+        loader = Loader(Problems(), tables=True)
+        try:
+            return load(loader)
+        except (SourceError, NoSchedule):
+            if not loader.tabular:
+                raise
+        return load(Loader(Problems()))
 
 
 @cache

@@ -21,6 +21,7 @@ from collc.source.parsing.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
+    ValueTable,
 )
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope, FoundDeclaration
@@ -85,7 +86,9 @@ class FileChecker:
 
     def check(self) -> None:
         """Check every declaration; errors go to `problems`."""
-        for node in (*self.file.statements, *self.file.chosen):
+        tables = (node for node in self.file.statements if isinstance(node, ValueTable))
+        examples = (node for table in tables for node in self.file.examples(table))
+        for node in (*self.file.statements, *self.file.chosen, *examples):
             with self.problems.collect():
                 self.statement(node)
 
@@ -112,6 +115,8 @@ class FileChecker:
                 self.bodies.schedule(node.body, TypeScope(self.top))
             case If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
+            case ValueTable():
+                pass  # `check` takes examples of it
             case _:
                 self.bodies.other(node, TypeScope(self.top))
 

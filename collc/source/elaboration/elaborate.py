@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from collc.base.collection import without_collection
-from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile, Span, UsageError
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
 from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
@@ -19,7 +18,7 @@ from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
-from collc.source.imports import GivenFiles, Loader
+from collc.source.imports import GivenFiles, Loader, with_tables
 from collc.source.parsing.parse import parse
 from collc.source.parsing.syntax import (
     Design,
@@ -33,6 +32,7 @@ from collc.source.parsing.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
+    ValueTable,
     Workload,
 )
 from collc.source.problems import Problems, fail
@@ -42,8 +42,6 @@ from collc.source.types import STRING
 from collc.ten import training
 from collc.ten.limited import fed_links
 from collc.ten.network import Network
-
-Result = TypeVar("Result")
 
 
 def load_program(
@@ -66,19 +64,7 @@ def load_program(
     def load(loader: Loader) -> Program:
         return _program(loader, source, definitions or {}, only, catalogue or OptionTables(), chunks, size)
 
-    return _with_tables(load)
-
-
-def _with_tables(load: Callable[[Loader], Result]) -> Result:
-    """What `load` returns; where it fails and the files have tables, without these, so that messages are right."""
-    with without_collection():
-        loader = Loader(Problems(), tables=True)
-        try:
-            return load(loader)
-        except (SourceError, NoSchedule):
-            if not loader.tabular:
-                raise
-        return load(Loader(Problems()))
+    return with_tables(load)
 
 
 def _program(
@@ -115,7 +101,7 @@ def load_topology(source: Path, name: str | None, definitions: Mapping[str, str]
         context = _load_files(loader, source, definitions or {}, OptionTables())
         return _named_topology(context, loader.problems, _only_name(context, source) if name is None else name)
 
-    return fed_links(_with_tables(load))
+    return fed_links(with_tables(load))
 
 
 def _only_name(context: FileContext, source: Path) -> str:
@@ -202,10 +188,9 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
     """The value of the definition `name=text`. Raises SourceError where there is no such param or it does not fit."""
-    known = [n for n in context.file.declared("value") if isinstance(n, Param)]
-    node = next((n for n in known if n.name.name == name), None)
+    node = next((n for n in context.file.named("value", name) if isinstance(n, Param)), None)
     if node is None:
-        hint = did_you_mean(name, [n.name.name for n in known])
+        hint = did_you_mean(name, context.file.params())
         raise fail("E0224", f"definition of {name}: the program has no param '{name}'", None, hint=hint)
     parameter = Parameter(node.span, node.name, node.type, node.default)
     wanted = parameter_type(parameter)
@@ -246,3 +231,7 @@ def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
             if isinstance(node, Let | Param | Group | TopologyInstance | TopologyTemplate):
                 with problems.collect():
                     context.value_of(FoundDeclaration(node, context.file))
+    for table in context.file.statements:
+        for node in context.file.examples(table) if isinstance(table, ValueTable) else ():
+            with problems.collect():
+                context.own_value(node)

@@ -137,11 +137,17 @@ class FileContext:
             case _:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
+    def own_value(self, node: Let | Param) -> Value:
+        """The value that the file gives a name, whether or not -D gives it another. Raises SourceError."""
+        return self.default(node) if isinstance(node, Param) else self.value_of(FoundDeclaration(node, self.file))
+
     def parameter(self, node: Param) -> Value:
         """The value of a param: the one given with -D, or its default. Raises SourceError where it has neither."""
         given = self.program.definitions.get(node.name.name) if self.main else None
-        if given is not None:
-            return given
+        return self.default(node) if given is None else given
+
+    def default(self, node: Param) -> Value:
+        """The default of a param. Raises SourceError where it has none."""
         if node.default is None:
             name = node.name.name
             hint = f"set it with -D {name}=..., in Python with definitions={{'{name}': ...}}"

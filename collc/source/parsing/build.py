@@ -51,11 +51,17 @@ class Builder(ExpressionBuilder):
         kind: Token | None,
         _equals: Token | None,
         default: ex.Expr | None,
-    ) -> s.Param:
+    ) -> s.Param | s.ValueTable:
+        table = self.tables.pop(keyword.start, None) if self.tables else None
+        if isinstance(table, s.ValueTable):
+            return table
         span = self._span(keyword, name, kind, default)
         return s.Param(span, self._identifier(name), self._optional_identifier(kind), default)
 
-    def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let:
+    def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let | s.ValueTable:
+        table = self.tables.pop(keyword.start, None) if self.tables else None
+        if isinstance(table, s.ValueTable):
+            return table
         return s.Let(self._span(keyword, value), self._identifier(name), value)
 
     def parameter(

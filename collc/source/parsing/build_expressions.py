@@ -22,7 +22,7 @@ MAX_NESTING = 64
 RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
 """Words that cannot be names, since they have a meaning in expressions."""
 
-TableNode = s.LinkTable | s.DeviceTable | ex.NumberList
+TableNode = s.LinkTable | s.DeviceTable | s.ValueTable | ex.NumberList
 """What is read from a table and not parsed."""
 
 Part = Token | ex.Node
@@ -69,9 +69,7 @@ class ExpressionBuilder:
     removed.
     """
 
-    def __init__(
-        self, file: SourceFile, tables: dict[int, s.LinkTable | s.DeviceTable | ex.NumberList] | None = None
-    ) -> None:
+    def __init__(self, file: SourceFile, tables: dict[int, TableNode] | None = None) -> None:
         self._file = file
         self.tables = {} if tables is None else tables
         self._heights: dict[ex.Node, int] = {}

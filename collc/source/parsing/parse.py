@@ -44,9 +44,9 @@ def parse_with_tables(source: SourceFile) -> File | None:
     from collc.source.parsing.tables import TableReader
 
     reader = TableReader(source, load_table())
-    if not reader.found:
+    if not reader.places:
         return None
-    builder = Builder(source, reader.found)
+    builder = Builder(source, reader.read)
     automaton = Automaton(load_table(), builder)
     try:
         for token in reader.scan():

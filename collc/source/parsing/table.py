@@ -65,18 +65,15 @@ class Table:
     """An LALR(1) table.
 
     actions: for each state, terminal -> the next state after a shift, or -1 - r to reduce by rule r.
-    goto: for each state, nonterminal -> the next state. State 0 is the start state.
+    goto: for each state, nonterminal -> the next state. State 0 is the start state. keywords: the terminals that have
+    the form of a name.
     """
 
     scanner: Scanner
     rules: tuple[Rule, ...]
     actions: tuple[dict[str, int], ...]
     goto: tuple[dict[str, int], ...]
-
-    @property
-    def keywords(self) -> frozenset[str]:
-        """The terminals that have the form of a name."""
-        return frozenset(kind for row in self.actions for kind in row if kind.isidentifier())
+    keywords: frozenset[str]
 
 
 def lark_parser(text: str, *, strict: bool = False) -> Lark:
@@ -156,7 +153,8 @@ def _table(data: _Data) -> Table:
         for origin, size, method, plan, splices in data["rules"]
     ]
     actions, goto = zip(*data["states"], strict=True)
-    return Table(Scanner.of(data["classes"], data["signs"], data["space"]), tuple(rules), actions, goto)
+    keywords = frozenset(kind for row in actions for kind in row if kind.isidentifier())
+    return Table(Scanner.of(data["classes"], data["signs"], data["space"]), tuple(rules), actions, goto, keywords)
 
 
 def stored_table() -> Table | None:

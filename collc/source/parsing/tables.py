@@ -1,4 +1,4 @@
-"""Large parts of a file that are tables: many links, one a line, and long lists of whole numbers.
+"""Large parts of a file that are tables: many links, devices or values, one a line, and long lists of whole numbers.
 
 Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
 the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.source.parsing.automaton import Automaton, Unexpected
@@ -28,9 +28,11 @@ from collc.source.parsing.syntax import (
     LinkTable,
     Statement,
     TopologyTemplate,
+    ValueTable,
 )
 from collc.source.parsing.table import Table
 from collc.source.parsing.tokens import END, INT, NAME, Token
+from collc.source.parsing.value_tables import ValueReader
 
 MIN_LINES: Final = 64
 """Lines of the smallest table of links."""
@@ -44,8 +46,10 @@ LINES_A_FORM: Final = 16
 _LINES: Final = re.compile(
     r"(?:^[ \t]*link[ \t][^\n#\"{}]*\n)+|(?:^[ \t]*(?:npu|switch)[ \t][^\n#\"{}]*\n)+", re.MULTILINE
 )
-_NUMBERS: Final = re.compile(r"\[[ \t\n]*([0-9]{1,18}(?:[ \t\n]*,[ \t\n]*[0-9]{1,18})+)[ \t\n]*,?[ \t\n]*\]")
-_VARIABLE: Final = re.compile(r"(?<![\w.])(?:[A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))")
+_NUMBERS: Final = re.compile(
+    r"\[[ \t\n]*+([0-9]{1,18}(?:[ \t\n]*+,[ \t\n]*+[0-9]{1,18})+)[ \t\n]*+,?[ \t\n]*+\]"  # possessive: linear time
+)
+_VARIABLE: Final = re.compile(r"(?<![\w.])(?:[A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))", re.ASCII)
 """What can differ between lines of one form: a name with a digit in it, or a whole number."""
 
 _Tree = TypeVar("_Tree", bound=Node)
@@ -68,17 +72,28 @@ class _Column:
         return {0: False, len(self.words): True}.get(count)
 
 
-class TableReader:
-    """Finds the tables of a file. found: tables and lists by the positions at which they begin.
+class _Place(NamedTuple):
+    """Where the text of a table begins and ends, the tokens that stand for it, and the table."""
 
-    _places: for each, in order, where its text begins and ends, and the tokens that stand for it.
+    start: int
+    end: int
+    tokens: list[Token]
+    table: TableNode
+
+
+class TableReader:
+    """Finds the tables of a file.
+
+    places: all of them, in order. read: those that `scan` has come to, by the positions at which they begin.
     """
 
     def __init__(self, source: SourceFile, table: Table) -> None:
         self._source = source
         self._table = table
-        self.found: dict[int, TableNode] = {}
-        self._places = sorted([*self._line_tables(), *self._number_lists()])
+        self.read: dict[int, TableNode] = {}
+        self.places = sorted(
+            [*self._line_tables(), *self._value_tables(), *self._number_lists()], key=lambda place: place.start
+        )
 
     def scan(self) -> Iterator[Token]:
         """The tokens of the file; of each table those of its first and last line, of each list those of one number.
@@ -86,24 +101,39 @@ class TableReader:
         The last line of a table is none of it: what follows may belong to it, as attributes in a line of their own.
         """
         text, scanner = self._source.text, self._table.scanner
-        position = 0
-        for start, end, kept in self._places:
+        position = depth = 0
+        for start, end, kept, table in self.places:
             if start < position:
                 continue  # inside of another one
-            yield from (token for token in scanner.scan(text, position, start) if token.kind != END)
-            yield from kept
-            position = end
+            for token in scanner.scan(text, position, start):
+                if token.kind != END:
+                    yield token
+                depth += (token.kind == "{") - (token.kind == "}")
+            position = start
+            if depth == 0 or not isinstance(table, ValueTable):
+                self.read[kept[0].start] = table
+                yield from kept
+                position = end
         yield from scanner.scan(text, position)
 
-    def _line_tables(self) -> Iterator[tuple[int, int, list[Token]]]:
-        """For each table: where it begins and ends, and the tokens of its first line."""
+    def _line_tables(self) -> Iterator[_Place]:
+        """The tables of links and devices, each with the tokens of its first line."""
         text = self._source.text
+        if sum(map(text.count, ("link", "npu", "switch"))) < MIN_LINES:
+            return
         for match in _LINES.finditer(text):
             end = text.rfind("\n", match.start(), match.end() - 1) + 1
             table = self._line_table(match.start(), end) if end > match.start() else None
             if table is not None:
-                self.found[table.span.start] = table
-                yield match.start(), end, self._tokens(match.start(), text.index("\n", match.start()))
+                yield _Place(match.start(), end, self._first_line(match.start()), table)
+
+    def _value_tables(self) -> Iterator[_Place]:
+        """The tables of values, each with the tokens of its first line."""
+        for table in ValueReader(self._source, self._table).tables():
+            yield _Place(table.span.start, table.span.end, self._first_line(table.span.start), table)
+
+    def _first_line(self, start: int) -> list[Token]:
+        return self._tokens(start, self._source.text.index("\n", start))
 
     def _line_table(self, start: int, end: int) -> LinkTable | DeviceTable | None:
         text = self._source.text[start:end]
@@ -113,7 +143,7 @@ class TableReader:
             words.append(match[0])
             return "\0"
 
-        lines = _VARIABLE.sub(placeholder, text).splitlines()
+        lines = _VARIABLE.sub(placeholder, text).rstrip("\n").split("\n")
         alike: dict[str, list[int]] = {}
         for number, line in enumerate(lines):
             alike.setdefault(line, []).append(number)
@@ -122,7 +152,7 @@ class TableReader:
         if len(alike) == 1 and not lines[0].lstrip().startswith("link"):
             return self._device_table(start, end, words)
         places = _offsets([line.count("\0") for line in lines])
-        starts = _offsets([len(line) + 1 for line in text.splitlines()])
+        starts = _offsets([len(line) + 1 for line in text.rstrip("\n").split("\n")])
         forms: list[LinkForm] = []
         for shape, members in alike.items():
             columns = [_Column([words[places[m] + k] for m in members]) for k in range(shape.count("\0"))]
@@ -188,18 +218,17 @@ class TableReader:
         """The tokens between two positions, without END."""
         return list(self._table.scanner.scan(self._source.text, start, end))[:-1]
 
-    def _number_lists(self) -> Iterator[tuple[int, int, list[Token]]]:
-        """For each list: where it begins and ends, and the tokens of a list of one number."""
+    def _number_lists(self) -> Iterator[_Place]:
+        """The long lists of whole numbers, each with the tokens of a list of one number."""
         import numpy as np
 
         for match in _NUMBERS.finditer(self._source.text):
             start, end = match.span()
             if match[1].count(",") + 1 >= MIN_NUMBERS:
-                numbers = np.fromstring(match[1], np.int64, sep=",")
-                self.found[start] = NumberList(Span(self._source, start, end), numbers)
-                first, last = match.start(1), match.end(1)
-                number = Token(INT, "0", first, last)
-                yield start, end, [Token("[", "[", start, start + 1), number, Token("]", "]", end - 1, end)]
+                numbers = NumberList(Span(self._source, start, end), np.fromstring(match[1], np.int64, sep=","))
+                number = Token(INT, "0", match.start(1), match.end(1))
+                kept = [Token("[", "[", start, start + 1), number, Token("]", "]", end - 1, end)]
+                yield _Place(start, end, kept, numbers)
 
 
 def _offsets(lengths: list[int]) -> list[int]:
