@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.case import Case, Result, Target, Watch
@@ -62,6 +63,40 @@ def measure_source(lines: Callable[[], list[str]]) -> Result:
     return Result(wall, cpu, mib, note=f"{size:.1f} MB, {size / cpu:.1f} MB/s, {network.link_count:,} links")
 
 
+VALUES: dict[str, Callable[[int], str]] = {
+    "lines of let": lambda i: f"let size_{i} = {i}KiB",
+    "lines of let, six forms": lambda i: (
+        f"let x{i} = " + (f"{i}", f"-{i}.5us", f'"name {i}"', f"[{i}, {i + 1}]", f"{i} * 2MiB", f"x{i - 5}")[i % 6]
+    ),
+    "lines of param": lambda i: f"param size_{i}: bytes = {i}KiB",
+    "lines of comments": lambda i: f"# {i}",
+    "lines of let with comments": lambda i: f"# part {i}\nlet part_{i} = {i}  # in all\n",
+}
+SPEED = 5e6
+"""Bytes of source a second."""
+
+
+def measure_values(text: str) -> Result:
+    """A program of values at the top of a file, parsed, checked and evaluated."""
+    from collc.base.diagnostics import SourceFile
+    from collc.source import load_program
+
+    load_program(SourceFile("program.coll", text[: text.index("\n", 50_000) + 1]))
+    watch = Watch()
+    load_program(SourceFile("program.coll", text))
+    wall, cpu, mib = watch.read()
+    return Result(wall, cpu, mib, note=f"{len(text) / 1e6:.1f} MB, {len(text) / 1e6 / cpu:.1f} MB/s")
+
+
+def value_cases() -> list[Case]:
+    found: list[Case] = []
+    for name, line in VALUES.items():
+        text = "\n".join(map(line, range(50_000))) + "\n"
+        target = Target(seconds=len(text) / SPEED)
+        found.append(Case(f"50,000 {name}", partial(measure_values, text), target))
+    return found
+
+
 def cases() -> list[Case]:
     programs = {
         "All-Gather, mesh2d(200, 200)": (f"mesh2d(200, 200, {LINK})", "all_gather(t.npus, size: 40000MiB)", True),
@@ -78,4 +113,5 @@ def cases() -> list[Case]:
     return [
         *(Case(name, lambda p=program: measure_elaboration(*p)) for name, program in programs.items()),
         *(Case(name, lambda s=lines: measure_source(s), target) for name, (lines, target) in sources.items()),
+        *value_cases(),
     ]
