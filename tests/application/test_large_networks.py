@@ -6,7 +6,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from collc.application.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
+from tests.cpu_time import at_most, slowness
 
 TORUS = """import std.topologies
 import std.collectives
@@ -45,7 +45,8 @@ def test_a_large_network_has_a_schedule_at_the_limit(text: str, limit: int, tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
-    assert after.ru_utime - before.ru_utime < limit + 2 + 0.1 * limit + START
+    allowed = (limit + 2 + 0.1 * limit + START) * max(1.0, slowness())
+    assert after.ru_utime - before.ru_utime < allowed
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.2])
@@ -53,8 +54,7 @@ def test_proofs_keep_small_limits(limit: float, tmp_path: Path) -> None:
     """Each question has the limit; without an answer the checks of the schedule hold all the same."""
     text = TORUS.replace("torus3d(12, 12, 12", "mesh2d(3, 3").replace("1728MiB", "81MiB")
     settings = Settings(output=tmp_path, time_limit=limit, prove=True, synthesizer="tacos")
-    before = time.process_time()
-    (report,) = compile_program(SourceFile("p.coll", text), settings).schedules
-    assert report.checks["delivered"] == "ok"
-    assert report.checks["proved"] in ("ok", "failed")
-    assert time.process_time() - before < 6 * limit + 4  # six questions; imports of Z3 and encoding included
+    with at_most(6 * limit + 4):  # six questions; imports of Z3 and encoding included
+        (report,) = compile_program(SourceFile("p.coll", text), settings).schedules
+        assert report.checks["delivered"] == "ok"
+        assert report.checks["proved"] in ("ok", "failed")

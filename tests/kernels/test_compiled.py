@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -89,7 +88,7 @@ def test_a_signal_ends_the_waiting_for_compiled_code():
     assert run(np.zeros(7, np.int64), 15) == 0 + 7 + 14 == _count_up([0] * 7, 15)
     with pytest.raises(ValueError, match="negative"):
         run(np.full(7, -9, np.int64), 15)
-    began = time.monotonic()
+    values = np.zeros(7, np.int64)
     with pytest.raises(OutOfTime), ended_after(0.0, 0.05):
-        run(np.zeros(7, np.int64), 2_000_000_000)
-    assert time.monotonic() - began < 1
+        run(values, 2_000_000_000)
+    assert values.sum() < 10**18, "all rounds were waited for"
