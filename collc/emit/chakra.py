@@ -54,7 +54,7 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
     if rows is not None and not network.has_switches:
         ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
         moves = ChunkMoves.of(network, rows, ends)
-        return algorithm_of(network, demand, moves, Routes.single_links(network), rows.link, rows.reduce)
+        return algorithm_of(network, demand, moves, Routes.single_links(network), rows.link, rows.adds)
     try:
         messages, _ = messages_of(module)
     except SourceError as error:
@@ -71,7 +71,7 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
         np.array([m.arrival for m in messages], np.int64),
     )
     route = np.array([number[m.path] for m in messages], np.int32)
-    reduce = np.array([m.reduce for m in messages], np.bool_)
+    reduce = np.array([m.reduce and not m.kept for m in messages], np.bool_)
     return algorithm_of(network, demand, moves, Routes.of(paths), route, reduce, time_of_traces)
 
 
@@ -85,7 +85,7 @@ def _algorithm_of_messages(
     moves = ChunkMoves.of_messages(network, rows, ends, hops.first, hops.last)
     routes, route = message_routes(rows, hops)
     order = np.lexsort((rows.start[hops.first], moves.start))
-    reduce = rows.reduce[hops.first][order]
+    reduce = rows.adds[hops.first][order]
     place = np.repeat(np.argsort(order), np.diff(routes.offsets)[route])
     starts = rows.start[hops.rows[np.argsort(place, kind="stable")]]
     return algorithm_of(network, demand, moves.taken(order), routes, route[order], reduce, time_of_traces, starts)

@@ -108,12 +108,13 @@ def _names(network: Network) -> Iterator[Event]:
 
 def _link_slices(module: Module, rows: Transfers, leaves: Int64Array, arrives: Int64Array) -> Iterator[Event]:
     """A slice for each transfer, while it occupies its link."""
+    keeps = rows.keeps
     for k in range(len(rows)):
         chunk, link, start = int(rows.chunk[k]), int(rows.link[k]), int(rows.start[k])
         yield {
             "ph": "X",
             "name": module.demand.chunk_name(chunk),
-            "cat": "reduce" if rows.reduce[k] else "copy",
+            "cat": "keep" if keeps[k] else "reduce" if rows.reduce[k] else "copy",
             "pid": _LINKS,
             "tid": _link_track(link),
             **_span(start, int(leaves[k])),

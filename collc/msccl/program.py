@@ -86,6 +86,7 @@ class Message:
     sent all of it, and the receiver has all of it. reduce: whether the receiver adds it to what it holds. relayed: the
     link over which came what it carries, which the sender kept apart; -1: it carries what the sender holds. switch: one
     operation over it stores this message and all others of its sender with this chunk and start; None: none does.
+    kept: whether the receiver only keeps it apart, for messages that relay it.
     """
 
     source: int
@@ -99,6 +100,7 @@ class Message:
     reduce: bool
     relayed: int = -1
     switch: SwitchAccess | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

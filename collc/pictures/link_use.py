@@ -23,7 +23,8 @@ class LinkUse:
 
     link: int32. begin, free, arrive: int64, picoseconds at which a chunk or message enters the link, at which the link
     is free again, and at which it has arrived. size: int64, bytes. owner: int32, the NPU that decides the colour.
-    owners: what these are, in words. reduce: bool. name: the name of what a row carries. time: picoseconds of all.
+    owners: what these are, in words. reduce, kept: bool, whether what arrives is added, or only kept apart. name: the
+    name of what a row carries. time: picoseconds of all.
     """
 
     network: Network
@@ -35,6 +36,7 @@ class LinkUse:
     owner: Int32Array
     owners: str
     reduce: BoolArray
+    kept: BoolArray
     name: Callable[[int], str]
     time: int
 
@@ -86,7 +88,8 @@ def use_of_schedule(module: Module) -> LinkUse:
         size=demand.chunks.size[rows.chunk],
         owner=_owners(demand)[rows.chunk],
         owners="where a sum ends" if bool(rows.reduce.any()) else "where a chunk begins",
-        reduce=rows.reduce,
+        reduce=rows.adds,
+        kept=rows.keeps,
         name=lambda row: demand.chunk_name(int(rows.chunk[row])),
         time=int(arrive.max(initial=0)),
     )
@@ -129,6 +132,7 @@ def use_of_simulation(found: Simulation) -> LinkUse:
         owner=found.graph.source[task].astype(np.int32),
         owners="that sends",
         reduce=np.zeros(len(task), np.bool_),
+        kept=np.zeros(len(task), np.bool_),
         name=name,
         time=found.time_ps,
     )

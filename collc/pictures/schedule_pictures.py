@@ -176,7 +176,7 @@ def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int], width: f
 
 
 def _tip(use: LinkUse, row: int) -> str:
-    does = " (added to what the target holds)" if use.reduce[row] else ""
+    does = " (added to what the target holds)" if use.reduce[row] else " (kept apart)" if use.kept[row] else ""
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
     return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"

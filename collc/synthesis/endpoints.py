@@ -113,7 +113,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
     if starts is None:
         message = "the order of its transfers cannot be kept where NPUs send and receive one after another"
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
-    moved = Transfers.of(rows.chunk, rows.link, np.array(starts, np.int64), rows.reduce, rows.relayed)
+    moved = rows.at(np.array(starts, np.int64))
     return replace(module, network=network, schedule=RowSchedule(schedule.model, moved))
 
 

@@ -54,7 +54,7 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
     if network.has_limited_buffers:
         return None
     start = earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
-    return None if start is None else Transfers.of(rows.chunk, rows.link, np.array(start), rows.reduce, rows.relayed)
+    return None if start is None else rows.at(np.array(start))
 
 
 def _with_same_starts(schedule: Schedule) -> Schedule:

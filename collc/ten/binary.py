@@ -42,12 +42,14 @@ _BLOCK: Final = 1 << 24
 _COLUMNS: Final = {"chunk": "int32", "link": "int32", "start": "int64", "reduce": "bool"}
 _RELAYED: Final = "relayed"
 """The column of `Transfers.relayed`, which is there only if some transfer relays."""
+_KEPT: Final = "kept"
+"""The column of `Transfers.kept`, which is there only if some arrival is kept apart."""
 _MESSAGE: Final = "message"
 _READY: Final = "ready"
 _INJECTED: Final = "injected"
 _RECEIVED: Final = "received"
 """The columns of `Transfers.messages`, which are there only if some transfer is a hop of a message."""
-_OPTIONAL: Final = (_RELAYED, _MESSAGE, _READY, _INJECTED, _RECEIVED)
+_OPTIONAL: Final = (_RELAYED, _KEPT, _MESSAGE, _READY, _INJECTED, _RECEIVED)
 _MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, *_OPTIONAL))})
 _ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
 """The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
@@ -90,6 +92,7 @@ def save_module(module: Module, path: Path) -> None:
             rows = schedule.transfers
             columns = {"chunk": rows.chunk, "link": rows.link, "start": rows.start, "reduce": rows.reduce}
             columns |= {} if rows.relayed is None else {_RELAYED: rows.relayed}
+            columns |= {} if rows.kept is None else {_KEPT: rows.kept}
             queued = rows.messages
             columns |= {} if queued is None else {_MESSAGE: queued.number, _READY: queued.ready}
             if queued is not None and not np.array_equal(queued.injected, rows.start):
@@ -323,7 +326,10 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
     messages = None
     if number is not None and ready is not None:
         messages = QueuedMessages(number, ready, columns["start"] if injected is None else injected, received)
-    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed, messages)
+    kept = _optional(archive, _KEPT, "bool", count)
+    if kept is not None and bool((kept & ~columns["reduce"]).any()):
+        _damaged(path, f"{_KEPT}.npy marks a transfer that reduce.npy does not mark")
+    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed, messages, kept)
     _require_sorted(path, rows)
     return RowSchedule(model, rows)
 

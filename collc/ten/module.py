@@ -82,7 +82,7 @@ class Module:
         """The transfers of the schedule as a NumPy record array, one row each, in order of start, link and chunk.
 
         Columns: chunk, run, source, target, link (numbers), start_ps, end_ps (picoseconds), reduce, relayed (a link or
-        -1), size_bytes.
+        -1), kept, size_bytes.
         Raises ValueError where there is no schedule.
         """
         return transfer_table(self.network, self.demand, self._scheduled())

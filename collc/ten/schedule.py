@@ -88,11 +88,13 @@ class QueuedMessages:
 class Transfers:
     """Transfers, sorted by (start, link, chunk).
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds
-    what arrives to what it holds (a receiver that holds nothing of the chunk stores what arrives).
+    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds what arrives to what it
+    holds, unless it is `kept` (a receiver that holds nothing of the chunk stores what arrives).
     relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 where it
     carries what its sender holds. None: -1 everywhere.
     messages: where messages queue at links, which message each transfer is a hop of; None: each is one by itself.
+    kept: bool; True where the receiver only keeps apart what arrives, a partial (so `reduce` is True too), and adds it
+    to nothing: it is there for transfers that name the link in `relayed`. None: False everywhere.
     """
 
     chunk: Int32Array
@@ -101,6 +103,7 @@ class Transfers:
     reduce: BoolArray
     relayed: Int32Array | None = None
     messages: QueuedMessages | None = None
+    kept: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.chunk)
@@ -113,10 +116,11 @@ class Transfers:
         reduce: BoolArray | bool = False,
         relayed: Int32Array | None = None,
         messages: QueuedMessages | None = None,
+        kept: BoolArray | None = None,
     ) -> Transfers:
         """Make transfers from columns in any order."""
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
-        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed, messages
+        columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed, messages, kept
         rows = Transfers(*columns)
         return rows.taken(slice(None) if rows.ordered else _order(chunk, link, start))
 
@@ -125,13 +129,31 @@ class Transfers:
         relayed = None if self.relayed is None else self.relayed[rows]
         if relayed is not None and bool((relayed == -1).all()):
             relayed = None
+        kept = None if self.kept is None else self.kept[rows]
+        if kept is not None and not kept.any():
+            kept = None
         messages = None if self.messages is None else self.messages.taken(rows)
-        return Transfers(self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed, messages)
+        columns = self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed, messages, kept
+        return Transfers(*columns)
+
+    def at(self, start: Int64Array) -> Transfers:
+        """The transfers at other times, without messages. start: int64, picoseconds."""
+        return Transfers.of(self.chunk, self.link, start, self.reduce, self.relayed, None, self.kept)
 
     @property
     def relays(self) -> Int32Array:
         """int32: `relayed`, also where it is None."""
         return np.full(len(self), -1, np.int32) if self.relayed is None else self.relayed
+
+    @property
+    def keeps(self) -> BoolArray:
+        """bool: `kept`, also where it is None."""
+        return np.zeros(len(self), np.bool_) if self.kept is None else self.kept
+
+    @property
+    def adds(self) -> BoolArray:
+        """bool: whether the receiver adds what arrives to what it holds."""
+        return self.reduce if self.kept is None else self.reduce & ~self.kept
 
     @property
     def ordered(self) -> bool:
@@ -156,6 +178,7 @@ class Transfers:
             np.concatenate([p.reduce for p in parts]),
             None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
             QueuedMessages.joined(parts),
+            None if all(p.kept is None for p in parts) else np.concatenate([p.keeps for p in parts]),
         )
 
 

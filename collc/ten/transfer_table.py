@@ -28,12 +28,14 @@ COLUMNS: Final = np.dtype(
         ("end_ps", np.int64),
         ("reduce", np.bool_),
         ("relayed", np.int32),
+        ("kept", np.bool_),
         ("size_bytes", np.int64),
     ]
 )
 """Columns of the table. chunk, run, source, target, link: numbers in the demand and the network. start_ps: when the
 chunk enters the link; end_ps: when it arrives. reduce: the target adds the chunk to what it holds. relayed: the
-link over which came what the source relays; -1 where it sends what it holds."""
+link over which came what the source relays; -1 where it sends what it holds. kept: the target keeps what arrives apart
+and adds it to nothing; then reduce is True too, since a partial arrives."""
 
 
 def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.recarray[Any, np.dtype[np.record]]:
@@ -51,7 +53,7 @@ def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.r
     table["source"], table["target"] = network.source[link], network.target[link]
     table["start_ps"] = transfers.start
     table["end_ps"] = transfers.start + Clock.of(network, demand, schedule.model).total_of(transfers)
-    table["reduce"], table["relayed"] = transfers.reduce, transfers.relays
+    table["reduce"], table["relayed"], table["kept"] = transfers.reduce, transfers.relays, transfers.keeps
     table["size_bytes"] = demand.chunks.size[chunk]
     return table.view(np.recarray)
 

@@ -22,9 +22,9 @@ Interval = tuple[int, int, int, int]
 """(switch, from, until, chunk): a buffer slot that is occupied, in picoseconds."""
 
 
-_Carried = tuple[int, int, int, int, int, int, bool, int]
+_Carried = tuple[int, int, int, int, int, int, bool, int, bool]
 """What goes from device to device: start, how long it occupies its link, time until it arrives (picoseconds), link,
-source, target, whether it is added there, and the link over which came what it relays."""
+source, target, whether it is a partial, the link over which came what it relays, and whether it is only kept apart."""
 
 
 class ChunkCheck:
@@ -65,8 +65,8 @@ class _ChunkReplay:
         """Replay all transfers by time, then check the postcondition."""
         transfers = self._transfers(rows) if self.check.transfers.messages is None else self._messages(rows)
         # Copies arrive before partials of the same time, so that a partial that is added to a complete value is found.
-        coming: list[tuple[int, bool, int, int, int, int]] = []
-        for start, occupied, until_arrival, number, source, target, flag, relayed in transfers:
+        coming: list[tuple[int, bool, int, int, int, int, bool]] = []
+        for start, occupied, until_arrival, number, source, target, flag, relayed, kept in transfers:
             while coming and coming[0][0] <= start:
                 self._arrive(*heapq.heappop(coming))
             reduce = flag and not self.copy
@@ -74,7 +74,7 @@ class _ChunkReplay:
                 self._report("V0401", start, number, "is reduced, but is a chunk to copy", "a plain send")
             carried = self._depart(start, start + occupied, number, source, target, reduce, relayed)
             if carried:
-                heapq.heappush(coming, (start + until_arrival, reduce, number, source, target, carried))
+                heapq.heappush(coming, (start + until_arrival, reduce, number, source, target, carried, kept))
         while coming:
             self._arrive(*heapq.heappop(coming))
         self._settle()
@@ -92,6 +92,7 @@ class _ChunkReplay:
             self.network.target[link].tolist(),
             columns.reduce[rows].tolist(),
             columns.relayed[rows].tolist(),
+            columns.kept[rows].tolist(),
             strict=True,
         )
 
@@ -121,6 +122,7 @@ class _ChunkReplay:
             target[last].tolist(),
             columns.reduce[rows][first].tolist(),
             columns.relayed[rows][first].tolist(),
+            columns.kept[rows][first].tolist(),
             strict=True,
         )
 
@@ -147,9 +149,11 @@ class _ChunkReplay:
             self._report("V0402", start, link, what, "the finished reduction")
         return carried
 
-    def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int) -> None:
+    def _arrive(self, time: int, reduce: bool, link: int, source: int, target: int, carried: int, kept: bool) -> None:
         once = True
         self.apart[link] = carried
+        if kept:
+            return
         if target >= self.network.npu_count:
             once = self._buffer(target).arrive(BufferSlot(time, carried, source), reduce)
         elif reduce:

@@ -76,7 +76,7 @@ class _Replay:
         """Whether the next transfers are right, after those before."""
         if not len(rows):
             return True
-        if rows.relayed is not None or rows.messages is not None or bool(rows.reduce.any()):
+        if rows.relayed is not None or rows.messages is not None or bool(rows.reduce.any()) or rows.kept is not None:
             return False
         known = int(rows.chunk.min()) >= 0 and int(rows.chunk.max()) < len(self.network.size_of)
         known &= int(rows.link.min()) >= 0 and int(rows.link.max()) < len(self.usable)

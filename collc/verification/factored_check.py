@@ -71,6 +71,7 @@ def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | No
     if (
         not len(rows)
         or rows.relayed is not None
+        or rows.kept is not None
         or int(rows.link.min()) < 0
         or int(rows.link.max()) >= network.link_count
     ):

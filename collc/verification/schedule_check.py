@@ -112,7 +112,7 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
     if len(sums):
         flags[sums] = rescreen(sums, *columns, *durations, *holders, passes)
-    flags[transfers.chunk[transfers.relayed >= 0]] = 1
+    flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1
     if module.planned is not None:

@@ -21,8 +21,8 @@ LATEST = 2**62
 class TimedTransfers:
     """Transfers in order of start, all of chunks and links that exist.
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, messages:
-    see Transfers.
+    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, kept: bool,
+    messages: see Transfers.
     """
 
     chunk: Int32Array
@@ -31,6 +31,7 @@ class TimedTransfers:
     reduce: BoolArray
     clock: Clock
     relayed: Int32Array
+    kept: BoolArray
     messages: QueuedMessages | None = None
 
     def __len__(self) -> int:
@@ -76,7 +77,7 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     usable &= network.present[network.source] & network.present[network.target]
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
     good &= (start >= 0) & (start < LATEST)
-    relayed = transfers.relays
+    relayed, lost = transfers.relays, transfers.keeps
     if network.link_count:
         known = np.clip(link, 0, network.link_count - 1)
         good &= usable[known]
@@ -84,10 +85,13 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
             into = network.target[np.clip(relayed, 0, network.link_count - 1)]
             from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
             good &= (relayed == -1) | ((relayed >= 0) & from_sender)
+        lost = transfers.keeps & ~(transfers.reduce & (network.target[known] < network.npu_count))
+        good &= ~lost  # what is kept apart is a partial that comes to an NPU
     if not good.all():
         bad = np.flatnonzero(~good)
         for row in bad[: 50 * SHOWN - 1]:
-            _report(module, int(chunk[row]), int(link[row]), int(start[row]), int(relayed[row]), findings)
+            where = int(chunk[row]), int(link[row]), int(start[row])
+            _report(module, *where, int(relayed[row]), bool(lost[row]), findings)
         transfers = transfers.taken(good)
     rows = TimedTransfers(
         transfers.chunk,
@@ -96,6 +100,7 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
         transfers.reduce,
         clock,
         transfers.relays,
+        transfers.keeps,
         transfers.messages,
     )
     return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, findings)
@@ -117,7 +122,7 @@ def _with_whole_messages(
         [hops.first[source[hops.first] >= network.npu_count], hops.last[target[hops.last] >= network.npu_count]]
     )
     inner = inner[messages.number[inner] >= 0]
-    relays = np.flatnonzero((messages.number >= 0) & (rows.relayed >= 0))
+    relays = np.flatnonzero((messages.number >= 0) & ((rows.relayed >= 0) | rows.kept))
     bad = np.unique(np.concatenate([broken, early, unheard, inner, relays]))
     for row in bad[: 50 * SHOWN - 1].tolist():
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
@@ -142,7 +147,7 @@ def _in_order(messages: QueuedMessages, start: Int64Array, over: Int64Array) -> 
     return good & ((received == -1) | ((received >= over) & (received < LATEST)))
 
 
-def _report(module: Module, chunk: int, link: int, start: int, relayed: int, findings: Findings) -> None:
+def _report(module: Module, chunk: int, link: int, start: int, relayed: int, lost: bool, findings: Findings) -> None:
     network = module.network
     what = f"{findings.chunk(chunk)} on {findings.link(link)} at {at(start)}"
     chunks = len(module.demand.chunks)
@@ -160,6 +165,9 @@ def _report(module: Module, chunk: int, link: int, start: int, relayed: int, fin
         findings.add("causality", "V0102", start, f"{what}: it goes from a device to itself", "two different devices")
     elif not (network.present[network.source[link]] and network.present[network.target[link]]):
         findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")
+    elif lost:
+        expected = "a partial that comes to an NPU"
+        findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart where it arrives", expected)
     else:
         sender = findings.device(int(network.source[link]))
         expected = f"a link into {sender}" if network.source[link] < network.npu_count else "an NPU as sender"

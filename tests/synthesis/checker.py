@@ -18,7 +18,7 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> int:
     frees = (rows.start + clock.busy_of(rows)).tolist()
     ends = (rows.start + clock.total_of(rows)).tolist()
     chunks, links, reduces = rows.chunk.tolist(), rows.link.tolist(), rows.reduce.tolist()
-    relayed = rows.relays.tolist()
+    relayed, apart = rows.relays.tolist(), rows.keeps.tolist()
     source, target = network.source.tolist(), network.target.tolist()
     last = {}
     for row in sorted(range(len(starts)), key=lambda r: (links[r], starts[r])):
@@ -42,6 +42,8 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> int:
             carried[row] = Counter(value[source[link], chunk])
         else:
             kept[link, chunk] = came = carried.pop(row)
+            if apart[row]:
+                continue
             held = value.get((target[link], chunk), Counter[int]())
             value[target[link], chunk] = held + came if reduces[row] else came
     for chunk in range(len(table)):

@@ -78,22 +78,25 @@ class Interpreter:
                 rows.chunk.tolist(),
                 rows.reduce.tolist(),
                 rows.relays.tolist(),
+                rows.keeps.tolist(),
                 strict=True,
             )
         )
         legal = [move for move in moves if self.possible(move[2], move[1], move[0], move[4])]
+        legal = [move for move in legal if not move[5] or (move[3] and self.target[move[1]] < self.npus)]
         self.broken["causality"] += len(moves) - len(legal)
-        self.links(legal)
+        self.links([move[:3] for move in legal])
         leaving = defaultdict(list)
-        for start, link, chunk, flag, relayed in legal:
-            leaving[start].append((link, chunk, flag, relayed))
+        for start, link, chunk, flag, relayed, kept in legal:
+            leaving[start].append((link, chunk, flag, relayed, kept))
         coming = defaultdict(list)
         while leaving or coming:
             now = min([*leaving, *coming])
-            for _, link, chunk, flag, value in sorted(coming.pop(now, []), key=lambda c: (c[3], c[1])):
-                self.arrive(now, link, chunk, flag, value)
+            for _, link, chunk, flag, value, kept in sorted(coming.pop(now, []), key=lambda c: (c[3], c[1])):
+                if not kept:
+                    self.arrive(now, link, chunk, flag, value)
                 self.kept[chunk, link] = value
-            for link, chunk, flag, relayed in leaving.pop(now, []):
+            for link, chunk, flag, relayed, kept in leaving.pop(now, []):
                 if flag and self.op[chunk] == 0:
                     self.broken["reductions"] += 1
                 reduce = flag and self.op[chunk] != 0
@@ -105,13 +108,13 @@ class Interpreter:
                     continue
                 if not reduce and value != self.all[chunk]:
                     self.broken["reductions"] += 1
-                coming[now + self.lasts(link, chunk)[1]].append((now, link, chunk, reduce, value))
+                coming[now + self.lasts(link, chunk)[1]].append((now, link, chunk, reduce, value, kept))
         self.end()
         return {check: count == 0 for check, count in self.broken.items()}
 
     def links(self, moves) -> None:
-        for a, (start, link, chunk, _, _) in enumerate(moves):
-            for other_start, other_link, other_chunk, _, _ in moves[:a]:
+        for a, (start, link, chunk) in enumerate(moves):
+            for other_start, other_link, other_chunk in moves[:a]:
                 if link == other_link:
                     first = start < other_start + self.lasts(link, other_chunk)[0]
                     second = other_start < start + self.lasts(link, chunk)[0]

@@ -89,7 +89,7 @@ class _SwitchCollapse:
         network = self._network
         rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
         found: list[Message] = []
-        for chunk, link, start, leave, arrival, reduce, relayed, number in self._rows:
+        for chunk, link, start, leave, arrival, reduce, relayed, number, kept in self._rows:
             source, target = int(network.source[link]), int(network.target[link])
             hop = _SwitchArrival(source, (link,), start, leave, arrival, number)
             if network.is_switch(source):
@@ -99,7 +99,7 @@ class _SwitchCollapse:
                 continue
             ends = (rank_of[hop.source], rank_of[target])
             times = (hop.start, hop.leave, hop.arrival)
-            found.append(Message(*ends, chunk, 1, hop.path, *times, reduce, relayed))
+            found.append(Message(*ends, chunk, 1, hop.path, *times, reduce, relayed, kept=kept))
         found.sort(key=lambda m: (m.start, m.path, m.chunk))
         return found
 
@@ -152,9 +152,9 @@ class _SwitchCollapse:
         return chosen
 
 
-_TransferRow = tuple[int, int, int, int, int, bool, int, int]
+_TransferRow = tuple[int, int, int, int, int, bool, int, int, bool]
 """A transfer: chunk, link, start, end of the link's occupation, arrival (picoseconds), whether it reduces, the link
-over which came what it relays, and the message that it is a hop of, or -1."""
+over which came what it relays, the message that it is a hop of, or -1, and whether it is only kept apart."""
 
 
 def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
@@ -171,6 +171,7 @@ def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
             rows.reduce.tolist(),
             rows.relays.tolist(),
             number.tolist(),
+            rows.keeps.tolist(),
             strict=True,
         )
 
@@ -219,10 +220,10 @@ def _useful(module: Module, messages: list[Message]) -> list[Message]:
             continue
         key = (message.target, message.chunk)
         before, value = held.get(key, 0), carried.pop(number)
-        after = before | value if message.reduce else value
-        useful[number] = after != before
-        held[key] = after
         kept[message.path[-1], message.chunk] = value
+        if not message.kept:
+            held[key] = before | value if message.reduce else value
+            useful[number] = held[key] != before
     return [m for m, keep in zip(messages, useful, strict=True) if keep]
 
 
@@ -268,6 +269,8 @@ def _needed(module: Module, messages: list[Message]) -> list[Message]:
         came = (message.path[-1], message.chunk)
         keep[number] = came in apart
         apart.discard(came)
+        if message.kept:
+            continue
         if (message.target, message.chunk) in wanted:
             keep[number] = True
             if not message.reduce:

@@ -45,10 +45,14 @@ class _GpuSelection:
         return Slot("s", self.scratch - 1)
 
     def keep_apart(self, message: Message, number: int, when: Moment) -> None:
-        """Receive a partial that is relayed later in a slot of its own, and add it to the value there is."""
+        """Receive a partial that is relayed later in a slot of its own, and add it to the value there is, unless it is
+        only kept.
+        """
         chunk, kept = message.chunk, self.fresh()
         self.apart[message.path[-1], chunk] = kept
         self.steps.append(Step(Op.RECEIVE, when, 1, dst=kept, receive=number))
+        if message.kept:
+            return
         current = self.slots.get(chunk)
         home = self.home(chunk, current if message.reduce else None)
         later = [(*when[:3], tie) for tie in (1, 2)]

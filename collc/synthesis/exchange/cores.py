@@ -12,7 +12,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
 from collc.graph.factors import cartesian_factors, components
-from collc.synthesis.exchange.line_rounds import PartialMessage, Rounds, line_rounds
+from collc.synthesis.exchange.line_rounds import PartialMessage, Rounds, is_odd_ring, line_rounds
 from collc.ten.arrays import Int32Array
 from collc.ten.network import Network
 
@@ -169,11 +169,20 @@ def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
 
 
 def _spanning(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
-    """The cores of some members that exchange along factors, one after the other, if that gives the sum."""
+    """The cores of some members that exchange along factors, one after the other, if that gives the sum; with odd rings
+    among them, which have two kinds of rounds, first those of one kind and then those of the other.
+    """
+    inner = [_within(factor, members) for factor in factors]
+    yield from _exchanging(members, inner, in_turns=False)
+    if any(is_odd_ring(line, near) for near in inner for line in components([near])):
+        yield from _exchanging(members, inner, in_turns=True)
+
+
+def _exchanging(members: tuple[int, ...], factors: list[dict[int, set[int]]], *, in_turns: bool) -> Iterator[Core]:
+    """The cores of all vertices of some graphs. in_turns: see line_rounds."""
     choices: list[list[Rounds]] = []
-    for factor in factors:
-        inner = _within(factor, members)
-        lines = [line_rounds(line, _within(inner, line)) for line in components([inner])]
+    for inner in factors:
+        lines = [line_rounds(line, _within(inner, line), in_turns=in_turns) for line in components([inner])]
         if not all(lines):
             return
         count = max(map(len, lines))
@@ -201,8 +210,8 @@ def _gives_sum(core: Core) -> bool:
     for messages in core.rounds:
         carried = [held[m.source] if m.came_from < 0 else kept.get((m.came_from, m.source), 0) for m in messages]
         for message, partial in zip(messages, carried, strict=True):
-            if not partial or held[message.target] & partial:
+            if not partial or (held[message.target] & partial and not message.kept):
                 return False
-            held[message.target] |= partial
+            held[message.target] |= 0 if message.kept else partial
             kept[message.source, message.target] = partial
     return all(partial == (1 << len(core.members)) - 1 for partial in held.values())

@@ -29,7 +29,7 @@ class ExchangeRounds:
         """(the transfers, the time at which the last one has arrived). cores: by chunk. begin: picoseconds."""
         free: dict[int, int] = {}
         ready = dict.fromkeys(cores, begin)
-        rows: list[tuple[int, int, int, int]] = []
+        rows: list[tuple[int, int, int, int, bool]] = []
         came: dict[tuple[int, int, int], int] = {}
         for number in range(max((len(core.rounds) for core in cores.values()), default=0)):
             for chunk, core in cores.items():
@@ -42,12 +42,14 @@ class ExchangeRounds:
                 relayed = [came.get((chunk, m.came_from, m.source), -1) for m in messages]
                 for message, link, origin in zip(messages, taken, relayed, strict=True):
                     free[link] = start + self._busy[link][size]
-                    rows.append((chunk, link, start, origin))
+                    rows.append((chunk, link, start, origin, message.kept))
                     came[chunk, message.source, message.target] = link
                 ready[chunk] = start + max(self._total[link][size] for link in taken)
-        table = np.array(rows, np.int64).reshape(-1, 4)
+        table = np.array(rows, np.int64).reshape(-1, 5)
         chunks, links, relayed = (table[:, column].astype(np.int32) for column in (0, 1, 3))
-        return Transfers.of(chunks, links, table[:, 2], True, relayed), max(ready.values(), default=begin)
+        kept = table[:, 4].astype(np.bool_)
+        rounds = Transfers.of(chunks, links, table[:, 2], True, relayed, kept=kept)
+        return rounds, max(ready.values(), default=begin)
 
     def _first_free(self, pair: tuple[int, int], size: int, free: Mapping[int, int]) -> int:
         """The lane between two NPUs on which a chunk arrives first."""

@@ -16,7 +16,7 @@ from collc.ten.demand import Demand
 from collc.ten.network import DeviceFamily, Network
 
 _KEYWORDS: Final = """
-    algorithm as at axis bandwidth bound buffer chunk chunks demand family from group injected inverted kind lane
+    algorithm as at axis bandwidth bound buffer chunk chunks demand family from group injected inverted keep kind lane
     latency link max message min model module multicast names network note npus of op options over phase pipelined
     planned post pre prod ready received reduce reduces removed root rows run schedule seed send set standard step steps
     store strides sum switches ten uint16 uint32 unknown unwound

@@ -32,7 +32,7 @@ MOST_PHASES: Final = 8
 
 _BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1
-_LINE: Final = re.compile(r"\n *(send|reduce) ([^\n]+?) over ([^\n]+)(?=\n *(?:send |reduce |at |step |\}))")
+_LINE: Final = re.compile(r"\n *(send|reduce|keep) ([^\n]+?) over ([^\n]+)(?=\n *(?:send |reduce |keep |at |step |\}))")
 """The line of a transfer as `format_module` writes it, where the next line does not continue it (`[0]`, `lane`)."""
 
 
@@ -113,6 +113,7 @@ class _TransferReader:
         self.link: list[int] = []
         self.reduce: list[bool] = []
         self.relayed: list[int] = []
+        self.kept: list[bool] = []
         self.message: list[int] = []
         self.ready: list[int | None] = []
         self.injected: list[int | None] = []
@@ -123,13 +124,13 @@ class _TransferReader:
         before = len(self.chunk)
         while True:
             self._read_printed_lines()
-            if not (self.cursor.at("send") or self.cursor.at("reduce")):
+            if not any(self.cursor.at(word) for word in ("send", "reduce", "keep")):
                 return len(self.chunk) - before
-            reduce = self.cursor.expect("send", "reduce") == "reduce"
+            kind = self.cursor.expect("send", "reduce", "keep")
             chunk = self._chunk()
             self.cursor.expect("over")
             link = self._link()
-            self._add(chunk, link, reduce, self._link() if self.cursor.accept("from") else -1)
+            self._add(chunk, link, kind, self._link() if self.cursor.accept("from") else -1)
             if self.cursor.accept("message"):
                 self.message[-1] = self.cursor.integer(0, _INT32, "message")
                 if self.cursor.accept("ready"):
@@ -139,13 +140,14 @@ class _TransferReader:
                 if self.cursor.accept("received"):
                     self.received[-1] = self.cursor.whole(Dimension.TIME, 0, "a time")
 
-    def _add(self, chunk: int, link: int, reduce: bool, relayed: int = -1) -> None:
+    def _add(self, chunk: int, link: int, kind: str, relayed: int = -1) -> None:
         if len(self.chunk) >= MOST_TRANSFERS:
             self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint=_BINARY)
         self.chunk.append(chunk)
         self.link.append(link)
-        self.reduce.append(reduce)
+        self.reduce.append(kind != "send")
         self.relayed.append(relayed)
+        self.kept.append(kind == "keep")
         self.message.append(-1)
         self.ready.append(None)
         self.injected.append(None)
@@ -172,7 +174,7 @@ class _TransferReader:
             chunk, link = chunk_of(chunk_name), link_of(link_name)
             if chunk is None or link is None:
                 break
-            self._add(chunk, link, kind == "reduce")
+            self._add(chunk, link, kind)
             position = found.end()
         if position != self.cursor.before:
             self.cursor.skip_to(position)
@@ -247,6 +249,7 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
         np.array(reader.reduce, np.bool_),
         np.array(reader.relayed, np.int32),
         reader.messages(start),
+        np.array(reader.kept, np.bool_),
     )
     return RowSchedule(model, rows)
 
@@ -281,8 +284,8 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     """
     none = int(np.iinfo(row.dtype).max)
     cursor = reader.cursor
-    if any(link >= 0 for link in reader.relayed) or any(number >= 0 for number in reader.message):
-        what = "a step-by-link table has no transfers with 'from' or 'message'"
+    if any(reader.kept) or any(link >= 0 for link in reader.relayed) or any(number >= 0 for number in reader.message):
+        what = "a step-by-link table has no transfers with 'keep', 'from' or 'message'"
         cursor.fail("T0109", what, span, "write 'rows' instead")
     for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
         if not (0 <= link < len(row) and 0 <= chunk < none):
@@ -301,6 +304,7 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reader.link.clear()
     reader.reduce.clear()
     reader.relayed.clear()
+    reader.kept.clear()
     reader.message.clear()
     reader.ready.clear()
     reader.injected.clear()

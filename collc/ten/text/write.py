@@ -221,7 +221,9 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
     link_column: list[int] = part.link.tolist()
     for chunk, link, reduce in zip(chunk_column, link_column, part.reduce.tolist(), strict=True):
         chunk_text = chunks[chunk] if 0 <= chunk < len(chunks) else f"%{chunk}"
-        lines.append(f"{pad}{'reduce' if reduce else 'send'} {chunk_text} over {_link(link, links)}")
+        lines.append(f"{'reduce' if reduce else 'send'} {chunk_text} over {_link(link, links)}")
+    for row in np.flatnonzero(part.keeps & part.reduce).tolist():
+        lines[row] = "keep" + lines[row].removeprefix("reduce")
     for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
         lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
     if part.messages is not None:
@@ -233,7 +235,7 @@ def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str
             lines[row] += f" ready {time_text(ready)}" if number >= 0 and ready != start else ""
             lines[row] += f" injected {time_text(injected)}" if number >= 0 and injected != start else ""
             lines[row] += f" received {time_text(received)}" if number >= 0 and received >= 0 else ""
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{pad}{line}\n" for line in lines)
 
 
 def _link(link: int, links: list[str]) -> str:

@@ -25,9 +25,8 @@ def _causality(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
             came = transfers.into[transfer.chunk, transfer.source]
             yield any_of(times.le(times.arrival(m), transfer.t) for m in came if m.link == transfer.relayed)
         elif transfer.source not in transfers.holders(transfer.chunk):
-            yield any_of(
-                times.le(times.arrival(m), transfer.t) for m in transfers.into[transfer.chunk, transfer.source]
-            )
+            came = transfers.into[transfer.chunk, transfer.source]
+            yield any_of(times.le(times.arrival(m), transfer.t) for m in came if not m.kept)
 
 
 def _congestion(transfers: ScheduledTransfers, _script: Script, times: TimeTerms) -> Iterator[str]:
@@ -43,7 +42,7 @@ def _delivered(transfers: ScheduledTransfers, _script: Script, _times: TimeTerms
     for chunk in range(len(transfers.table)):
         held = set(transfers.holders(chunk))
         for npu in transfers.wanted(chunk):
-            yield "true" if npu in held or transfers.into[chunk, npu] else "false"
+            yield "true" if npu in held or any(not m.kept for m in transfers.into[chunk, npu]) else "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ class _ReductionTerms:
 
     def at(self, device: int, time: str | None, arrivals: list[ScheduledTransfer]) -> str:
         """What an NPU holds at a time (None: at the end), given the transfers that may have arrived."""
+        arrivals = [m for m in arrivals if not m.kept]
         copies = [m for m in arrivals if not m.reduce]
 
         def replaced(since: ScheduledTransfer | None) -> str:
@@ -156,7 +156,7 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
         yield f"(not (= {value} {total.nothing}))"
         if not transfer.reduce:
             yield f"(= {value} {total.full})"
-        elif not transfers.is_switch(transfer.target):
+        elif not (transfer.kept or transfers.is_switch(transfer.target)):
             # What the receiver holds before: of what arrives at the same time, copies, and partials on lower links.
             others = [
                 m

@@ -17,7 +17,8 @@ from collc.ten.schedule import LinkModel
 class ScheduledTransfer:
     """A transfer. Picoseconds: start; busy, until the link is free; total, until the chunk has arrived.
 
-    relayed: the link over which what it carries came to its sender; -1: it carries what its sender holds.
+    relayed: the link over which what it carries came to its sender; -1: it carries what its sender holds. kept: whether
+    the receiver only keeps it apart.
     """
 
     number: int
@@ -30,6 +31,7 @@ class ScheduledTransfer:
     busy: int
     total: int
     relayed: int = -1
+    kept: bool = False
 
     @property
     def t(self) -> str:
@@ -48,17 +50,20 @@ class ScheduledTransfers:
             raise Undecided("messages queue at links")
         self.all: list[ScheduledTransfer] = []
         times: list[tuple[int, bool]] = list(zip(rows.start.tolist(), rows.reduce.tolist(), strict=True))
-        columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, rows.relays.tolist(), strict=True)
-        for number, (chunk, link, (start, reduce), relayed) in enumerate(columns):
+        apart: list[tuple[int, bool]] = list(zip(rows.relays.tolist(), rows.keeps.tolist(), strict=True))
+        columns = zip(rows.chunk.tolist(), rows.link.tolist(), times, apart, strict=True)
+        for number, (chunk, link, (start, reduce), (relayed, kept)) in enumerate(columns):
             ends = self._ends(chunk, link)
             self._check_relayed(ends[0], relayed)
+            if kept and (not reduce or self.is_switch(ends[1])):
+                raise Undecided("what is kept apart is no partial that comes to an NPU")
             kind = self.network.kinds[int(self.network.kind[link])]
             if kind.bandwidth is None or kind.latency is None:
                 raise Undecided("links have no bandwidth or latency")
             wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
             total = wire + kind.latency
             busy = total if store else wire
-            self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total, relayed))
+            self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total, relayed, kept))
         if any(transfer.total <= 0 for transfer in self.all):
             raise Undecided("transfers take no time")
 
