@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from collc.synthesis.exchange import exchange
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from tests.msccl.lowering import assert_right, steps_of, xml_of
 from tests.support import all_reduce, grid, ring
@@ -31,6 +32,16 @@ def relayed(net: Network) -> Module:
     built = exchange(module, Effort(), tacos)
     assert built.schedule is not None
     assert built.schedule.transfers.relayed is not None
+    return built
+
+
+def kept(npus: int) -> Module:
+    """An All-Reduce on an odd ring, of a size at which some partials are kept apart and not added."""
+    net = ring(npus, LinkKind(500_000, Fraction(50 * 10**9)))
+    module = Module("m", net, all_reduce(net.npus.tolist(), 2**16 // npus), LinkModel.PIPELINED)
+    built = exchange(module, Effort(), tacos)
+    assert built.schedule is not None
+    assert bool(built.schedule.transfers.keeps.any())
     return built
 
 
@@ -62,6 +73,45 @@ def test_plans_give_the_sums(net: Network, tmp_path: Path) -> None:
         write_plan(relayed(net), MscclOptions(), out)
     assert check_plan(path).ok
     assert all(report.ok for report in run_plan_file(path, runs=5))
+
+
+@pytest.mark.parametrize("npus", [5, 9])
+@pytest.mark.parametrize("options", [MscclOptions(), MscclOptions(instances=2), MscclOptions(placement=Placement.OUT)])
+def test_files_in_which_partials_are_only_kept_are_right(npus: int, options: MscclOptions, tmp_path: Path) -> None:
+    program = lower(kept(npus), options)
+    assert_right(program, tmp_path)
+    path = tmp_path / "sums.xml"
+    path.write_bytes(xml_of(program))
+    assert all(report.ok for report in run_file(path, runs=2, profile="executor"))
+
+
+@pytest.mark.parametrize("profile", [Profile.OLD, Profile.RCCL])
+def test_files_of_other_runtimes_in_which_partials_are_only_kept_give_the_sums(
+    profile: Profile, tmp_path: Path
+) -> None:
+    path = tmp_path / "sums.xml"
+    path.write_bytes(xml_of(lower(kept(5), MscclOptions(profile=profile))))
+    assert all(report.ok for report in run_file(path, runs=2, profile=profile.value))
+
+
+def test_plans_in_which_partials_are_only_kept_give_the_sums(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with path.open("wb") as out:
+        write_plan(kept(5), MscclOptions(), out)
+    assert check_plan(path).ok
+    assert all(report.ok for report in run_plan_file(path, runs=5))
+
+
+def test_a_file_that_adds_what_is_only_kept_is_found_wrong(tmp_path: Path) -> None:
+    module = kept(5)
+    assert module.schedule is not None
+    added = replace(module.schedule.transfers, kept=None)
+    program = lower(replace(module, schedule=RowSchedule(LinkModel.PIPELINED, added)))
+    path = tmp_path / "sums.xml"
+    path.write_bytes(xml_of(program))
+    assert not all(report.ok for report in run_file(path, runs=1, profile="executor"))
+    with pytest.raises(AssertionError):
+        assert_right(program, tmp_path)
 
 
 def test_what_never_came_is_not_relayed() -> None:
