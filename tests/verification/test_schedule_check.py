@@ -81,6 +81,7 @@ MESSAGES = {
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
     "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
+    "V0110": f"causality: {CHUNK} on {LINK} {TIME}: it cannot be kept apart where it arrives",
     "V0202": rf"endpoints: \S+ sends {CHUNK} over {LINK} from [\d.]+\w+, but sends {CHUNK} over {LINK} until ",
     "V0201": f"congestion_free: {LINK} is given {CHUNK} {TIME}, but carries {CHUNK} until ",
     "V0301": f"delivered: .* never gets {CHUNK}",
@@ -126,6 +127,9 @@ def test_every_code_is_raised_by_a_mutation_with_a_complete_message() -> None:
     relaying = replace(ring_all_gather().schedule.transfers, relayed=np.full(12, 99, np.int32))
     module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, relaying))
     diagnostics_by_code["V0107"] = [d for d in verify_schedule(module).diagnostics if d.code == "V0107"]
+    keeping = replace(ring_all_gather().schedule.transfers, kept=np.ones(12, np.bool_))
+    module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, keeping))
+    diagnostics_by_code["V0110"] = [d for d in verify_schedule(module).diagnostics if d.code == "V0110"]
     diagnostics_by_code["V0202"] = list(verify_schedule(limited_ring()).diagnostics)
     assert set(diagnostics_by_code) == codes == set(MESSAGES)
     for code, diagnostics in diagnostics_by_code.items():
