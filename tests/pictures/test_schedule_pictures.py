@@ -148,6 +148,7 @@ def repeated(use: LinkUse, times: int) -> LinkUse:
         size=again(use.size),
         owner=again(use.owner),
         reduce=again(use.reduce),
+        kept=again(use.kept),
         name=lambda row: use.name(row % len(use)),
         time=use.time * times,
     )
@@ -210,3 +211,16 @@ def test_a_chart_that_ends_before_a_curve_says_so():
     curves = [("a", 100, [1.0, 0.5]), ("b", 900, [0.5, 0.5])]
     assert "time (some go on after its end)" in texts(utilisation_chart(curves, until=400))
     assert "time" in texts(utilisation_chart(curves, until=900))
+
+
+def test_what_is_only_kept_apart_is_said() -> None:
+    """The first partial of a sum is added where it arrives, the second one is only kept there."""
+    module = Module("m", ring(3), all_reduce([0, 1, 2]))
+    rows = Transfers.of(np.zeros(2, np.int32), np.array([0, 3], np.int32), np.zeros(2, np.int64), reduce=True)
+    kept = replace(rows, kept=np.array([False, True]))
+    use = use_of_schedule(replace(module, schedule=RowSchedule(LinkModel.STORE, kept)))
+    assert use.reduce.tolist() == [True, False]
+    said = tips(root_of(gantt_picture(use).file()))
+    assert sum("(added to what the target holds)" in tip for tip in said) == 1
+    assert sum("(kept apart)" in tip for tip in said) == 1
+    assert module.with_schedule(RowSchedule(LinkModel.STORE, kept), "").transfers().kept.tolist() == [False, True]
