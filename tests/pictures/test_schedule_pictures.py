@@ -220,7 +220,7 @@ def test_what_is_only_kept_apart_is_said() -> None:
     kept = replace(rows, kept=np.array([False, True]))
     use = use_of_schedule(replace(module, schedule=RowSchedule(LinkModel.STORE, kept)))
     assert use.reduce.tolist() == [True, False]
-    said = tips(root_of(gantt_picture(use)))
+    said = tips(gantt_picture(use))
     assert sum("(added to what the target holds)" in tip for tip in said) == 1
     assert sum("(kept apart)" in tip for tip in said) == 1
     assert module.with_schedule(RowSchedule(LinkModel.STORE, kept), "").transfers().kept.tolist() == [False, True]
