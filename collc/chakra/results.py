@@ -1,7 +1,8 @@
 """Whether the traces of a collective leave the right data on every rank.
 
 The names of nodes say which chunk they carry (`names.py`), and their data dependencies where it comes from: a send
-carries what its rank holds at first, and what the nodes of the same chunk that it depends on have brought.
+carries what its rank holds at first, and what the nodes of the same chunk that it depends on have brought. A relay
+carries only what the last receive from a rank has brought, and a receive with `keep` brings nothing to anything else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note
-from collc.chakra.names import chunk_in
+from collc.chakra.names import chunk_in, is_kept, origin_in
 from collc.chakra.schema import NodeType
 from collc.chakra.traces import Traces
 from collc.ten.arrays import Int32Array
@@ -120,9 +121,16 @@ def result_errors(
         chunk, kind = chunks[node], traces.kind[node]
         if not chunk:
             continue
-        producers = [other for other in before[node] if chunks[other] == chunk and traces.kind[other] != NodeType.SEND]
+        come = [other for other in before[node] if chunks[other] == chunk and traces.kind[other] != NodeType.SEND]
+        producers = [other for other in come if not is_kept(traces.names[other])]
+        origin = origin_in(traces.names[node])
         if kind == NodeType.SEND:
-            values.value[node] = values.combined(chunk, ranks[node], producers, node)
+            if origin >= 0:
+                relayed = (k for k in come if traces.kind[k] == NodeType.RECV and ranks[sender[k]] == origin)
+                last = max(relayed, default=-1)
+                values.value[node] = values.value[last] if last >= 0 else 0
+            else:
+                values.value[node] = values.combined(chunk, ranks[node], producers, node)
             if not values.value[node]:
                 values.wrong(node, f"rank {ranks[node]} does not hold chunk {chunk} when it sends it")
         elif kind == NodeType.RECV:
@@ -148,7 +156,7 @@ def _check_ends(values: _Values, ranks: list[int], before: list[list[int]]) -> N
     }
     arrived: dict[tuple[str, int], list[int]] = {}
     for node in np.flatnonzero(traces.kind != NodeType.SEND).tolist():
-        if values.chunks[node] and node not in reduced:
+        if values.chunks[node] and node not in reduced and not is_kept(traces.names[node]):
             arrived.setdefault((values.chunks[node], ranks[node]), []).append(node)
     for chunk, wanted in values.wanted.items():
         for rank in _ranks(wanted.post):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from collc.chakra.reader import read_traces
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
 from collc.chakra.tasks import trace_tasks
 from collc.chakra.workload import WORKLOAD
-from collc.msccl.lowering.messages import messages_of
+from collc.msccl.lowering.messages import messages_between, messages_of
 from collc.simulation.engine import simulate
 from collc.simulation.message_tasks import message_routes
 from collc.simulation.routing import shortest_routes
@@ -169,8 +170,38 @@ def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[No
     waits: dict[int, list[int]] = {}
     for before, after in zip(algorithm.before.tolist(), algorithm.after.tolist(), strict=True):
         waits.setdefault(after, []).append(before)
+    apart = _partials_apart(module)
     for rank_events in events:
-        yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target))
+        yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target), apart)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartialsApart:
+    """origin: by message, the message whose partial it relays. kept: messages that their receivers only keep apart."""
+
+    origin: dict[int, int]
+    kept: set[int]
+
+
+def _partials_apart(module: Module) -> _PartialsApart:
+    """What NPUs relay and keep apart; nothing where messages queue."""
+    schedule, found = module.schedule, _PartialsApart({}, set())
+    if not isinstance(schedule, RowSchedule) or schedule.rows.messages is not None:
+        return found
+    rows = schedule.transfers
+    if rows.relayed is None and rows.kept is None:
+        return found
+    came: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    messages = messages_of(module)[0] if module.network.has_switches else messages_between(module)
+    for number, message in enumerate(messages):
+        came.setdefault((message.chunk, message.path[-1]), []).append((message.arrival, number))
+        if message.kept:
+            found.kept.add(number)
+    for number, message in enumerate(messages):
+        before = [other for other in came.get((message.chunk, message.relayed), []) if other[0] <= message.start]
+        if before:
+            found.origin[number] = max(before)[1]
+    return found
 
 
 def _nodes(
@@ -179,6 +210,7 @@ def _nodes(
     events: list[tuple[int, int, int]],
     waits: dict[int, list[int]],
     ends: tuple[list[int], list[int]],
+    apart: _PartialsApart,
 ) -> Iterator[Node]:
     """The nodes of one rank. waits: by message, the messages whose arrival it waits for. ends: ranks of senders and
     receivers.
@@ -188,11 +220,15 @@ def _nodes(
         yield make(id=0, name="nothing to do", type=int(NodeType.COMP))
     chunk = algorithm.moves.chunk
     arrived: dict[int, int] = {}
+    received: dict[int, int] = {}
     begins = sorted({int(algorithm.begin[message]) for _, phase, message in events if phase == _SENDS} - {0})
     clock = _Clock(begins)
     yield from clock.nodes
     for number, (_, phase, message) in enumerate(events, len(clock.nodes)):
-        needed = sorted(arrived[before] for before in waits.get(message, ())) if phase == _SENDS else []
+        needed = {arrived[before] for before in waits.get(message, ())} if phase == _SENDS else set[int]()
+        origin = apart.origin.get(message, -1) if phase == _SENDS else -1
+        if origin >= 0:
+            needed.add(received[origin])
         name, size = module.demand.chunk_name(int(chunk[message])), int(module.demand.chunks.size[chunk[message]])
         if phase == _REDUCES:
             kind, peer = NodeType.COMP, ends[0][message]
@@ -201,13 +237,17 @@ def _nodes(
             kind, side = (NodeType.SEND, 1) if phase == _SENDS else (NodeType.RECV, 0)
             peer = ends[side][message]
             begin = int(algorithm.begin[message]) if side else 0
-            node = make(data_deps=needed, ctrl_deps=[clock.at[begin]] if begin else [])
+            node = make(data_deps=sorted(needed), ctrl_deps=[clock.at[begin]] if begin else [])
             node.attr.add(name="comm_size", int64_val=size)
             node.attr.add(name="comm_dst" if side else "comm_src", int32_val=peer)
             node.attr.add(name="comm_tag", int32_val=message)
         if phase != _SENDS:
             arrived[message] = number
-        node.id, node.type, node.name = number, int(kind), node_name(kind, name, peer)
+        if phase == _RECEIVES:
+            received[message] = number
+        node.id, node.type = number, int(kind)
+        sender = ends[0][origin] if origin >= 0 else -1
+        node.name = node_name(kind, name, peer, sender, kept=phase == _RECEIVES and message in apart.kept)
         yield node
 
 
