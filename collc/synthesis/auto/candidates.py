@@ -12,6 +12,7 @@ from collc.synthesis.auto.estimates import ESTIMATORS, Candidate, Estimate, boun
 from collc.synthesis.auto.limited import with_limits
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
+from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.by_dimension.themis import themis
@@ -31,17 +32,20 @@ from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
 
-def candidates(module: Module, effort: Effort) -> list[Candidate]:
-    """All candidates, in the order in which to try them; those on direct links come after those on switches."""
+def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
+    """All candidates, in the order in which to try them; those on direct links come after those on switches.
+
+    bounds: of the module, shared with whoever asks for them too.
+    """
     if len(Ports.of(module.network)):
-        return with_limits(module, lambda free: _all_candidates(free, effort))
-    return _all_candidates(module, effort)
+        return with_limits(module, lambda free: _all_candidates(free, effort, KnownBounds()))
+    return _all_candidates(module, effort, bounds)
 
 
-def _all_candidates(module: Module, effort: Effort) -> list[Candidate]:
-    own = _candidates_on(module, effort, "")
+def _all_candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
+    own = _candidates_on(module, effort, bounds, "")
     direct = _unwound(module)
-    return own if direct is None else own + _candidates_on(direct, effort, " on unwound switches")
+    return own if direct is None else own + _candidates_on(direct, effort, bounds, " on unwound switches")
 
 
 def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
@@ -69,9 +73,9 @@ LAYOUT_WORK, MESSAGE_WORK = 25_000, 20
 """The work of reading an algorithm of a library, and of each of its messages."""
 
 
-def _candidates_on(module: Module, effort: Effort, where: str) -> list[Candidate]:
+def _candidates_on(module: Module, effort: Effort, bounds: KnownBounds, where: str) -> list[Candidate]:
     shape = ProblemShape(module)
-    builders = _Builders(module, effort, shape.phases)
+    builders = _Builders(module, effort, bounds, shape.phases)
     found: list[Candidate] = []
     for name, estimator in ESTIMATORS.items():
         estimate = estimator(shape)
@@ -88,7 +92,7 @@ def _best_first(module: Module, effort: Effort) -> Module:
     """The module with the shortest of the first schedules of some promising synthesizers. Raises what they raise."""
     best: Module | None = None
     failure: CollcError | None = None
-    for candidate in _candidates_on(module, effort, "")[:EXCHANGES]:
+    for candidate in _candidates_on(module, effort, KnownBounds(), "")[:EXCHANGES]:
         try:
             built = candidate.build(WorkMeter(effort.work.limit))
         except CollcError as error:
@@ -115,8 +119,9 @@ def _unwound(module: Module) -> Module | None:
 class _Builders:
     """The synthesizers, as functions from a work meter to the module with its schedule."""
 
-    def __init__(self, module: Module, effort: Effort, phases: int) -> None:
+    def __init__(self, module: Module, effort: Effort, bounds: KnownBounds, phases: int) -> None:
         self._module, self._effort, self._phases = module, effort, phases
+        self._whole = bounds
         self._bounds: dict[bool, int] = {}
 
     def of(self, name: str) -> Callable[[WorkMeter], Module]:
@@ -126,11 +131,15 @@ class _Builders:
             "in-network": lambda module, effort: in_network(module, effort, lambda inner: _best_first(inner, effort)),
             "forest": lambda module, effort: join(plan_forest(module, effort)),
             "overlapped": overlap,
-            "exchange": lambda module, effort: exchange(module, effort, tacos),
+            "exchange": self._exchange,
         }
         if name in whole:
             return lambda meter: whole[name](self._module, replace(self._effort, work=meter))
         return lambda meter: self._by_phase(name, meter)
+
+    def _exchange(self, module: Module, effort: Effort) -> Module:
+        effort.work.add_setup(self._whole.work(module.network, module))
+        return exchange(module, effort, tacos, self._whole.of(module.network, module))
 
     def _by_phase(self, name: str, meter: WorkMeter) -> Module:
         """A synthesizer of copies, applied to each phase, which all get the same part of the work."""

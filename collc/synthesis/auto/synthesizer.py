@@ -139,8 +139,8 @@ class _Search:
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
         self._module, self._effort, self._library = module, effort, library
-        self._candidates = candidates(module, effort)
         self.tried = TriedCandidates(module.network)
+        self._candidates = candidates(module, effort, self.tried.bounds)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
         for_z3 = EXACT_WORK if _is_tiny(module) else 0

@@ -44,12 +44,29 @@ class Attempt:
 
 
 @dataclass
+class KnownBounds:
+    """The lower bounds of one module on several networks, each computed once for all that ask."""
+
+    _found: dict[int, tuple[Network, int]] = field(default_factory=dict[int, tuple[Network, int]])
+
+    def work(self, network: Network, module: Module) -> int:
+        """The work of asking: none if the bound is known."""
+        return 0 if id(network) in self._found else bound_work(network, module.demand)
+
+    def of(self, network: Network, module: Module) -> int:
+        """Picoseconds that no schedule of the module takes less than on a network."""
+        if id(network) not in self._found:
+            self._found[id(network)] = network, lower_bound(network, module.demand, module.model).time
+        return self._found[id(network)][1]
+
+
+@dataclass
 class TriedCandidates:
     """What has been tried: the best on each network so far with its name, the last run of each, notes, the first error.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
-    spent: all work so far. bounds: by id of the network, its lower bound. near_ideal: whether any schedule was likely
+    spent: all work so far. bounds: the lower bounds of networks. near_ideal: whether any schedule was likely
     to be near the best possible one.
     """
 
@@ -59,7 +76,7 @@ class TriedCandidates:
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
-    bounds: dict[int, int] = field(default_factory=dict[int, int])
+    bounds: KnownBounds = field(default_factory=KnownBounds)
     near_ideal: bool = False
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
 
@@ -144,11 +161,9 @@ class TriedCandidates:
         return time_of(module) <= self.bound(network, module) * factor
 
     def bound(self, network: Network, module: Module) -> int:
-        """The lower bound of a module on a network; computed once."""
-        if id(network) not in self.bounds:
-            self.spent += bound_work(network, module.demand)
-            self.bounds[id(network)] = lower_bound(network, module.demand, module.model).time
-        return self.bounds[id(network)]
+        """The lower bound of a module on a network; counts its work."""
+        self.spent += self.bounds.work(network, module)
+        return self.bounds.of(network, module)
 
     def is_near(self, candidate: Candidate, left: int) -> bool:
         """Whether the search of a candidate could go on, and came near the best on the same network.

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.graph.flow import minimum_cut
+from collc.graph.flow import CutSearch
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
@@ -61,37 +61,51 @@ def _narrower_sets(network: Network, capacity: list[int], target: int, volumes: 
     """
     inside = np.zeros(network.device_count, np.bool_)
     inside[target] = True
+    search: _SetSearch | None = None
     for _ in range(ROUNDS):
         entering = np.flatnonzero(~inside[network.source] & inside[network.target])
         width = sum(capacity[link] for link in entering.tolist())
         volume = sum(bytes_ for holders, bytes_ in volumes.items() if not inside[list(holders)].any())
-        found = _better_set(network, capacity, target, volumes, (width, volume))
+        search = search or _SetSearch(network, capacity, target, volumes)
+        found = search.better(width, volume)
         if found is None:
             return
         inside = found
         yield inside
 
 
-def _better_set(
-    network: Network, capacity: list[int], target: int, volumes: Volumes, known: tuple[int, int]
-) -> BoolArray | None:
-    """The set around a target that minimizes its width * known volume - its volume * known width; None if that is
-    not negative.
+class _SetSearch:
+    """The sets around a target with a large ratio of volume to capacity, as minimum cuts of one graph.
 
-    known: the width (capacity of the entering links) and the volume of the last set.
+    Its vertices are the devices, a source of all chunks, and one for the chunks of each set of several holders.
     """
-    width, volume = known
-    start = network.device_count
-    edges: list[tuple[int, int, int | None]] = [
-        (source, end, capacity[link] * volume)
-        for link, (source, end) in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True))
-    ]
-    for vertex, (holders, bytes_) in enumerate(sorted(volumes.items()), start + 1):
-        edges.append((start, vertex, bytes_ * width))
-        edges += [(vertex, holder, None) for holder in holders]
-    least, side = minimum_cut(edges, start, target)
-    if least >= width * sum(volumes.values()):
-        return None
-    inside = np.zeros(network.device_count, np.bool_)
-    inside[sorted(vertex for vertex in side if vertex < network.device_count)] = True
-    return inside
+
+    def __init__(self, network: Network, capacity: list[int], target: int, volumes: Volumes) -> None:
+        self._devices, self._capacity, self._volumes = network.device_count, capacity, sorted(volumes.items())
+        start = network.device_count
+        vertices = start + 1
+        ends: list[tuple[int, int]] = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
+        joins: list[tuple[int, int]] = []
+        for holders, _ in self._volumes:
+            if len(holders) == 1:
+                ends.append((start, holders[0]))
+                continue
+            ends.append((start, vertices))
+            joins += [(vertices, holder) for holder in holders]
+            vertices += 1
+        self._joins = len(joins)
+        self._search = CutSearch(vertices, ends + joins, start, target)
+
+    def better(self, width: int, volume: int) -> BoolArray | None:
+        """The set that minimizes its width * known volume - its volume * known width; None if that is not negative.
+
+        width, volume: the capacity of the links into the last set, and its volume.
+        """
+        wanted = [bytes_ * width for _, bytes_ in self._volumes]
+        given = [*(each * volume for each in self._capacity), *wanted, *([None] * self._joins)]
+        least, side = self._search.cut(given)
+        if least >= sum(wanted):
+            return None
+        inside = np.zeros(self._devices, np.bool_)
+        inside[[vertex for vertex in side if vertex < self._devices]] = True
+        return inside

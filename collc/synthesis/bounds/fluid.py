@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
@@ -28,6 +29,7 @@ from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
 
 T = TypeVar("T")
+FloatArray = NDArray[np.float64]
 
 LATENCY_DEVICES: Final = 2048
 """Devices up to which latencies before and behind links count."""
@@ -40,6 +42,9 @@ COARSER: Final = 1 << 6
 
 SECOND: Final = 10**12
 """Picoseconds."""
+
+ROUNDING: Final = 1 - 1e-9
+"""A time is known to be shorter than another one only by more than sums of floating-point numbers can be wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +116,49 @@ class Fluid:
         order = np.argsort(-time, kind="stable")
         return [int(npu) for npu in order[:count] if time[npu] > 0]
 
-    def time_into(self, inside: BoolArray) -> int:
+    def time_into(self, inside: BoolArray, known: int = 0) -> int:
         """Picoseconds until all bytes that must enter a set of devices can have done so; 0 where none must.
 
-        inside: bool[devices].
+        inside: bool[devices]. known: a time; 0 may be returned where the time is not longer.
         """
         volume = sum(int(self.sizes @ part.crossing(inside).counts) for part in self.traffic)
-        return self.time_over(~inside[self.network.source] & inside[self.network.target], volume)
+        entering = ~inside[self.network.source] & inside[self.network.target]
+        if not volume or not self._may_take_longer(entering, volume, known):
+            return 0
+        return self.time_over(entering, volume)
+
+    def _may_take_longer(self, links: BoolArray, volume: int, known: int) -> bool:
+        """Whether some links may take longer than `known` to deliver so many bytes.
+
+        They take no longer than if links whose lag is longer than that counted with less than nothing.
+        """
+        if self.network.has_limited_buffers:
+            return True
+        used = links & self._reached
+        rate = float(self._rate[used].sum())
+        return rate * known * ROUNDING <= volume * SECOND + float(self._lost[used].sum())
+
+    @cached_property
+    def _reached(self) -> BoolArray:
+        """bool[links]: data can come to the link, and get on from it."""
+        return self._lag < UNREACHABLE
+
+    @cached_property
+    def _lag(self) -> Int64Array:
+        """int64[links]: picoseconds for which each link does not count."""
+        network = self.network
+        lag = self.delays.head[network.source] + self.delays.tail[network.target]
+        return np.minimum(lag, UNREACHABLE) + self.waits[network.kind]
+
+    @cached_property
+    def _rate(self) -> FloatArray:
+        """float64[links]: bytes a second."""
+        return np.array([float(rate) for rate in self.rates])[self.network.kind]
+
+    @cached_property
+    def _lost(self) -> FloatArray:
+        """float64[links]: rate x lag."""
+        return self._rate * self._lag
 
     def time_between(self, label: Int64Array, volume: int, backward: bool = False) -> int:
         """Picoseconds until all bytes that must enter some sets of devices can have done so; backward: leave them.
@@ -138,10 +179,7 @@ class Fluid:
         """
         if not work:
             return 0
-        network = self.network
-        lag = self.delays.head[network.source] + self.delays.tail[network.target]
-        lag = np.minimum(lag, UNREACHABLE) + self.waits[network.kind]
-        used = lag < UNREACHABLE
+        network, lag, used = self.network, self._lag, self._reached
         keys, number = np.unique(np.stack([lag, network.kind], axis=1)[used], axis=0, return_inverse=True)
         total = np.zeros(len(keys), np.int64)
         np.add.at(total, number.reshape(-1), price[used])
@@ -165,9 +203,7 @@ class Fluid:
         if not volume or not len(numbers):
             return 0
         network = self.network
-        kind = network.kind[numbers]
-        lag = self.delays.head[network.source[numbers]] + self.delays.tail[network.target[numbers]]
-        lag = np.minimum(lag, UNREACHABLE) + self.waits[kind]
+        kind, lag = network.kind[numbers], self._lag[numbers]
         everywhere = np.ones(network.switch_count, np.bool_)
         limited, groups = self._limited(numbers, lag, everywhere if together is None else together)
         free = ~limited & (lag < UNREACHABLE)

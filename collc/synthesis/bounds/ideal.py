@@ -87,7 +87,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     network = fluid.network
     best = 0
     for inside in _sets(fluid, demand):
-        time = fluid.time_into(inside)
+        time = fluid.time_into(inside, best)
         if time > best:
             best = time
             yield Bound(time, name_of_links_into(network, inside))

@@ -27,6 +27,7 @@ from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Op, Run
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
 Spread = Callable[[Task, Effort], Schedule]
@@ -57,10 +58,11 @@ NEAR = 8
 """Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
 
 
-def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
+def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None = None) -> Module:
     """The module with a schedule of its reductions.
 
-    spread: plans the copies from the cores, and backwards in time the reductions to them. Raises SourceError where the
+    spread: plans the copies from the cores, and backwards in time the reductions to them. bound: picoseconds at which
+    the search ends; None: the lower bound of the module. Raises SourceError where the
     network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
     is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
@@ -72,7 +74,7 @@ def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
         clock = Clock.of(module.network, module.demand, module.model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    planner = _ExchangePlanner(module, clock, spread, effort)
+    planner = _ExchangePlanner(module, clock, spread, effort, bound)
     best = planner.best()
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
@@ -108,13 +110,16 @@ class _Plan:
 class _ExchangePlanner:
     """Plans a module with cores of several kinds."""
 
-    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort) -> None:
+    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort, bound: int | None) -> None:
         self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
         self._rounds = ExchangeRounds(module.network, clock)
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
-        effort.work.add_setup(3 * BOUND_WORK)
-        self._bound = lower_bound(network, module.demand, module.model).time
+        if bound is None:
+            effort.work.add_setup(3 * BOUND_WORK)
+            bound = lower_bound(network, module.demand, module.model).time
+        self._bound = bound
+        self._back = _links_back(network)
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())
         self._step = int(used.flat[0]) if alike else 0
@@ -200,31 +205,55 @@ class _ExchangePlanner:
         moving = np.array([chunk for chunk in cores if self._moves(chunk, cores[chunk])], np.int32)
         parts: list[Transfers] = []
         end = 0
-        if len(moving):
+        down = self._copies(Task(module.network, demand, module.model, moving)) if len(moving) else None
+        if down is not None:
             backward = module.network.reversed()
-            schedule = self._copies(Task(backward, demand, module.model, moving, inverted=True))
-            parts.append(invert_schedule(schedule, backward, demand).transfers)
+            up = self._copies(Task(backward, demand, module.model, moving, inverted=True), down)
+            parts.append(invert_schedule(up, backward, demand).transfers)
             end = int((parts[0].start + self._clock.total_of(parts[0])).max(initial=0))
         rounds, end = self._rounds.transfers(cores, end)
         parts.append(rounds)
-        if len(moving):
-            down = self._copies(Task(module.network, demand, module.model, moving)).transfers
-            parts.append(replace(down, start=down.start + end))
+        if down is not None:
+            rows = down.transfers
+            parts.append(replace(rows, start=rows.start + end))
         rows = Transfers.joined(parts)
         if not self._step and len(rows) <= SHIFTED:
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
 
-    def _copies(self, task: Task) -> Schedule:
-        """The spread of all sums, or its inverse, by a search that ends where it meets its bound; counts its work."""
+    def _copies(self, task: Task, down: Schedule | None = None) -> Schedule:
+        """The spread of all sums, or its inverse, by a search that ends where it meets its bound; counts its work.
+
+        down: for the inverse, the spread: where each link has one back, that is the same over these links.
+        """
+        if down is not None and self._back is not None:
+            rows = down.transfers
+            there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
+            return RowSchedule(down.model, there)
         meter = WorkMeter()
         schedule = self._spread(task, replace(self._effort, work=meter))
-        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end where they get longer than the best
+        self._effort.work.add(meter.spent + BOUND_WORK)
         return schedule
 
     def _moves(self, chunk: int, core: Core) -> bool:
         table = self._module.demand.chunks
         return len(core.members) < len(table.sets[int(table.pre[chunk])])
+
+
+def _links_back(network: Network) -> Int32Array | None:
+    """int32[links]: for each link one of its kind in the other direction, each once; None where some has none."""
+    there = np.lexsort((network.kind, network.target, network.source))
+    back = np.lexsort((network.kind, network.source, network.target))
+    alike = (
+        np.array_equal(network.source[there], network.target[back])
+        and np.array_equal(network.target[there], network.source[back])
+        and np.array_equal(network.kind[there], network.kind[back])
+    )
+    if not alike:
+        return None
+    found = np.empty(network.link_count, np.int32)
+    found[there] = back
+    return found
 
 
 def _spread_demand(demand: Demand, cores: dict[int, Core]) -> Demand:
