@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Final
 
 from collc.synthesis.retiming import Waits
 
 Queue = list[tuple[int, int, int]]
+
+NEVER: Final = 1 << 62
+"""A time after all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class PortList:
         self._later: list[Queue] = [[] for _ in range(links)]
         self._now: list[Queue] = [[] for _ in range(links)]
         self._events: list[tuple[int, int, int, int]] = []
+        self._due = [NEVER] * links
         self._starts = [-1] * len(given.link)
         self._ready = [0] * len(given.link)
         self._left = [len({other for other, _ in wait}) for wait in given.waits]
@@ -79,12 +84,21 @@ class PortList:
     def _next(self) -> list[tuple[int, int]]:
         """(time, link) of the links to look at next: of one or, if the busiest go first, all of that time."""
         now, _, _, link = heapq.heappop(self._events)
-        if not self._busiest_first:
-            return [(now, link)]
-        links = {link: None}
-        while self._events and self._events[0][0] == now:
-            links[heapq.heappop(self._events)[3]] = None
-        return [(now, link) for link in sorted(links, key=lambda link: self._left_to_carry(link, now), reverse=True)]
+        links = {link} if self._due[link] == now else set[int]()  # else it was looked at before
+        while self._busiest_first and self._events and self._events[0][0] == now:
+            link = heapq.heappop(self._events)[3]
+            if self._due[link] == now:
+                links.add(link)
+        for link in links:
+            self._due[link] = NEVER
+        if len(links) < 2:
+            return [(now, link) for link in links]
+        return [(now, link) for link in sorted(links, key=lambda link: self._rank(link, now))]
+
+    def _rank(self, link: int, now: int) -> tuple[int, int, int, int]:
+        """What sorts first the link whose ports have most left to carry, of equal ones that idle for longest."""
+        most, both = self._left_to_carry(link, now)
+        return -most, -both, self._free[link], self._tie(link)
 
     def _left_to_carry(self, link: int, now: int) -> tuple[int, int]:
         """What the busier port of the next transfer of a link has left to carry, and both ports together."""
@@ -106,16 +120,15 @@ class PortList:
         """Begins the next transfer of a link if it can start; else the link is looked at again when it can."""
         k = self._first(link, now)
         if k < 0:
+            self._ask_when_ready(link, now)
             return False
         earliest = self._earliest(k, now)
         if earliest > now:
             self._ask(link, earliest)
             return False
-        queue, later = self._now[link], self._later[link]
-        heapq.heappop(queue)
+        heapq.heappop(self._now[link])
         self._begin(k, now)
-        if queue or later:
-            self._ask(link, max(self._free[link], now if queue else later[0][0]))
+        self._ask_when_ready(link, now)
         return True
 
     def _add(self, k: int) -> None:
@@ -124,10 +137,21 @@ class PortList:
         heapq.heappush(self._later[link], (self._ready[k], self._given.start[k], k))
         self._ask(link, max(self._ready[k], self._free[link]))
 
+    def _ask_when_ready(self, link: int, now: int) -> None:
+        """Look at a link again when its next transfer is ready, if there is one."""
+        queue, later = self._now[link], self._later[link]
+        if queue or later:
+            self._ask(link, max(self._free[link], now if queue else later[0][0]))
+
     def _ask(self, link: int, time: int) -> None:
-        """Look at a link again at some time; of those of one time first at the one that has been idle longest."""
-        tie = (link * 2_654_435_761 ^ self._seed * 40_503) * 2_246_822_519 >> 13 & 4095
-        heapq.heappush(self._events, (time, self._free[link], tie, link))
+        """Look at a link at some time or before; of those of one time first at the one that has been idle longest."""
+        if time < self._due[link]:
+            self._due[link] = time
+            heapq.heappush(self._events, (time, self._free[link], self._tie(link), link))
+
+    def _tie(self, link: int) -> int:
+        """A number that decides between links that are equal otherwise."""
+        return (link * 2_654_435_761 ^ self._seed * 40_503) * 2_246_822_519 >> 13 & 4095
 
     def _earliest(self, k: int, now: int) -> int:
         given, ports = self._given, self._port_free
