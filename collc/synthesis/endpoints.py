@@ -31,8 +31,8 @@ MOST_TRANSFERS: Final = 400_000
 RULES: Final = tuple((seed, busiest_first) for seed in range(8) for busiest_first in (False, True))
 """Seed and rule of the list schedules that are tried (see PortList)."""
 
-FEW_RULES, FEW_TRANSFERS = 4, 1_000
-"""The number of them for schedules of more than FEW_TRANSFERS."""
+FEWER_RULES = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
+"""(transfers, how many of them are tried up to so many)."""
 
 REFUSED: Final = frozenset({"exact"})
 """Synthesizers whose result would not be what they promise."""
@@ -152,8 +152,8 @@ class _PortOrders:
 
     def best(self) -> list[int] | None:
         """The starts of the shortest schedule found; None where none was."""
-        rules = RULES if len(self._given.link) <= FEW_TRANSFERS else RULES[:FEW_RULES]
-        tries = [self._in_order(), *(PortList(self._given, *rule).starts() for rule in rules)]
+        few = next(few for most, few in FEWER_RULES if len(self._given.link) <= most)
+        tries = [self._in_order(), *(PortList(self._given, *rule).starts() for rule in RULES[:few])]
         return min((found for found in tries if found is not None), key=self._end, default=None)
 
     def _in_order(self) -> list[int] | None:

@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from collc.ten.demand import Demand, Op
+from collc.ten.arrays import Int32Array
+from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -126,8 +127,13 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     waits: Waits = [[] for _ in links]
     multicast: list[bool] = network.multicast.tolist()
     reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
+    held = _held(demand.chunks, rows.chunk, network.source[rows.link])
     for k, (chunk, source, target) in enumerate(zip(chunks, sources, targets, strict=True)):
-        waits[k] += [(a, total[a]) for a in _needed(network, demand, chunk, source, arrivals, start[k])]
+        if (chunk, source) in arrivals:
+            # All arrivals where the chunk is reduced or a switch, which may hold several copies, sends; else the first.
+            before = arrivals[chunk, source].until(start[k])
+            needed = before if reduced[k] or source >= network.npu_count else before[: not held[k]]
+            waits[k] += [(a, total[a]) for a in needed]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
             # A switch without multicast sends a chunk over one link at a time: departures stay disjoint.
             rows_out = departures[chunk, source].rows
@@ -145,20 +151,12 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     return waits
 
 
-def _needed(
-    network: Network, demand: Demand, chunk: int, source: int, arrivals: dict[tuple[int, int], _Visits], start: int
-) -> list[int]:
-    """The arrivals at its source that a transfer waits for.
-
-    All of them where the chunk is reduced or the source is a switch, which may hold several copies; else the first.
-    """
-    table = demand.chunks
-    if (chunk, source) not in arrivals:
-        return []
-    before = arrivals[chunk, source].until(start)
-    if table.op[chunk] != Op.COPY or source >= network.npu_count:
-        return before
-    return [] if bool((table.sets[int(table.pre[chunk])] == source).any()) else before[:1]
+def _held(table: ChunkTable, chunk: Int32Array, device: Int32Array) -> list[bool]:
+    """Whether each device holds each chunk at the start."""
+    sets, width = table.sets, int(max(table.sets.members.max(initial=0), device.max(initial=0))) + 1
+    keys = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * width + sets.members
+    held: list[bool] = np.isin(table.pre[chunk].astype(np.int64) * width + device, keys).tolist()
+    return held
 
 
 def in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: list[int]) -> None:

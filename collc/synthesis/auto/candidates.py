@@ -4,7 +4,7 @@ of its switches, with its estimate, the most promising for its work first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
@@ -33,7 +33,8 @@ from collc.ten.transform import unwound
 
 
 def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
-    """All candidates, in the order in which to try them; those on direct links come after those on switches.
+    """All candidates, in the order in which to try them: those of little work first, on the network as it is and then on
+    direct links in the place of its switches; of the others the most promising for its work first.
 
     bounds: of the module, shared with whoever asks for them too.
     """
@@ -45,7 +46,13 @@ def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Cand
 def _all_candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
     own = _candidates_on(module, effort, bounds, "")
     direct = _unwound(module)
-    return own if direct is None else own + _candidates_on(direct, effort, bounds, " on unwound switches")
+    both = own if direct is None else own + _candidates_on(direct, effort, bounds, " on unwound switches")
+    quick = [one for one in both if one.estimate.work <= QUICK]
+    return quick + _most_promising_first(one for one in both if one.estimate.work > QUICK)
+
+
+def _most_promising_first(found: Iterable[Candidate]) -> list[Candidate]:
+    return sorted(found, key=lambda one: one.estimate.work / one.estimate.promise)
 
 
 def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
@@ -69,7 +76,12 @@ def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
     ]
 
 
-LAYOUT_WORK, MESSAGE_WORK = 25_000, 20
+QUICK = 100_000
+"""Work of first schedules up to which these come before all others, and before the whole search of what is likely to be
+near the best.
+"""
+
+LAYOUT_WORK, MESSAGE_WORK = 15_000, 20
 """The work of reading an algorithm of a library, and of each of its messages."""
 
 
@@ -81,7 +93,7 @@ def _candidates_on(module: Module, effort: Effort, bounds: KnownBounds, where: s
         estimate = estimator(shape)
         if estimate is not None:
             found.append(Candidate(name + where, module.network, estimate, builders.of(name)))
-    return sorted(found, key=lambda one: one.estimate.work / one.estimate.promise)
+    return _most_promising_first(found)
 
 
 EXCHANGES = 4
@@ -170,6 +182,6 @@ class _Builders:
     def _bound(self, task: Task, work: WorkMeter) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
         if task.inverted not in self._bounds:
-            work.add_setup(bound_work(task.network, task.demand) // 4)
+            work.add_setup(bound_work(task.network, task.demand) // 3)
             self._bounds[task.inverted] = task_bound(task).time
         return self._bounds[task.inverted]

@@ -24,6 +24,9 @@ COMPILED_TRANSFERS: Final = 50_000
 COMPILED_FOREST: Final = 20_000
 """The same of forest."""
 
+MOST_FLOWS: Final = 50_000
+"""Work of the flows of forest in each phase, at most."""
+
 LOAD: Final = 300_000
 """Work of loading Numba and a compiled kernel."""
 
@@ -58,7 +61,7 @@ def bound_work(network: Network, demand: Demand) -> int:
     """The work of a lower bound. What goes from NPU to NPU, and several runs, need prices of links."""
     standards = [run.standard for run in demand.runs]
     shared = len(standards) == 1 and standards[0] is not None and standards[0].kind != "all_to_all"
-    return 40_000 + 1_000 * len(network.npus) if shared else 60_000 + 1_500 * len(network.npus)
+    return 20_000 + 600 * len(network.npus) if shared else 30_000 + 1_500 * len(network.npus)
 
 
 Estimator = Callable[[ProblemShape], Estimate | None]
@@ -113,8 +116,9 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     near = shape.is_shared and shape.is_bandwidth_bound
     phases = 2 if shape.phases > 1 else 1  # up and down at once, too
     compiled = shape.transfers > COMPILED_FOREST
-    each = 4 * shape.transfers if compiled else 6 * shape.transfers
-    work = each + 2 * phases * module.network.link_count * shape.npus + (LOAD if compiled else 0)
+    each = (1 if compiled else 6) * shape.transfers
+    flows = phases * min(MOST_FLOWS, 2 * module.network.link_count * shape.npus)
+    work = each + flows + (LOAD if compiled else 0)
     return Estimate(30_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near, whole=near)
 
 

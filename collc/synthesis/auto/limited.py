@@ -20,7 +20,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.transform import unwound
 
-RETIMED: Final = 120
+RETIMED: Final = 90
 """Work of starting a transfer anew."""
 
 ON_SHARED: Final = " on shared rates"

@@ -23,7 +23,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
-from collc.synthesis.auto.candidates import candidates, textbook_candidates
+from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
@@ -38,8 +38,11 @@ from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE, SPARE_IF_LONG = 650_000, 750_000
-"""Work beside that of the best candidate, about 0.65 s; and where that takes much longer than its bound."""
+SPARE, SPARE_IF_LONG = 560_000, 660_000
+"""Work beside that of the best candidate, about 0.6 s; and where that takes much longer than its bound."""
+
+RETIMED = 40
+"""Work of starting a transfer anew."""
 
 SPARE_FOR_FIRST = 100_000
 """The same where only first schedules are made."""
@@ -52,9 +55,6 @@ FIRST_WORK = 30_000
 
 GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
 """A first schedule is given up at so many times its estimate, but not below some work."""
-
-QUICK = 100_000
-"""Work of first schedules up to which these come before the whole search of what is likely to be near the best."""
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
@@ -74,7 +74,7 @@ PROOF = 1_000_000
 LISTED = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
 
-EXACT_WORK = 300_000
+EXACT_WORK = 400_000
 """The work of asking Z3, about."""
 
 
@@ -169,10 +169,11 @@ class _Search:
                 self._near_ideal(waiting)
             if not self._is_wanted(candidate):
                 continue
-            near_ideal = candidate.estimate.near_ideal and self.tried.may_gain_much(candidate.network)
-            if candidate.estimate.work <= (self._all_left() if near_ideal else self._left()):
-                self._take(candidate, FIRST_WORK, max(GIVEN_UP * candidate.estimate.work, LEAST_GIVEN_UP))
-                if near_ideal and candidate.estimate.whole:
+            work, near_ideal = candidate.estimate.work, candidate.estimate.near_ideal
+            much = near_ideal and self.tried.may_gain_much(candidate.network)
+            if work <= (self._all_left() if much or (near_ideal and work <= self.spare) else self._left()):
+                self._take(candidate, FIRST_WORK, max(GIVEN_UP * work, LEAST_GIVEN_UP))
+                if much and candidate.estimate.whole:
                     waiting.append(candidate)
             else:
                 self.tried.leave_out(candidate)
@@ -186,7 +187,8 @@ class _Search:
         """The whole searches of candidates that are likely to come near the best schedule of all; empties the list."""
         while waiting:
             candidate = waiting.pop(0)
-            left = self._all_left()
+            attempt = self.tried.attempts.get(candidate.name)
+            left = self._all_left() - (0 if attempt is None else attempt.setup)
             if self.tried.is_near(candidate, 0) and self._is_wanted(candidate) and left > QUICK:
                 self._take(candidate, left)
 
@@ -195,17 +197,20 @@ class _Search:
 
         The search that found the best then goes on to its own end.
         """
+        attempts = self.tried.attempts
         while True:
-            left = self._left()
+            left, all_left = self._left(), self._all_left()
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
-            work = {one.name: self.tried.attempts[one.name].work for one in near}
-            affordable = [one for one in near if 3 * work[one.name] <= 2 * left]
+            work = {one.name: attempts[one.name].work for one in near}
+            search = {one.name: left - attempts[one.name].setup for one in near}  # what is left for the search itself
+            affordable = [one for one in near if 3 * work[one.name] <= 2 * search[one.name]]
             leading = [one for one in near if self._leads(one)]
             if affordable:
-                candidate = min(affordable, key=lambda one: work[one.name])
-                limit = min(LONGER * work[candidate.name], left)
-            elif leading and 2 * work[leading[0].name] <= self._all_left():
-                candidate, limit = leading[0], self._all_left()
+                candidate = min(affordable, key=lambda one: (not self.tried.is_near(one, 0), work[one.name]))
+                limit = min(LONGER * work[candidate.name], search[candidate.name])
+            elif leading and 2 * work[leading[0].name] <= all_left - attempts[leading[0].name].setup:
+                candidate = leading[0]
+                limit = all_left - attempts[candidate.name].setup
             else:
                 break
             self._take(candidate, limit)
@@ -241,10 +246,18 @@ class _Search:
         stored = nested.tried
         if stored.best is not None:
             name, built = stored.best
-            estimate = Estimate(stored.spent, 1.0)
-            self._take(
-                Candidate(f"{name} for link model store, retimed", built.network, estimate, lambda _: _retimed(built))
+            retiming = RETIMED * len(built.schedule) if built.schedule is not None else 0
+            tried.spent += stored.spent
+            found = Candidate(
+                f"{name} for link model store, retimed",
+                built.network,
+                Estimate(retiming, 1.0),
+                lambda _: _retimed(built),
             )
+            if retiming <= max(SPARE_FOR_FIRST, self._left()):
+                self._take(found)
+            else:
+                tried.leave_out(found)
 
     def shorter(self) -> None:
         """Asks Z3 where that is a small question."""

@@ -34,11 +34,13 @@ NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
 @dataclass(slots=True)
 class Attempt:
     """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
-    search, all work of the one that found this schedule, and whether more could find a shorter one.
+    search, that of what came before, all work of the one that found this schedule, and whether more could find a
+    shorter one.
     """
 
     time: int
     work: int
+    setup: int
     useful_work: int
     unfinished: bool
 
@@ -114,10 +116,10 @@ class TriedCandidates:
         unfinished = candidate.estimate.searches and meter.is_used_up
         time = time_of(built)
         if before is None or time < before.time:
-            self.attempts[name] = Attempt(time, work, spent, unfinished)
+            self.attempts[name] = Attempt(time, work, meter.setup, spent, unfinished)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(before, work=work, unfinished=unfinished)
+            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished)
         self.near_ideal |= candidate.estimate.near_ideal
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
@@ -152,7 +154,7 @@ class TriedCandidates:
         found = self._best.get(id(self.own))
         if found is not None and self._is_within(factor, self.own, found[1]):
             return True
-        if network is self.own:
+        if network is self.own and factor == 1:  # a schedule that meets the bound there would be chosen
             return False
         return any(self._is_within(factor, network, module) for _, module in self._best.values())
 
@@ -173,7 +175,7 @@ class TriedCandidates:
         attempt, found = self.attempts.get(candidate.name), self._best.get(id(candidate.network))
         if attempt is None or found is None or not attempt.unfinished:
             return False
-        near = NEAR if attempt.work * SMALL_PART > left else NEAR_IF_SMALL
+        near = NEAR if attempt.work * SMALL_PART > left - attempt.setup else NEAR_IF_SMALL
         return attempt.time <= time_of(found[1]) * (near + 1) // near
 
 

@@ -51,6 +51,9 @@ MOST_TIME = 1 << 61
 MESSAGE_WORK = 8
 """Work for each message of a placement, as WorkMeter counts it, beside that of planning copies."""
 
+SHIFT_WORK = 20
+"""Work of starting a transfer anew."""
+
 BOUND_WORK = 10_000
 """Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
 
@@ -218,6 +221,7 @@ class _ExchangePlanner:
             parts.append(replace(rows, start=rows.start + end))
         rows = Transfers.joined(parts)
         if not self._step and len(rows) <= SHIFTED:
+            self._effort.work.add(SHIFT_WORK * len(rows))
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
 
@@ -232,7 +236,7 @@ class _ExchangePlanner:
             return RowSchedule(down.model, there)
         meter = WorkMeter()
         schedule = self._spread(task, replace(self._effort, work=meter))
-        self._effort.work.add(meter.spent + BOUND_WORK)
+        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end where they get longer than the best
         return schedule
 
     def _moves(self, chunk: int, core: Core) -> bool:
