@@ -81,8 +81,8 @@ class ChunkSearch:
         if not self.tried:
             assert self._failed is not None
             raise self._failed
-        if not self._is_done() and not self._is_good():
-            best = self.shortest().number
+        best = self.shortest().number
+        if not self._is_done() and not self._is_good(max(best, self.tried[-1].number)):
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
         return self.shortest()
 
@@ -101,12 +101,14 @@ class ChunkSearch:
     def _climb(self) -> None:
         useless = 0
         for number in _rungs(self.choice.numbers):
+            if useless and self._is_good(number):
+                return
             before = self.shortest().time if self.tried else 0
             self._try_all([number])
             if not self.tried:
                 continue
             useless = 0 if self.shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
-            if useless == (1 if self._is_good() else USELESS) or self._is_done():
+            if useless == USELESS or self._is_done():
                 return
 
     def shortest(self) -> Attempt:
@@ -116,9 +118,10 @@ class ChunkSearch:
     def _is_done(self) -> bool:
         return self.stop() or self._reaches(NEAR_IDEAL)
 
-    def _is_good(self) -> bool:
-        """Whether little is left to gain for the work that it takes."""
-        return self._transfers() > SMALL and self._reaches(NEARLY_IDEAL)
+    def _is_good(self, number: int) -> bool:
+        """Whether little is left to gain for the work that another number of chunks takes."""
+        last = self.tried[-1].number
+        return self._transfers() * number > SMALL * last and self._reaches(NEARLY_IDEAL)
 
     def _transfers(self) -> int:
         """How many transfers the last schedule lists."""

@@ -43,6 +43,7 @@ from collc.passes.context import Pass, PassContext
 from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesize import ShortestPaths
 from collc.source.program import EmitRequest, ScheduleRequest
+from collc.synthesis.experience import Experience
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.schedule import Schedule
@@ -259,13 +260,14 @@ class ScheduleBuild:
         if choice is None or not choice.automatic:
             return self._synthesized(self.request, limit, emits, self.module_text), ""
         texts: dict[int, list[str]] = {}
+        experience = Experience()
 
         def synthesize(request: ScheduleRequest, number: int) -> Module:
             check_feasible(request, emits)
             self.progress(None, f"trying {plural(number, 'chunk')} per block")
             part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
             share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
-            module = self._synthesized(request, share, emits, texts.setdefault(number, []).append)
+            module = self._synthesized(request, share, emits, texts.setdefault(number, []).append, experience)
             self._check_handwritten(request, module)
             return module
 
@@ -297,9 +299,11 @@ class ScheduleBuild:
         limit: SearchLimit,
         emits: Sequence[EmitRequest],
         module_text: Callable[[str], None],
+        experience: Experience | None = None,
     ) -> Module:
         options = SynthesisOptions(request, self.settings)
         context = options.context(limit.reached, self.progress)
+        context = replace(context, effort=replace(context.effort, experience=experience))
         pipeline = options.pipeline()
         self._check_print_after([step.name for step in pipeline])
         return self._run(pipeline, options, context, emits, module_text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from collc.synthesis.experience import Experience
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -94,3 +95,4 @@ class Effort:
     progress: Callable[[float, str], None] = lambda _share, _words: None
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
+    experience: Experience | None = None

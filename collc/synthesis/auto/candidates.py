@@ -33,8 +33,10 @@ from collc.ten.transform import unwound
 
 
 def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
-    """All candidates, in the order in which to try them: those of little work first, on the network as it is and then on
-    direct links in the place of its switches; of the others the most promising for its work first.
+    """All candidates, in the order in which to try them.
+
+    Those of little work come first, on the network as it is and then on direct links in the place of its switches; of
+    the others the most promising for its work.
 
     bounds: of the module, shared with whoever asks for them too.
     """

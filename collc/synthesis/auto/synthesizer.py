@@ -29,6 +29,7 @@ from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
+from collc.synthesis.experience import Experience
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retimed
 from collc.synthesis.symmetric import is_cluster, symmetric_module
@@ -58,6 +59,9 @@ GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
+
+ALL_NUMBERS, LEAST_PART = 2, 8
+"""All searches for a number of chunks take at most so many times the work of one, but each at least a part of it."""
 
 LONGER = 8
 """A search goes on with so many times the work that it has had."""
@@ -98,6 +102,8 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     except OutOfTime:
         if tried.best is None:
             raise
+    if effort.experience is not None:
+        effort.experience.add(tried.spent, tried.ratios())
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise tried.failure or stopped
@@ -146,6 +152,9 @@ class _Search:
         for_z3 = EXACT_WORK if _is_tiny(module) else 0
         self.spare = effort.trials * SPARE - for_z3
         self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
+        if effort.experience is not None:
+            self.most = max(self.most // LEAST_PART, self.most * ALL_NUMBERS - effort.experience.spent)
+            self._candidates = self._not_hopeless(effort.experience)
         if effort.time_limit is not None:
             self.most = self.spare = self.spare_if_long = max(self.most, int(effort.time_limit * 1_000_000))
 
@@ -160,6 +169,14 @@ class _Search:
         self.shorter()
         if stores_too and self._effort.time_limit is None:
             self.store()
+
+    def _not_hopeless(self, experience: Experience) -> list[Candidate]:
+        """The candidates without those that were no good with other numbers of chunks, unless all were."""
+        good = [one for one in self._candidates if not experience.is_hopeless(one.name)]
+        for candidate in self._candidates if good else ():
+            if candidate not in good:
+                self.tried.pass_over(candidate)
+        return good or self._candidates
 
     def first_schedules(self) -> None:
         """One schedule of each candidate; if all would take too much work, of the one that takes least."""
@@ -233,7 +250,7 @@ class _Search:
         if tried.is_met(self._module.network) or self._effort.stop():
             return
         module = replace(self._module, model=LinkModel.STORE)
-        nested = _Search(module, self._effort, None)
+        nested = _Search(module, replace(self._effort, experience=None), None)
         if self._effort.time_limit is None:
             nested.most = max(SPARE_FOR_FIRST, min(SPARE_FOR_STORE, self._left()))
             nested.spare = nested.spare_if_long = nested.most

@@ -64,7 +64,8 @@ class KnownBounds:
 
 @dataclass
 class TriedCandidates:
-    """What has been tried: the best on each network so far with its name, the last run of each, notes, the first error.
+    """What has been tried: the best on each network so far with its name, the last run of each, notes, the
+    first error, those that failed.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
@@ -78,6 +79,7 @@ class TriedCandidates:
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
+    failed: set[str] = field(default_factory=set[str])
     bounds: KnownBounds = field(default_factory=KnownBounds)
     near_ideal: bool = False
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
@@ -93,9 +95,19 @@ class TriedCandidates:
 
     @property
     def work_of_best(self) -> int:
-        """The work in which a candidate found the best schedule; 0 where there is none."""
-        best = self.best
+        """The work in which a candidate found the best schedule; 0 where there is none.
+
+        What is found on direct links in the place of switches is a gain beside what synthesizers find alone.
+        """
+        best = self._best.get(id(self.own)) or self.best
         return 0 if best is None or best[0] not in self.attempts else self.attempts[best[0]].useful_work
+
+    def ratios(self) -> dict[str, Fraction | None]:
+        """The time of each candidate by that of the best, None where it found no schedule."""
+        shortest = 1 if self.best is None else max(1, time_of(self.best[1]))
+        return dict.fromkeys(sorted(self.failed)) | {
+            name: Fraction(found.time, shortest) for name, found in self.attempts.items()
+        }
 
     def take(self, candidate: Candidate, limit: int | None, most: int | None = None) -> None:
         """Builds a candidate and keeps it if it is the best on its network. limit, most: of its work, see WorkMeter."""
@@ -107,6 +119,7 @@ class TriedCandidates:
         except CollcError as error:
             self.spent += max(meter.spent, candidate.estimate.failing)
             self.failure = self.failure or error
+            self.failed.add(name)
             self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
             self.proved |= isinstance(error, NoShorter)
             return
@@ -129,6 +142,10 @@ class TriedCandidates:
         """Notes that a candidate would take too much work."""
         seconds = candidate.estimate.work / 1_000_000
         self.notes[candidate.name] = f"auto: left out {candidate.name}: an estimated {seconds:.1f} s of work"
+
+    def pass_over(self, candidate: Candidate) -> None:
+        """Notes that a candidate did badly with other numbers of chunks."""
+        self.notes[candidate.name] = f"auto: left out {candidate.name}, which was no good with fewer chunks"
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""

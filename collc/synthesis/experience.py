@@ -1,0 +1,41 @@
+"""What searches of one program with several numbers of chunks learn for the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+FAR: Final = Fraction(11, 10)
+"""A candidate is left out that took so many times the best in the last search, and did not come nearer to it."""
+
+
+@dataclass
+class Experience:
+    """How the candidates of `auto` did, by name: in each search where one was tried, its time by that of the best.
+
+    None: it found no schedule. spent: the work of all searches.
+    """
+
+    spent: int = 0
+    _ratios: dict[str, list[Fraction | None]] = field(default_factory=dict[str, list[Fraction | None]])
+
+    def add(self, work: int, ratios: dict[str, Fraction | None]) -> None:
+        """Notes one search: its work, and the candidates that it tried."""
+        self.spent += work
+        for name, ratio in ratios.items():
+            self._ratios.setdefault(name, []).append(ratio)
+
+    def is_hopeless(self, name: str) -> bool:
+        """Whether a candidate failed in the last two searches, or was far from the best and came no nearer to it.
+
+        With more chunks some candidates come near the best that are far from it with few, so that one search does
+        not decide.
+        """
+        known = self._ratios.get(name, [])
+        if len(known) < 2:
+            return False
+        before, last = known[-2:]
+        if last is None or before is None:
+            return last is before
+        return last > FAR and last >= before
