@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import collc
+from collc.application import chunk_search
 from collc.application.chunk_search import ChunkSearch
 from collc.application.synthesis_options import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
 from collc.source import load_program
 from collc.source.program import ChunkChoice, ScheduleRequest
+from collc.synthesis.experience import Experience
+from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.tacos import tacos
+from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from tests.support import all_gather, fully_connected
 
@@ -92,6 +98,19 @@ def test_the_search_ends_when_it_must() -> None:
     assert (found.best().number, len(found.tried)) == (1, 1)
 
 
+def test_large_numbers_are_left_out_where_little_is_left_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule is one transfer here; with 16 in place of 4 chunks it would be more than the 3 that are few."""
+    monkeypatch.setattr(chunk_search, "SMALL", 3)
+    monkeypatch.setattr(chunk_search, "NEARLY_IDEAL", Fraction(1, 10**9))
+    found = searched({n: 1000 + n for n in range(1, 257)})
+    assert found.best().number == 1
+    assert [attempt.number for attempt in found.tried] == [1, 4, 2]
+    monkeypatch.setattr(chunk_search, "NEARLY_IDEAL", Fraction(10**9))
+    found = searched({n: 1000 + n for n in range(1, 257)})
+    assert found.best().number == 1
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 2]
+
+
 # Programs
 
 
@@ -105,6 +124,24 @@ def test_it_takes_a_number_and_says_so() -> None:
     assert best.notes[-1].startswith(f"chunks: auto took {best.chunks_per_block} per block (tried: 1, ")
     given = compiled(f"all_gather(t.npus, size: 128MiB, chunks: {best.chunks_per_block})")
     assert (given.transfers() == best.transfers()).all()
+
+
+def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same experience goes to the search for each number of chunks; a single number has none."""
+    seen: list[Experience | None] = []
+
+    def quick(module: Module, effort: Effort, _library: object) -> Module:
+        seen.append(effort.experience)
+        return join(solve(module, lambda task: tacos(task, effort)))
+
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.auto", quick)
+    for chunks in ("auto", "4"):
+        run = f"all_gather(t.npus, size: 8MiB, chunks: {chunks})"
+        assert collc.compile_text(MESH + f"schedule s on t {{ run {run} synthesize auto }}")["s"].ok
+    assert len(seen) > 2
+    assert seen[0] is not None
+    assert all(one is seen[0] for one in seen[:-1])
+    assert seen[-1] is None
 
 
 def test_the_command_line_and_the_api_override_the_program(capsys: pytest.CaptureFixture[str]) -> None:

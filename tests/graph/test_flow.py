@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.graph.flow import minimum_cut
+from collc.graph.flow import CutSearch, minimum_cut
 
 VERTEX = st.integers(0, 4)
 CAPACITY = st.one_of(st.integers(0, 4), st.integers(1 << 70, 1 << 71))
@@ -33,3 +33,12 @@ def test_edges_without_limit_are_never_cut() -> None:
     assert minimum_cut([("s", "a", None), ("s", "a", 1), ("a", "t", 4)], "s", "t") == (4, {"t"})
     with pytest.raises(ValueError, match="without limit"):
         minimum_cut([("s", "t", None)], "s", "t")
+
+
+def test_one_graph_has_cuts_for_many_capacities() -> None:
+    search = CutSearch(4, [(0, 1), (1, 3), (0, 2), (2, 3), (1, 3)], 0, 3)
+    assert search.cut([5, 1, 2, 7, 1]) == (4, [2, 3])
+    assert search.cut([1, None, None, 2, 0]) == (3, [1, 3])
+    assert search.cut([0, 1, 0, 1, 1]) == (0, [1, 2, 3])
+    with pytest.raises(ValueError, match="without limit"):
+        search.cut([None, None, 1, 1, 1])

@@ -21,7 +21,7 @@ from collc.synthesis.exchange.cores import core_kinds
 from collc.synthesis.exchange.line_rounds import odd_ring_exchange
 from collc.synthesis.retiming import retimed
 from collc.synthesis.tacos import tacos
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -286,3 +286,23 @@ def test_auto_exchanges_what_is_small_on_large_networks(net: Network) -> None:
     result = auto(Module("m", net, demand, LinkModel.PIPELINED), Effort())
     assert result.algorithm == "exchange"
     assert time_of(result) == lower_bound(net, demand, LinkModel.PIPELINED).time
+
+
+@pytest.mark.parametrize(("both_ways", "calls"), [(True, 1), (False, 2)])
+def test_where_links_have_a_way_back_the_reduction_mirrors_the_spread(both_ways: bool, calls: int) -> None:
+    """One placement. Without a link of the same kind back, both directions are planned."""
+    slow = LinkKind(500_000, Fraction(10 * 10**9))
+    net = hypercube(3)
+    if not both_ways:
+        links = zip(net.source.tolist(), net.target.tolist(), strict=True)
+        net = network(8, [(a, b, slow if a < b else net.kinds[0]) for a, b in links])
+    planned: list[Task] = []
+
+    def spread(task: Task, effort: Effort) -> Schedule:
+        planned.append(task)
+        return tacos(task, effort)
+
+    module = Module("m", net, all_reduce(list(range(8))), LinkModel.STORE)
+    found = exchange(module, Effort(work=WorkMeter(1)), spread, bound=0)
+    assert len(planned) == calls
+    assert verify_schedule(found).ok

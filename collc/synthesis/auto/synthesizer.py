@@ -57,7 +57,7 @@ FIRST_WORK = 30_000
 GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
 """A first schedule is given up at so many times its estimate, but not below some work."""
 
-SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 8_000_000, 50_000_000
+SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
 
 ALL_NUMBERS, LEAST_PART = 2, 8
