@@ -35,8 +35,8 @@ from collc.ten.transform import unwound
 def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
     """All candidates, in the order in which to try them.
 
-    Those of little work come first, on the network as it is and then on direct links in the place of its switches; of
-    the others the most promising for its work.
+    Those on direct links in the place of switches come after those on the network as it is, but those that are likely
+    to come near the best schedule of all come before what takes much work.
 
     bounds: of the module, shared with whoever asks for them too.
     """
@@ -48,9 +48,11 @@ def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Cand
 def _all_candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
     own = _candidates_on(module, effort, bounds, "")
     direct = _unwound(module)
-    both = own if direct is None else own + _candidates_on(direct, effort, bounds, " on unwound switches")
-    quick = [one for one in both if one.estimate.work <= QUICK]
-    return quick + _most_promising_first(one for one in both if one.estimate.work > QUICK)
+    more = [] if direct is None else _candidates_on(direct, effort, bounds, " on unwound switches")
+    quick = [one for one in own if one.estimate.work <= QUICK]
+    near = [one for one in own + more if one.estimate.near_ideal and one not in quick]
+    rest = [one for one in own + more if not one.estimate.near_ideal and one not in quick]
+    return quick + _most_promising_first(near) + rest
 
 
 def _most_promising_first(found: Iterable[Candidate]) -> list[Candidate]:

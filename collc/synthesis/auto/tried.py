@@ -95,11 +95,8 @@ class TriedCandidates:
 
     @property
     def work_of_best(self) -> int:
-        """The work in which a candidate found the best schedule; 0 where there is none.
-
-        What is found on direct links in the place of switches is a gain beside what synthesizers find alone.
-        """
-        best = self._best.get(id(self.own)) or self.best
+        """The work in which a candidate found the best schedule; 0 where there is none."""
+        best = self.best
         return 0 if best is None or best[0] not in self.attempts else self.attempts[best[0]].useful_work
 
     def ratios(self) -> dict[str, Fraction | None]:
