@@ -302,8 +302,7 @@ class ScheduleBuild:
         experience: Experience | None = None,
     ) -> Module:
         options = SynthesisOptions(request, self.settings)
-        context = options.context(limit.reached, self.progress)
-        context = replace(context, effort=replace(context.effort, experience=experience))
+        context = options.context(limit.reached, self.progress, experience)
         pipeline = options.pipeline()
         self._check_print_after([step.name for step in pipeline])
         return self._run(pipeline, options, context, emits, module_text)

@@ -16,6 +16,7 @@ from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Fixed, Invert
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.experience import Experience
 from collc.synthesis.task import Effort
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.schedule import LinkModel
@@ -53,10 +54,12 @@ class SynthesisOptions:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(self, stop: Callable[[], bool], progress: Progress) -> PassContext:
+    def context(
+        self, stop: Callable[[], bool], progress: Progress, experience: Experience | None = None
+    ) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search.
+        stop: polled by the synthesizers; True ends the search. experience: of searches with other numbers of chunks.
         """
         settings = self.settings
         effort = Effort(
@@ -66,6 +69,7 @@ class SynthesisOptions:
             stop=stop,
             progress=progress,
             time_limit=self.time_limit,
+            experience=experience,
         )
         handwritten = {
             number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-FAR: Final = Fraction(11, 10)
+MUCH_LONGER: Final = Fraction(11, 10)
 """A candidate is left out that took so many times the best in the last search, and did not come nearer to it."""
 
 
@@ -38,4 +38,4 @@ class Experience:
         before, last = known[-2:]
         if last is None or before is None:
             return last is before
-        return last > FAR and last >= before
+        return last > MUCH_LONGER and last >= before
