@@ -16,6 +16,7 @@ from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, Sched
 from collc.application.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
 from collc.application.files_in_time import kept_seconds, write_in_time
+from collc.application.handwritten_runs import has_handwritten, placed_at_algorithms
 from collc.application.impossible_times import check_possible
 from collc.application.limit_checks import ScheduleLength, check_limit
 from collc.application.output_files import (
@@ -64,12 +65,6 @@ _RUNTIME_LIMITS: Final = {"M0110", "M0111", "M0113"}
 
 UNWOUND: Final = ", with direct links in place of switches"
 """What the report adds to the name of a bound of that network."""
-
-_ALGORITHM_HINTS: Final = {
-    "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
-    "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
-}
-"""What to try where an algorithm written by hand fails a check, by check; "" for all others."""
 
 
 @dataclass
@@ -432,7 +427,7 @@ class ScheduleBuild:
         """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
         from collc.verification import verify_schedule
 
-        if any(run.moves is not None for run in request.runs):
+        if has_handwritten(request):
             verdict = verify_schedule(module)
             if not verdict.ok:
                 raise CheckFailed
@@ -447,27 +442,10 @@ class ScheduleBuild:
         known = (verdict for schedule, verdict in self._verdicts if schedule is module.schedule)
         verdict = next(known, None) or verify_schedule(module)
         queued = queueing_note(module) if verdict.checks["congestion_free"] == "allowed" else ""
-        self._add(verdict.checks, self._at_algorithms(verdict.diagnostics), [queued] if queued else [])
+        self._add(verdict.checks, placed_at_algorithms(self.request, verdict.diagnostics), [queued] if queued else [])
         if verdict.ok:
             found = self._report
             check_possible(found.name, found.time_ps, (found.bound_ps, found.bound), (found.ideal_ps, found.ideal))
-
-    def _at_algorithms(self, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """The messages; where algorithms are written by hand, the first of each code with a place and a hint."""
-        by_hand = [run for run in self.request.runs if run.moves is not None]
-        if not by_hand:
-            return list(messages)
-        span = by_hand[0].span if len(by_hand) == 1 else self.request.span
-        placed: list[Diagnostic] = []
-        seen: set[str] = set()
-        for message in messages:
-            if message.code in seen:
-                placed.append(message)
-                continue
-            seen.add(message.code)
-            hint = _ALGORITHM_HINTS.get(message.message.partition(":")[0], _ALGORITHM_HINTS[""])
-            placed.append(replace(message, span=message.span or span, hint=message.hint or hint))
-        return placed
 
     def _check_limits(self) -> None:
         """Check the comparisons of `verify` statements."""
