@@ -86,6 +86,10 @@ class BuildClock:
         except OutOfTime:
             raise NoSchedule(self.over(what, "nothing was written")) from None
 
+    def between(self) -> NoSchedule:
+        """The error S0202 where OutOfTime was raised as one phase ended and before the next one began."""
+        return NoSchedule(self.over("the next phase began", "nothing more was written"))
+
     def over(self, what: str, so: str) -> Diagnostic:
         """The message S0202: the time was over while something was done, and what follows."""
         limit = "after Ctrl-C" if self.seconds is None else f"at the time limit of {self.seconds:g} s"

@@ -104,10 +104,11 @@ class ScheduleBuild:
             self._build()
         except UsageError:
             raise
-        except CollcError as error:
-            messages = [self._with_place(message) for message in error.diagnostics]
+        except (CollcError, OutOfTime) as error:
+            known = error if isinstance(error, CollcError) else self._clock.between()
+            messages = [self._with_place(message) for message in known.diagnostics]
             diagnostics = (*self._report.diagnostics, *messages)
-            self._report = replace(self._report, diagnostics=diagnostics, exit=error.exit)
+            self._report = replace(self._report, diagnostics=diagnostics, exit=known.exit)
         return replace(self._report, seconds=time.perf_counter() - began)
 
     def _with_place(self, message: Diagnostic) -> Diagnostic:

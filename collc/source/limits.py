@@ -13,6 +13,7 @@ MAX_CHUNKS: Final = 10_000_000
 CHUNK_BYTES: Final = 200
 """Bytes that a chunk takes at most while its collective is expanded."""
 MAX_DEVICES: Final = 10_000_000
+MAX_FAMILIES: Final = 1_000_000
 MAX_ITERATIONS: Final = 20_000_000
 MAX_ITEMS: Final = 20_000_000
 MAX_CHARACTERS: Final = 1_000_000
@@ -26,6 +27,7 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
     "links": ("E0802", MAX_LINKS),
     "chunks": ("E0803", MAX_CHUNKS),
     "NPUs and switches": ("E0804", MAX_DEVICES),
+    "arrays of devices": ("E0804", MAX_FAMILIES),
     "iterations": ("E0805", MAX_ITERATIONS),
     "items of a list": ("E0809", MAX_ITEMS),
     "characters of a string": ("E0809", MAX_CHARACTERS),
@@ -45,6 +47,12 @@ def check_chunks(count: int, span: Span) -> None:
     """Raise SourceError where there are too many chunks (E0803), or more than there is memory for (U0109)."""
     check_count("chunks", count, span)
     require(CHUNK_BYTES * count, f"{count:,} chunks", "take fewer chunks", span)
+
+
+def uses_too_deep(span: Span) -> SourceError:
+    """The error for a value whose evaluation takes more nested calls than Python allows."""
+    hint = "declare each value before it is used"
+    return fail("E0806", "the values that this one uses go too deep", span, hint=hint)
 
 
 def too_deep(what: str, span: Span) -> SourceError:

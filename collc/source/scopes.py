@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from collc.base.diagnostics import Note, SourceError, SourceFile, Span
@@ -125,6 +125,14 @@ class FileScope:
         plain = (target in self.rows and target not in self.rows[target].aliases for target in targets)
         names = [name for name, known in zip(targets.values(), plain, strict=True) if not known]
         return [table.declaration(name) for name in (*table.examples, *names)]
+
+    def examined(self) -> Iterator[Statement]:
+        """All statements at the top of the file and those of chosen branches, in order; of a table its examples."""
+        for node in (*self.statements, *self.chosen):
+            if isinstance(node, ValueTable):
+                yield from self.examples(node)
+            else:
+                yield node
 
     def params(self) -> list[str]:
         """The names of all params, in order."""

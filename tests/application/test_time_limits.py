@@ -110,6 +110,21 @@ def test_a_schedule_that_is_not_checked_is_not_written(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_time_that_is_over_between_two_phases_is_no_error_of_collc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal can come while Python leaves the `with` of a phase, where nothing of it catches OutOfTime."""
+
+    def late(_clock: object) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr(build_clock.BuildClock, "end_search", late)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path)
+    (message,) = report.diagnostics
+    assert (message.code, report.exit) == ("S0202", 3)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("emit", "written", "late"),
     [

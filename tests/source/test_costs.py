@@ -31,6 +31,21 @@ PROGRAMS = {
         "unknown value 'some_nome_77'",
     ),
     "templates of templates": (TEMPLATES + "topology t = t40()", "E0806", "10,001 expansions of templates"),
+    "copies of many copies": (
+        "topology t { npu a npu b } topology u { use t as p[600000] }",
+        "E0804",
+        "1,200,000 arrays of devices",
+    ),
+    "values before those that they use": (
+        "".join(f"let a{i} = a{i + 1} + 1\n" for i in range(300)) + "let a300 = 1",
+        "E0806",
+        "go too deep",
+    ),
+    "names of later names": (
+        "".join(f"let a{i} = a{i + 1}\n" for i in range(900)) + "let a900 = 1",
+        "E0806",
+        "go too deep",
+    ),
     "lists of lists": (LISTS, "E0809", "items of a list exceed the limit"),
     "a long string": (f'let s = "{"x" * (MAX_CHARACTERS + 1)}"', "E0809", "1,000,001 characters of a string"),
 }

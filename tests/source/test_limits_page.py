@@ -28,6 +28,7 @@ STATED = [
     limits.MAX_LINKS,
     limits.MAX_CHUNKS,
     limits.MAX_DEVICES,
+    limits.MAX_FAMILIES,
     limits.MAX_ITERATIONS,
     limits.MAX_DEPTH,
     limits.MAX_EXPANSIONS,

@@ -135,6 +135,8 @@ BAD = {
         *ring(200, array),
     ],
     "devices in a loop": ["for i in 0..2 {", *SINGLES, "}"],
+    "a letter of another alphabet": [*SINGLES[:100], "  npu host_7\u00e9", *SINGLES[100:]],
+    "a sign that is no white space": ["  npu gpu[200]", *(line.replace(" (", "\f(") for line in ring(200, array))],
     "a number as a device": ["  npu gpu[200]", *ring(200, array), *ring(200, str)],
 }
 

@@ -9,6 +9,7 @@ from collc.source.checking.check_expressions import ExpressionChecker, wrong_typ
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
 from collc.source.elaboration.options import OptionTables
+from collc.source.limits import uses_too_deep
 from collc.source.parsing.syntax import (
     Algorithm,
     Collective,
@@ -21,7 +22,6 @@ from collc.source.parsing.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
-    ValueTable,
 )
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope, FoundDeclaration
@@ -86,11 +86,12 @@ class FileChecker:
 
     def check(self) -> None:
         """Check every declaration; errors go to `problems`."""
-        tables = (node for node in self.file.statements if isinstance(node, ValueTable))
-        examples = (node for table in tables for node in self.file.examples(table))
-        for node in (*self.file.statements, *self.file.chosen, *examples):
+        for node in self.file.examined():
             with self.problems.collect():
-                self.statement(node)
+                try:
+                    self.statement(node)
+                except RecursionError:
+                    raise uses_too_deep(node.span) from None
 
     def statement(self, node: Statement) -> None:
         """One declaration. Raises SourceError."""
@@ -115,8 +116,6 @@ class FileChecker:
                 self.bodies.schedule(node.body, TypeScope(self.top))
             case If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
-            case ValueTable():
-                pass  # `check` takes examples of it
             case _:
                 self.bodies.other(node, TypeScope(self.top))
 

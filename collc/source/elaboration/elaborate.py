@@ -32,7 +32,6 @@ from collc.source.parsing.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
-    ValueTable,
     Workload,
 )
 from collc.source.problems import Problems, fail
@@ -223,15 +222,19 @@ def _check_only(file: FileScope, only: str | None) -> None:
 
 
 def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
-    """Evaluate every value and topology of the file, so that errors in unused ones are reported too."""
-    for space in ("value", "topology"):
-        for node in context.file.declared(space):
-            if isinstance(node, TopologyTemplate) and node.parameters is not None:
-                continue
-            if isinstance(node, Let | Param | Group | TopologyInstance | TopologyTemplate):
-                with problems.collect():
-                    context.value_of(FoundDeclaration(node, context.file))
-    for table in context.file.statements:
-        for node in context.file.examples(table) if isinstance(table, ValueTable) else ():
+    """Evaluate every value and topology of the file, so that errors in unused ones are reported too.
+
+    The default of a param that stands for other lines of a table is evaluated even if -D gives the param a value.
+    """
+    file = context.file
+    nodes = list(file.examined())
+    for node in nodes:
+        with problems.collect():
+            if isinstance(node, Param) and node.name.name in file.rows:
+                context.default(node)
+            elif isinstance(node, Let | Param | Group):
+                context.value_of(FoundDeclaration(node, file))
+    for node in nodes:
+        if isinstance(node, TopologyInstance) or (isinstance(node, TopologyTemplate) and node.parameters is None):
             with problems.collect():
-                context.own_value(node)
+                context.value_of(FoundDeclaration(node, file))

@@ -116,6 +116,11 @@ class FileContext:
         except SourceError as error:
             self.made[id(node)] = error
             raise
+        except RecursionError:
+            error = self.made[id(node)] = limits.uses_too_deep(node.span)
+            if len(self.open) > 1:
+                raise
+            raise error from None
         finally:
             self.open.pop()
         self.made[id(node)] = value
@@ -136,10 +141,6 @@ class FileContext:
                 return Value(TOPOLOGY, self.built(node, self.root, node.name.span))
             case _:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
-
-    def own_value(self, node: Let | Param) -> Value:
-        """The value that the file gives a name, whether or not -D gives it another. Raises SourceError."""
-        return self.default(node) if isinstance(node, Param) else self.value_of(FoundDeclaration(node, self.file))
 
     def parameter(self, node: Param) -> Value:
         """The value of a param: the one given with -D, or its default. Raises SourceError where it has neither."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.source.elaboration.arithmetic import concatenated
 from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.values import Column, Data, Interval, ListArray, Value, is_column
+from collc.source.elaboration.values import Column, Data, Interval, ListArray, Value, is_column, single_list
 from collc.source.problems import fail
 from collc.source.types import Type
 from collc.ten.arrays import Int64Array
@@ -53,15 +54,12 @@ def distinct(items: Column) -> Column:
     return ordered[kept]
 
 
-def _all_in_row_0(items: Column) -> tuple[Int64Array, Column]:
-    return np.zeros(len(items), np.int64), items
-
-
 def sorted_unique(lists: ListArray) -> ListArray:
     """Lists as sets: each row in ascending order, without duplicates."""
+    if len(lists.start) == 1 and is_column(lists.content) and lists.content.dtype != object:
+        low, high = int(lists.start[0]), int(lists.stop[0])
+        return replace(single_list(distinct(lists.content[low:high])), uniform=lists.uniform)
     rows, items = flattened(lists)
-    if len(lists.start) == 1 and items.dtype != object:
-        return from_sorted_pairs(*_all_in_row_0(distinct(items)), 1, lists.uniform)
     known, codes = _coded(items)
     keys = distinct(rows * max(1, len(known)) + codes)
     return from_sorted_pairs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
@@ -50,16 +50,15 @@ PATTERNS: Final[dict[str, ChunkCounts]] = {
 COLLECTIVES: Final = frozenset({*PATTERNS, "all_to_allv", "send_recv", "multicast"})
 
 
+@lru_cache(maxsize=64)
 def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
     """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
 
     Where chunks can be aligned, only those with which they are.
     """
     shape = PATTERNS.get(standard.kind, ChunkCounts(_per_chunk, _per_chunk))
-    numbers = range(1, MOST_CHUNKS + 1)
-    sizes = {n: Fraction(standard.size, shape.parts(members, n)) for n in numbers}
-    whole = frozenset(n for n in numbers if sizes[n].denominator == 1)
-    aligned = frozenset(n for n in whole if sizes[n] % ALIGNMENT == 0)
+    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % shape.parts(members, n) == 0)
+    aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * shape.parts(members, n)) == 0)
     return aligned or whole
 
 
