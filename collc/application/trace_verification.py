@@ -89,7 +89,7 @@ def _wanted(
     name = workload_beside(traces.prefix, traces.ranks)[0] if collective is None else collective_named(collective)
     if not name:
         return None
-    last = [int(found[1]) for chunk in set(chunks) if (found := re.search(r"(\d+)\]$", chunk))]
+    last = [int(found[1]) for chunk in set(chunks) if (found := re.search(r"(\d{1,18})\]$", chunk))]
     count = min(1 + max(last, default=0), len(traces) + 1)
     named = named_chunks(name, traces.ranks, count, root or 0)
 

@@ -175,7 +175,7 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host
     """
     if source.text.lstrip().startswith(("[", "{")):
         names, pairs, rate = _amd_json(source)
-    elif re.search(r"^\s*LINK TYPE TABLE", source.text, re.MULTILINE):
+    elif re.search(r"^[ \t]*+LINK TYPE TABLE", source.text, re.MULTILINE):
         names, pairs, rate = _amd_text(source)
     else:
         (names, pairs), rate = _rocm_text(source), None

@@ -146,10 +146,10 @@ def read_ibnetdiscover(source: SourceFile) -> Fabric:
     return cables.fabric()
 
 
-_HEADER: Final = re.compile(r"(Switch|CA):\s*(?:(0x[0-9a-fA-F]+)\s+)?(.*?):\s*$")
+_HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")
 _LINK: Final = re.compile(
-    r"\s*(?:(0x[0-9a-fA-F]+)\s+)?(?:\"[^\"]*\"\s+)?(\d+)\s+(\d+)(?:\[[ \d]*\])?\s*==\(\s*(.*?)\)==>\s*"
-    r"(?:(0x[0-9a-fA-F]+)\s+)?(\d+)?\s*(\d+)?(?:\[[ \d]*\])?\s*\"([^\"]*)\""
+    r"\s*+(?:(0x[0-9a-fA-F]++)\s++)?(?:\"[^\"]*\"\s++)?(\d++)\s++(\d++)(?:\[[ \d]*\])?\s*+==\(\s*+(.*?)\)==>\s*+"
+    r"(?:(0x[0-9a-fA-F]++)\s++)?(\d++)?\s*+(\d++)?(?:\[[ \d]*\])?\s*+\"([^\"]*)\""  # possessive: linear time
 )
 _ACTIVE: Final = re.compile(r"(\d{1,3})X\s+(\d{1,4}(?:\.\d+)?)\s+Gbps.*LinkUp")
 _INACTIVE: Final = re.compile(r"Down\s*/|/\s*(Sleep|Polling|Disabled|\w*Training|LinkErrorRecovery|PhyTest)")

@@ -21,14 +21,16 @@ KINDS: Final = (*NODE_KINDS, *FABRIC_KINDS, *NETWORK_KINDS)
 
 _XML: Final = (("<system", "nccl"), ("<platform", "simgrid"), ("<graphml", "networkx"))
 _TEXT: Final = (
-    (r"^\s*[\t ]*GPU0.*\n(.*\n)*?\s*GPU0\s+X\b", "nvidia-smi"),
-    (r"^\s*LINK TYPE TABLE", "amd-smi"),
+    (r"^[ \t]*+GPU0[ \t]++X\b", "nvidia-smi"),
+    (r"^[ \t]*+LINK TYPE TABLE", "amd-smi"),
     (r"Link Type between two GPUs|ROCm System Management", "rocm-smi"),
-    (r'^(Switch|Ca|Rt)\s+\d+\s+"[SHR]-[0-9a-f]{16}"', "ibnetdiscover"),
-    (r"^(Switch|CA): .*:\s*$", "iblinkinfo"),
-    (r"^\s*(SwitchName|BlockName|RingName)\s*=|^\s*-\s*topology\s*:", "slurm"),
-    (r"^\s*npus_count\s*:", "astra"),
+    (r'^(Switch|Ca|Rt)[ \t]++\d+[ \t]++"[SHR]-[0-9a-f]{16}"', "ibnetdiscover"),
+    (r"^(Switch|CA): .*:[ \t\r]*+$", "iblinkinfo"),
+    (r"^[ \t]*+(SwitchName|BlockName|RingName)[ \t]*+=|^[ \t]*+-[ \t]*+topology[ \t]*+:", "slurm"),
+    (r"^[ \t]*+npus_count[ \t]*+:", "astra"),
 )
+"""White space is possessive and within a line: of a file of nothing else, each line would be searched to its end."""
+
 _JSON: Final = (
     (r'"\(Topology\) ', "rocm-smi"),
     (r'"bdf"\s*:', "amd-smi"),

@@ -106,7 +106,7 @@ def _named(platform: _Platform, element: Element) -> str:
 def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
     """Bytes per second; Bps are bytes, bps bits."""
     text = element.get(key, "")
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?:([kMGT]?)(i?)([Bb])ps)?\s*", text)
+    match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(?:([kMGT]?)(i?)([Bb])ps)?\s*+", text)
     value = Fraction(match[1]) if match is not None else Fraction(0)
     if match is None or not value:
         raise wrong(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
@@ -116,7 +116,7 @@ def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
 
 def _time(platform: _Platform, element: Element, key: str) -> Fraction:
     text = element.get(key, "0")
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(ns|us|ms|s)?\s*", text)
+    match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(ns|us|ms|s)?\s*+", text)
     if match is None:
         raise wrong(f"'{key}' is a time as in 1us, not '{text[:40]}'", element_span(platform.source, element))
     return Fraction(match[1]) * _TIMES[match[2] or "s"]

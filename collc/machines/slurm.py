@@ -55,7 +55,7 @@ def read_slurm(source: SourceFile, part: str | None = None) -> Fabric | HostGrou
     part: the topology of a topology.yaml (else the default of the cluster, or the first), or a ring or torus by name.
     Raises SourceError X0601 with the line of what is wrong, UsageError X0602 where part is missing or unknown.
     """
-    is_yaml = re.search(r"^\s*-\s*topology\s*:", source.text, re.MULTILINE) is not None
+    is_yaml = re.search(r"^[ \t]*+-[ \t]*+topology[ \t]*+:", source.text, re.MULTILINE) is not None
     found = _yaml(source, part) if is_yaml else _conf(source, part)
     return found if isinstance(found, HostGroups) else _tree(source, found)
 

@@ -32,7 +32,9 @@ MOST_PHASES: Final = 8
 
 _BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1
-_LINE: Final = re.compile(r"\n *(send|reduce|keep) ([^\n]+?) over ([^\n]+)(?=\n *(?:send |reduce |keep |at |step |\}))")
+_LINE: Final = re.compile(
+    r"\n *(send|reduce|keep) (?>([^\n]+?) over )([^\n]++)(?=\n *+(?:send |reduce |keep |at |step |\}))"
+)
 """The line of a transfer as `format_module` writes it, where the next line does not continue it (`[0]`, `lane`)."""
 
 

@@ -1,0 +1,37 @@
+"""Files of white space, digits or brackets without an end: each took minutes or hours where a pattern was quadratic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collc.command.cli import main
+
+SPACE = " " * 200_000
+LINES = "\n" * 200_000
+PLATFORM = (
+    '<?xml version="1.0"?><platform version="4.1"><zone id="z" routing="Full"><host id="h" speed="1Gf"/>'
+    f'<link id="l" bandwidth="1{SPACE}x" latency="1us"/></zone></platform>'
+)
+STATE = "Switch: 0x1 a:\n  0x1 1 1[  ] ==( 4X 53 Gbps Active/ LinkUp )==>"
+
+FILES = {
+    "lines of any kind": ("", f"x{LINES}"),
+    "rows of any kind": ("", "GPU0\n" * 50_000),
+    "lines of AMD": ("amd-smi", f"{LINES}GPU0"),
+    "lines of NVIDIA": ("nvidia-smi", f"{LINES}GPU0"),
+    "lines of Slurm": ("slurm", f"{LINES}x"),
+    "brackets of Slurm": ("slurm", f"SwitchName=s Nodes={'[' * 200_000}"),
+    "a name of InfiniBand": ("iblinkinfo", f"CA:{SPACE}x"),
+    "the end of a link": ("iblinkinfo", f"{STATE}{SPACE}x"),
+    "the number of a port": ("iblinkinfo", f"{STATE}{'1' * 200_000}x"),
+    "a rate of SimGrid": ("simgrid", PLATFORM),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_machine_files(name: str, tmp_path: Path) -> None:
+    kind, text = FILES[name]
+    (path := tmp_path / "f.txt").write_text(text)
+    assert main(["import", *([kind] if kind else []), str(path)]) in (1, 2)
