@@ -128,6 +128,14 @@ def test_what_is_kept_apart_is_not_added(which: Callable[[Row], bool], columns: 
     assert prove_properties(module).answer != "proved"
 
 
+def test_text_in_which_what_is_kept_is_added_is_found_wrong() -> None:
+    text = format_module(in_turns(9))
+    assert text.count("keep ") == 2
+    good, wrong = (parse_module(SourceFile("m.ten", t)) for t in (text, text.replace("keep ", "reduce ")))
+    assert verify_schedule(good).ok
+    assert "V0403" in codes(wrong)
+
+
 def test_what_is_kept_is_there_only_when_it_has_come() -> None:
     """NPU 4 sends its partial to NPU 0 in round 0, which sends it to NPU 1 in round 2."""
     module = in_turns(5)
