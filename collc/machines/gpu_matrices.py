@@ -195,31 +195,64 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host
 def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
     """GPUs, and the pairs that an XGMI link joins, from the sections Hops and Link Type."""
     sections: dict[str, list[tuple[int, list[str]]]] = {}
+    headers: dict[str, list[str]] = {}
     title = ""
     for line, text in enumerate(source.text.split("\n"), 1):
         words = text.split()
         if text.startswith("="):
             title = text.strip("= ").lower()
-        elif words and re.fullmatch(r"GPU\d+", words[0]) and len(words) > 1 and not words[1].startswith("GPU"):
+        elif words and all(re.fullmatch(r"GPU\d+", word) for word in words):
+            headers.setdefault(title, words)
+        elif words and re.fullmatch(r"GPU\d+", words[0]):
             sections.setdefault(title, []).append((line, words))
-    types = next((rows for name, rows in sections.items() if "link type" in name), None)
-    if types is None:
+    section = next((name for name in sections if "link type" in name), None)
+    if section is None:
         raise wrong(f"{source.name} has no section 'Link Type between two GPUs'", line_span(source, 1))
-    hops = next((rows for name, rows in sections.items() if "hops" in name), None)
-    names = [words[0] for _, words in types]
+    names = headers.get(section) or [words[0] for _, words in sections[section]]
+    types = _rocm_rows(source, section, sections[section], names)
+    counted = next((name for name in sections if "hops" in name), None)
+    hops = None if counted is None else _rocm_rows(source, counted, sections[counted], names)
+    for line, cells in hops or ():
+        odd = next((cell for cell in cells if not re.fullmatch(r"\d+|N/A", cell)), None)
+        if odd is not None:
+            raise wrong(f"'{odd[:20]}' is no number of hops", line_span(source, line))
     pairs: list[tuple[int, int]] = []
-    for a, (line, words) in enumerate(types):
-        if len(words) != len(names) + 1:
-            message = f"row {words[0]} has {len(words) - 1} columns, and there are {len(names)} GPUs"
-            raise wrong(message, line_span(source, line), "is the file cut off?")
-        for b, kind in enumerate(words[1:]):
+    for a, (line, kinds) in enumerate(types):
+        for b, kind in enumerate(kinds):
             if kind not in {"0", "XGMI", "PCIE", "N/A"}:
                 message = f"'{kind[:20]}' is no type of link"
                 raise wrong(message, line_span(source, line), "the types are XGMI and PCIE")
-            routed = hops is not None and a < len(hops) and b + 1 < len(hops[a][1]) and hops[a][1][b + 1] != "1"
-            if kind == "XGMI" and not routed:
+            if kind == "XGMI" and (hops is None or hops[a][1][b] == "1"):
                 pairs.append((a, b))
+    _check_both_ways(source, names, pairs, [line for line, _ in types])
     return names, pairs
+
+
+def _check_both_ways(source: SourceFile, names: list[str], pairs: list[tuple[int, int]], lines: list[int]) -> None:
+    """Raise SourceError X0601 where a link of XGMI is there in one direction only. lines: of the row of each GPU."""
+    known = set(pairs)
+    for a, b in pairs:
+        if (b, a) not in known:
+            message = f"one hop of XGMI leads from {names[a]} to {names[b]}, and none from {names[b]} to {names[a]}"
+            raise wrong(message, line_span(source, lines[a]), "XGMI links both ways: is the file damaged?")
+
+
+def _rocm_rows(
+    source: SourceFile, section: str, rows: list[tuple[int, list[str]]], names: list[str]
+) -> list[tuple[int, list[str]]]:
+    """The line and the cells of each GPU in a section. Raises SourceError X0601 unless each has one complete row."""
+    for at, (line, words) in enumerate(rows):
+        if len(words) != len(names) + 1:
+            message = f"row {words[0]} has {len(words) - 1} columns, and there are {len(names)} GPUs"
+            raise wrong(message, line_span(source, line), "is the file cut off?")
+        if at >= len(names) or words[0] != names[at]:
+            expected = f"that of {names[at]}" if at < len(names) else "the end of the section"
+            message = f"section '{section}': a row of {words[0]}, where {expected} is expected"
+            raise wrong(message, line_span(source, line), "is a line lost, or there twice?")
+    if len(rows) < len(names):
+        message = f"section '{section}' has no row of {names[len(rows)]}"
+        raise wrong(message, line_span(source, rows[-1][0]), "is the file cut off?")
+    return [(line, words[1:]) for line, words in rows]
 
 
 def _amd_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fraction | None]:
@@ -242,7 +275,10 @@ def _amd_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fra
             if kind not in {"SELF", "XGMI", "PCIE", "N/A", "UNKNOWN"}:
                 message = f"'{kind[:20]}' is no type of link"
                 raise wrong(message, line_span(source, line), "the types are SELF, XGMI, PCIE, N/A and UNKNOWN")
-        rows = {name: rows[a] for name, rows in tables.items() if a < len(rows)}
+        short = next((name for name, rows in tables.items() if a >= len(rows)), None)
+        if short is not None:
+            raise wrong(f"{short} has no row of {names[a]}", line_span(source, line), "is the file cut off?")
+        rows = {name: rows[a] for name, rows in tables.items()}
         for name, (at, row) in rows.items():
             if row[0] != names[a] or len(row) != len(names) + 1:
                 message = f"row {row[0]} of {name} has {len(row) - 1} columns, and there are {len(names)} GPUs"

@@ -36,6 +36,15 @@ SLURM = "SwitchName=leaf1 Nodes=gpu[01-04]\n"
 RATES = {"nvlink": "450GB/s", "nic": "400Gb/s"}
 
 
+ROCM_SMI = formats.rocm_smi(3)
+XGMI = {"definitions": {"xgmi": "50GB/s"}}
+
+
+def without_line(text, line):
+    lines = text.split("\n")
+    return "\n".join([*lines[: line - 1], *lines[line:]])
+
+
 def run(tmp_path, text, **settings):
     path = tmp_path / "file"
     path.write_text(text)
@@ -61,6 +70,12 @@ WRONG = [
         16,
         "'WIRE' is no type of link",
     ),
+    # Sections of which a line is lost, or there twice, were taken by position: links went missing in one direction.
+    (without_line(ROCM_SMI, 10), XGMI, 10, "a row of GPU1, where that of GPU0"),
+    (without_line(ROCM_SMI, 12), XGMI, 11, "'hops between two gpus' has no row of GPU2"),
+    (without_line(ROCM_SMI, 17), XGMI, 17, "a row of GPU2, where that of GPU1"),
+    (ROCM_SMI.replace("GPU2   1 ", "GPU2   2 "), XGMI, 16, "from GPU0 to GPU2, and none from GPU2 to GPU0"),
+    (ROCM_SMI.replace("GPU2   1 ", "GPU2   - "), XGMI, 12, "'-' is no number of hops"),
     (IB.replace("4xNDR", "4xFAST", 1), {"gpus_per_node": 1}, 8, "a width and speed"),
     (IB[: IB.rindex("vendid")], {"gpus_per_node": 1}, 9, "has no record of its own"),
     (IB.replace("4xNDR", "4xHDR", 1), {"gpus_per_node": 1}, 14, "both ends of a cable differ"),

@@ -347,6 +347,14 @@ def amd_text(types, hops, bandwidth="50000-100000"):
     return "\n".join([*rows, "Legend:", " SELF = Current GPU", " ENABLED / DISABLED = Link is enabled or disabled", ""])
 
 
+def test_a_row_of_amd_smi_that_is_not_there(imported):
+    """Without the last row of the hops, two hops of XGMI were taken for a link."""
+    text = amd_text([["SELF", "XGMI"], ["XGMI", "SELF"]], [[0, 1], [1, 0]]).split("\n")
+    hops = text.index("HOPS TABLE:")
+    with pytest.raises(SourceError, match=r"HOPS has no row of 0000:02:00\.0"):
+        imported("\n".join([*text[: hops + 3], *text[hops + 4 :]]))
+
+
 def test_tables_of_amd_smi(imported):
     """The least of the bandwidths is that of one link, in MB/s; what takes two hops or PCIe is no link."""
     types = [["SELF", "XGMI", "XGMI"], ["XGMI", "SELF", "PCIE"], ["XGMI", "PCIE", "SELF"]]
