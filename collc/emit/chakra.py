@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import percent
-from collc.chakra.algorithm import Algorithm, TimeOfTraces, algorithm_of
+from collc.chakra.algorithm import REDUCTION_NS, Algorithm, TimeOfTraces, algorithm_of
 from collc.chakra.names import node_name
 from collc.chakra.reader import read_traces
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
@@ -22,7 +22,7 @@ from collc.msccl.lowering.messages import messages_between, messages_of
 from collc.simulation.engine import simulate
 from collc.simulation.message_tasks import message_routes
 from collc.simulation.routing import shortest_routes
-from collc.simulation.schedule_tasks import ChunkMoves
+from collc.simulation.schedule_tasks import ChunkMoves, schedule_tasks
 from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
@@ -111,24 +111,54 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
 
     algorithm = algorithm_of_module(module, time_of_traces)
     write(algorithm)
+    if module.network.has_endpoints:
+        algorithm = replace(algorithm, time=time_of_traces(algorithm), schedule_time=_time_of_schedule(module))
     notes = _write_workload(module, name, folder)
     text, note = network_text(module.network, algorithm)
     if text:
         (folder / "network.yml").write_text(text, encoding="utf-8")
-    return [*notes, *(text for text in (note, _delay_note(algorithm)) if text)]
+    return [*notes, *(text for text in (note, _delay_note(module, algorithm)) if text)]
 
 
-def _delay_note(algorithm: Algorithm) -> str:
-    """A remark where the traces take another time than the schedule, since messages are sent on at once.
+def _time_of_schedule(module: Module) -> int:
+    """Nanoseconds of a schedule in ASTRA-sim's model, without reductions, with the limits of NPUs as it orders them."""
+    network, demand, schedule = module.network, module.demand, module.schedule
+    if schedule is None:
+        raise ValueError(f"module {module.name} has no schedule")
+    rows = schedule.transfers
+    ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
+    return simulate(network, schedule_tasks(network, demand, rows, ends), AstraTiming()).time
 
-    Both times are those of ASTRA-sim's model, and have 1 ns for each reduction.
+
+def _delay_note(module: Module, algorithm: Algorithm) -> str:
+    """A remark where the traces take another time than the schedule.
+
+    Both times are those of ASTRA-sim's model, and have 1 ns for each reduction; where NPUs have limits, that of the
+    schedule has none, and the traces may take so much longer.
     """
     time, least = algorithm.time, algorithm.schedule_time
-    if time == least:
+    limited = module.network.has_endpoints
+    if time == least or (limited and 0 <= time - least <= _longest_sum(algorithm)):
         return ""
+    why = "messages are sent on as they come"
+    if limited:
+        why = "no node says in which order an NPU with limits sends and receives"
     how = f"{percent(time / least - 1)} longer" if time > least else f"{percent(1 - time / least)} less time"
     both = f"in ASTRA-sim's model {time} ns, the schedule {least} ns"
-    return f"Chakra: the traces take {how} than the schedule: messages are sent on as they come ({both})"
+    return f"Chakra: the traces take {how} than the schedule: {why} ({both})"
+
+
+def _longest_sum(algorithm: Algorithm) -> int:
+    """Nanoseconds of the reductions on the chain of messages that has most of them: an NPU adds one after another."""
+    moves = algorithm.moves
+    place = moves.chunk.astype(np.int64) * (int(moves.target.max(initial=0)) + 1) + moves.target
+    _, inverse = np.unique(place, return_inverse=True)
+    own: list[int] = np.bincount(inverse, weights=algorithm.reduced)[inverse].astype(np.int64).tolist()
+    longest = list(own)
+    pairs: list[tuple[int, int]] = np.stack([algorithm.after, algorithm.before], axis=1).tolist()
+    for after, before in sorted(pairs):
+        longest[after] = max(longest[after], longest[before] + own[after])
+    return REDUCTION_NS * max(longest, default=0)
 
 
 def _write(path: Path, nodes: Iterator[Node]) -> None:

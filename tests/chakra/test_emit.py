@@ -375,6 +375,26 @@ def test_traces_that_take_longer_than_the_schedule_say_so(tmp_path):
     assert f"longer than the schedule: {AS_THEY_COME} {taken} ns, the schedule {least} ns)" in _delay_notes(tmp_path)[0]
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "reduce_scatter(t.npus, size: 2882880B) using direct allow congestion",
+        "all_gather(t.npus, size: 2882880B) synthesize tacos(seed: 3)",
+        "all_reduce(t.npus, size: 2882880B) using ring allow congestion",
+    ],
+)
+def test_traces_on_networks_with_limits_say_the_times_that_the_simulator_gives(run, tmp_path):
+    """Of both, or nothing where the traces take the time of the schedule and 1 ns for each reduction."""
+    folder = compiled(tmp_path, f"limited(ring(6, {LINKS}), inject: 90GB/s, eject: 60GB/s)", run)
+    traced = simulate_file(folder / "s", SimulationSettings(on=f"{tmp_path}/p.coll:t", astra=True))
+    schedule = simulate_file(tmp_path / "s.ten", SimulationSettings(astra=True))
+    taken, least = traced.simulation.time, schedule.simulation.time
+    if 0 <= taken - least <= 5:
+        assert _delay_notes(tmp_path) == []
+    else:
+        assert f"(in ASTRA-sim's model {taken} ns, the schedule {least} ns)" in _delay_notes(tmp_path)[0]
+
+
 def _delay_notes(folder: Path) -> list[str]:
     """The remarks about the time of the traces of a program that `compiled` has made."""
     notes = write_chakra(read_module(folder / "s.ten"), "s", folder)
