@@ -224,11 +224,11 @@ def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
                 raise wrong(message, line_span(source, line), "the types are XGMI and PCIE")
             if kind == "XGMI" and (hops is None or hops[a][1][b] == "1"):
                 pairs.append((a, b))
-    _check_both_ways(source, names, pairs, [line for line, _ in types])
+    _check_directions(source, names, pairs, [line for line, _ in types])
     return names, pairs
 
 
-def _check_both_ways(source: SourceFile, names: list[str], pairs: list[tuple[int, int]], lines: list[int]) -> None:
+def _check_directions(source: SourceFile, names: list[str], pairs: list[tuple[int, int]], lines: list[int]) -> None:
     """Raise SourceError X0601 where a link of XGMI is there in one direction only. lines: of the row of each GPU."""
     known = set(pairs)
     for a, b in pairs:
