@@ -21,7 +21,10 @@ MULTIPROCESSORS: Final = 132
 
 LAST_OFFSET: Final = 32767
 """Largest offset of a slot in a buffer."""
-_LAST_AWAITED: Final = 127
+
+LAST_AWAITED: Final = 127
+"""Largest number of a threadblock that a step can wait for."""
+
 _NODES: Final = 4095
 
 
@@ -75,7 +78,7 @@ def exceeded_limits(program: Program) -> list[LimitUse]:
         LimitUse("threadblocks on one GPU", tbs, limits.threadblocks, split),
         LimitUse("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
         last_offset(_last_offset(program)),
-        LimitUse("as the last threadblock that others wait for", _last_awaited(program), _LAST_AWAITED, split),
+        LimitUse("as the last threadblock that others wait for", _last_awaited(program), LAST_AWAITED, split),
         _elements(nodes),
         LimitUse("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
         LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),

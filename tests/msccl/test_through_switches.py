@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 from collc.application.file_runs import run_program
 from collc.base.diagnostics import SourceFile
 from collc.msccl.lowering import lower as lowering
+from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.eager import eager_messages
+from collc.msccl.lowering.flows import Flow, spread_flows
 from collc.msccl.lowering.lower import lower, selected
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
+from collc.msccl.lowering.replay import replay_time
 from collc.msccl.options import MscclOptions
-from collc.msccl.program import ARRIVES, LEAVES, Message
+from collc.msccl.program import ARRIVES, LEAVES, Message, Program
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
 from collc.passes.synthesize import Synthesize
@@ -27,10 +31,10 @@ from tests import support
 from tests.end_to_end.programs import build
 
 
-def synthesized(topology: str, collective: str, synthesizer: str = "symmetric") -> Module:
+def synthesized(topology: str, collective: str, synthesizer: str = "symmetric", chunks: int = 1) -> Module:
     text = (
         f"import std.clusters\nimport std.topologies\nimport std.collectives\ntopology t = {topology}\n"
-        f"schedule s on t {{ run {collective}(t.npus, size: 64MiB) }}\n"
+        f"schedule s on t {{ run {collective}(t.npus, size: 64MiB, chunks: {chunks}) }}\n"
     )
     (request,) = load_program(SourceFile("p.coll", text), {}, None).schedules
     module = Module("s", request.network, request.demand, relays=True)
@@ -70,8 +74,75 @@ def test_messages_that_tie_are_passed_on_as_they_come(monkeypatch: pytest.Monkey
     module = synthesized("dgx_h100(4)", "gather", "pccl")
     assert_as_fast_as_its_schedule(module)
     monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
+    monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", ())
     measured = quality(lower(module), module)
     assert measured.replay > TOLERATED_SLOWDOWN * measured.schedule
+
+
+def spread_program(module: Module, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program by the first of SPREAD_ATTEMPTS alone."""
+
+    def none(_options: MscclOptions) -> Iterator[LoweringAttempt]:
+        return iter(())
+
+    monkeypatch.setattr(lowering, "attempts", none)
+    monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
+    monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", lowering.SPREAD_ATTEMPTS[:1])
+    monkeypatch.setattr(lowering, "_RETRIED_MESSAGES", 0)
+    return lower(module)
+
+
+@pytest.mark.parametrize(("collective", "synthesizer"), [("gather", "pccl"), ("all_reduce", "symmetric")])
+def test_connections_that_are_never_full_delay_nothing(
+    collective: str, synthesizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that a schedule has on their way at once are on connections of their own, without being paired."""
+    nodes = 4 if collective == "gather" else 2
+    module = synthesized(f"dgx_h100({nodes})", collective, synthesizer, chunks=4)
+    program = spread_program(module, monkeypatch)
+    assert replay_time(program, module.network, LinkModel.STORE) <= TOLERATED_SLOWDOWN * module.collective_time()
+    assert all(tb.send < 0 or tb.receive < 0 for gpu in program.gpus for tb in gpu.threadblocks)
+    for gpu in program.gpus:
+        for tb in gpu.threadblocks:
+            sent = [program.messages[step.send] for step in tb.steps if step.send >= 0]
+            assert all(a.arrival <= b.start for a, b in pairwise_at(sent, 2))
+
+
+def pairwise_at(messages: list[Message], distance: int) -> list[tuple[Message, Message]]:
+    return list(zip(messages, messages[distance:], strict=False))
+
+
+def test_spread_flows_are_no_more_than_the_channels() -> None:
+    """Five messages are on their way at once: three connections of two, or as many as there are, with turns."""
+    module = synthesized("dgx_h100(2)", "all_reduce")
+    start = selected(module, MscclOptions())
+    together = tuple(replace(m, start=0, leave=1, arrival=k + 1) for k, m in enumerate(start.messages))
+    program = replace(start, messages=together)
+    most = max(Counter((m.source, m.target, m.path) for m in together).values())
+    for channels in (1, 2, 32):
+        flows = spread_flows(program, 2, 64, channels)
+        used = {(flow.source, flow.target): 0 for flow in flows}
+        for flow in flows:
+            used[flow.source, flow.target] = max(used[flow.source, flow.target], 1 + flow.path)
+        paths = Counter((m.source, m.target) for m in {(m.source, m.target, m.path): m for m in together}.values())
+        assert all(count <= max(channels, paths[pair]) for pair, count in used.items())
+        assert max(used.values()) >= min(channels, -(-most // 2))
+
+
+def test_what_waits_twice_counts_twice() -> None:
+    """Where a flow holds few steps, there are more flows; a chunk that came before takes two."""
+    module = synthesized("dgx_h100(2)", "all_reduce")
+    start = selected(module, MscclOptions())
+    came = Counter[Flow]()
+    flows = spread_flows(start, 100, 4, 32)
+    for flow, message in zip(flows, start.messages, strict=True):
+        passed_on = any(
+            m.target == message.source and m.chunk == message.chunk and m.arrival <= message.start
+            for m in start.messages
+        )
+        came[flow] += 1 + passed_on
+    assert max(came.values()) <= 4
+    assert len(came) > len(set(spread_flows(start, 100, 64, 32)))
 
 
 def test_ties_at_switches_are_named() -> None:

@@ -31,13 +31,15 @@ class Policy:
 
     shares: number of shares into which the chunks are divided, each with flows of its own. paths: whether each path
     between two GPUs has flows of its own. fuse: whether receives are fused with sends. pair_unrelated: whether one
-    threadblock serves a flow that ends and one that begins at a GPU even if they have no chunk in common.
+    threadblock serves a flow that ends and one that begins at a GPU even if they have no chunk in common. spread:
+    whether there are as many flows that none has more messages on their way than a connection holds.
     """
 
     shares: int = 1
     paths: bool = True
     fuse: bool = True
     pair_unrelated: bool = True
+    spread: bool = False
 
 
 @dataclass(slots=True)

@@ -28,6 +28,12 @@ class LoweringAttempt:
     eager: bool = False
 
 
+SPREAD_ATTEMPTS: Final = tuple(
+    LoweringAttempt(Policy(fuse=False, pair_unrelated=False, spread=True), 1, in_turn=True, eager=eager)
+    for eager in (False, True)
+)
+"""Attempts whose threadblocks delay messages least: each only sends or receives, and no connection is ever full."""
+
 LARGE_ATTEMPTS: Final = tuple(LoweringAttempt(Policy(), 1, in_turn=True, eager=eager) for eager in (False, True))
 """Attempts for large programs over switches, the schedule's order first."""
 

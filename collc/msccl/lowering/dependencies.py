@@ -8,19 +8,24 @@ dependencies are on `nop` steps before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
+from collc.msccl.limits import LAST_AWAITED
 from collc.msccl.options import Protocol
 from collc.msccl.program import Gpu, Op, Point, Program, Slot, Step, Threadblock
 from collc.ten.arrays import Int16Array
 
 _DoneClock = Int16Array
 """A vector clock, int16[threadblocks]: of each threadblock the last step that is known to be done; -1 for none."""
+
+_Waits = dict[Point, list[Point]]
+"""The steps that steps of a GPU wait for."""
 
 _MOST_CLOCK_ENTRIES: Final = 30_000_000
 """Most entries of all clocks with which the threadblocks of all GPUs are followed together."""
@@ -36,11 +41,34 @@ def depend(program: Program, by_messages: bool = False, in_turn: bool = False) -
     Simple. in_turn: whether threadblocks that send over one link do so in the order of the schedule; otherwise a
     message that is ready early can delay one that others wait for.
     """
-    waits: dict[int, dict[Point, list[Point]]] = {gpu.rank: {} for gpu in program.gpus}
     together = by_messages and program.protocol is Protocol.SIMPLE and _clocks_fit(program)
+    waits: dict[int, _Waits] = {}
     for group in [program.gpus] if together else [(gpu,) for gpu in program.gpus]:
-        _follow(program, group, waits, in_turn)
+        waits |= _nameable(program, group) if in_turn else _follow(program, group, None)
     return replace(program, gpus=tuple(_final(gpu, waits[gpu.rank]) for gpu in program.gpus))
+
+
+def _nameable(program: Program, gpus: Sequence[Gpu]) -> dict[int, _Waits]:
+    """By rank, the steps that each step waits for, with sends in turn as far as a file can name what they wait for.
+
+    Where steps wait for more threadblocks of a GPU than can be named, sends wait only for those of the ones that are
+    awaited most often, whatever they wait for.
+    """
+    in_turn: dict[int, set[int] | None] = {gpu.rank: None for gpu in gpus}
+    room = {gpu.rank: LAST_AWAITED + 1 for gpu in gpus}
+    while True:
+        waits = _follow(program, gpus, in_turn)
+        crowded = False
+        for rank, found in waits.items():
+            awaited = Counter(point.threadblock for points in found.values() for point in points)
+            kept = in_turn[rank]
+            if len(awaited) > LAST_AWAITED + 1 and (kept is None or kept):
+                crowded = True
+                if kept is not None:  # what was awaited for the data alone takes the place of others
+                    room[rank] = max(0, room[rank] - (len(awaited) - LAST_AWAITED - 1))
+                in_turn[rank] = set(sorted(awaited, key=lambda k: (-awaited[k], k))[: room[rank]])
+        if not crowded:
+            return waits
 
 
 def _clocks_fit(program: Program) -> bool:
@@ -110,8 +138,14 @@ class _HappensBefore:
     begun: dict[int, _DoneClock] = field(default_factory=dict[int, "_DoneClock"])
 
 
-def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, list[Point]]], in_turn: bool) -> None:
-    """Find the steps that each step of some GPUs must wait for, and add them to `waits`."""
+def _follow(
+    program: Program, gpus: Sequence[Gpu], in_turn: Mapping[int, Container[int] | None] | None
+) -> dict[int, _Waits]:
+    """By rank, the steps that each step of some GPUs must wait for.
+
+    in_turn: by rank, the threadblocks for which sends over the same link wait, None: all of them; None: none waits.
+    """
+    waits: dict[int, _Waits] = {gpu.rank: {} for gpu in gpus}
     names = [(gpu.rank, number) for gpu in gpus for number in range(len(gpu.threadblocks))]
     columns = {name: column for column, name in enumerate(names)}
     rows = sorted(
@@ -134,13 +168,15 @@ def _follow(program: Program, gpus: Sequence[Gpu], waits: dict[int, dict[Point, 
             order.done[number] = order.done[latest[order.column[number]]]
         latest[order.column[number]] = number
         before = accesses[rank].before(step, number)
-        if in_turn and step.send >= 0:
-            link = program.messages[step.send].path[0]
+        if in_turn is not None and step.send >= 0:
+            link, awaitable = program.messages[step.send].path[0], in_turn[rank]
             before.add(taken.get(link, number))
-            taken[link] = number
+            if awaitable is None or threadblock in awaitable:
+                taken[link] = number
         wanted = _wanted(order, number, step, before)
         if wanted:
             waits[rank][order.point[number]] = wanted
+    return waits
 
 
 def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
@@ -164,7 +200,7 @@ def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) ->
     return wanted
 
 
-def _final(gpu: Gpu, waits: dict[Point, list[Point]]) -> Gpu:
+def _final(gpu: Gpu, waits: _Waits) -> Gpu:
     """The GPU with waits and `nop` steps. Threadblocks that others wait for come first."""
     awaited = {point for points in waits.values() for point in points}
     first = {point.threadblock for point in awaited}
@@ -185,7 +221,7 @@ def _final(gpu: Gpu, waits: dict[Point, list[Point]]) -> Gpu:
     return replace(gpu, threadblocks=tuple(made))
 
 
-def _nops_ahead(tb: Threadblock, number: int, waits: dict[Point, list[Point]]) -> list[int]:
+def _nops_ahead(tb: Threadblock, number: int, waits: _Waits) -> list[int]:
     """Of each step of a threadblock, how many `nop` steps come before it."""
     extra = (max(0, len(waits.get(Point(number, k), ())) - 1) for k in range(len(tb.steps)))
     return list(accumulate(extra))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,6 +68,54 @@ def flows_of(program: Program, shares: int, paths: bool) -> list[Flow]:
         known[flow : flow + 1] = [row]
         found[number] = Flow(message.source, message.target, flow, share)
     return [found[number] for number in range(len(program.messages))]
+
+
+@dataclass(slots=True)
+class _OpenFlow:
+    """A flow while messages are added to it. number: its number between its two GPUs. steps: of its sender."""
+
+    number: int
+    steps: int = 0
+    arrivals: list[Moment] = field(default_factory=list[Moment])
+
+    def room_at(self, in_flight: int) -> int:
+        """The time in picoseconds from which fewer than `in_flight` messages have not arrived."""
+        return self.arrivals[-in_flight][0] if len(self.arrivals) >= in_flight else 0
+
+
+def spread_flows(program: Program, in_flight: int, most: int, channels: int) -> list[Flow]:
+    """The flow of each message, as few as possible such that none has too many messages on their way.
+
+    in_flight: how many messages of a flow have left and not arrived, at most, at the times of the program; more only
+    where a pair of GPUs would need more flows than `channels`. most: steps of a threadblock that sends one flow, where
+    what passes on a chunk that came takes two: it waits for that, and for its turn.
+    """
+    arrives = {step.receive: step.when for gpu in program.gpus for step in gpu.steps}
+    leaves = {step.send: step.when for gpu in program.gpus for step in gpu.steps}
+    came: dict[tuple[int, int], int] = {}
+    for message in program.messages:
+        key = message.target, message.chunk
+        came[key] = min(message.arrival, came.get(key, message.arrival))
+    flows: dict[tuple[int, int, tuple[int, ...]], list[_OpenFlow]] = defaultdict(list)
+    count = Counter[tuple[int, int]]()
+    found = [Flow(0, 0, 0, 0)] * len(program.messages)
+    for number in sorted(range(len(program.messages)), key=leaves.__getitem__):
+        message, moment = program.messages[number], arrives[number]
+        pair = message.source, message.target
+        steps = 1 + (came.get((message.source, message.chunk), message.start + 1) <= message.start)
+        known = flows[*pair, message.path]
+        fitting = [flow for flow in known if flow.steps + steps <= most and flow.arrivals[-1] < moment]
+        flow = next((flow for flow in fitting if flow.room_at(in_flight) <= message.start), None)
+        if flow is None and fitting and count[pair] >= channels:
+            flow = min(fitting, key=lambda flow: flow.room_at(in_flight))
+        if flow is None:
+            flow = _OpenFlow(count[pair])
+            count[pair] += 1
+            known.append(flow)
+        flow.arrivals.append(moment)
+        flow.steps += steps
+        found[number] = Flow(*pair, flow.number, 0)
+    return found
 
 
 def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[int, int]:

@@ -29,12 +29,19 @@ from collc.msccl.limits import (
     residency_notes,
 )
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.attempts import EAGER_ATTEMPTS, LARGE_ATTEMPTS, LoweringAttempt, attempts, wider
-from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size
+from collc.msccl.lowering.attempts import (
+    EAGER_ATTEMPTS,
+    LARGE_ATTEMPTS,
+    SPREAD_ATTEMPTS,
+    LoweringAttempt,
+    attempts,
+    wider,
+)
+from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT, deadlocking_message_sizes, largest_size
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
-from collc.msccl.lowering.flows import flows_of
+from collc.msccl.lowering.flows import flows_of, spread_flows
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import messages_of
@@ -66,9 +73,12 @@ _MOST_BLOCK_CHANNELS: Final = 8
 """Most chunks of a block for which a channel each is tried."""
 
 _LARGE_PROGRAM: Final = 20_000
-"""Messages above which a program is made at most twice for speed: first with sends in the order of the schedule."""
+"""Messages above which a program is made at most three times for speed, in the order of the schedule first."""
 
-_MEASURED_MESSAGES: Final = 60_000
+_COSTLY_PROGRAM: Final = 60_000
+"""Messages above which a program is made at most twice for speed."""
+
+_MEASURED_MESSAGES: Final = 200_000
 """Most messages of a program whose time is measured, so that it can be made again for speed alone."""
 
 _RETRIED_MESSAGES: Final = 60_000
@@ -130,7 +140,7 @@ def _lowered(module: Module, options: MscclOptions, observe: StageObserver, anno
         slowdown, final = _slowdown(program, stages)
         if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowdown, program)
-        if final or (number > 1 and len(start.messages) > _LARGE_PROGRAM):
+        if final or number >= _most_attempts(start):
             break
     found = best[1] if best is not None else restricted
     if found is None:
@@ -138,6 +148,13 @@ def _lowered(module: Module, options: MscclOptions, observe: StageObserver, anno
     found = bounded_scratch(found, sizes_given=options.sizes[1] is not None)
     most = max((len(gpu.threadblocks) for gpu in found.gpus), default=0)
     return replace(found, notes=(*found.notes, *residency_notes(most)))
+
+
+def _most_attempts(start: Program) -> int:
+    """How many attempts are made for speed at most."""
+    if len(start.messages) > _COSTLY_PROGRAM:
+        return 2
+    return 3 if len(start.messages) > _LARGE_PROGRAM else 1 << 30
 
 
 def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
@@ -149,10 +166,15 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
     found, start, options = attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
     if len(start.messages) > _LARGE_PROGRAM:
-        found = chain(LARGE_ATTEMPTS, found)
+        first, *others = LARGE_ATTEMPTS
+        order = (first, SPREAD_ATTEMPTS[0], *others)
+        if len(start.messages) > _COSTLY_PROGRAM and len({message.reduce for message in start.messages}) > 1:
+            # A sum and what is passed on overlap, so that a threadblock with both delays messages.
+            order = (SPREAD_ATTEMPTS[0], *LARGE_ATTEMPTS)
+        found = chain(order, found)
     elif options.instances == 1 or model is not LinkModel.STORE:
         most = _RETRIED_MESSAGES // max(1, len(start.messages))
-        found = chain(found, islice(wider(options, channels_per_instance(options)), most))
+        found = chain(found, SPREAD_ATTEMPTS, islice(wider(options, channels_per_instance(options)), most))
     if len(start.messages) <= _LARGE_PROGRAM and any(len(message.path) > 1 for message in start.messages):
         found = chain(islice(found, 1), EAGER_ATTEMPTS, found)
     seen: set[LoweringAttempt] = set()
@@ -300,7 +322,7 @@ class _StageRunner:
         if program is None:
             return None
         block, messages = self.start.collective.block, len(self.start.messages)
-        one_share = attempt.merged == 1 and attempt.policy.shares == 1
+        one_share = attempt.merged == 1 and attempt.policy.shares == 1 and not attempt.policy.spread
         if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _LARGE_PROGRAM:
             return program
         apart = replace(attempt, policy=replace(attempt.policy, shares=block))
@@ -322,6 +344,8 @@ class _StageRunner:
         merged = self.merge(attempt.merged, eager=attempt.eager)
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
+        if attempt.policy.spread:
+            return self.spread(merged, attempt)
         shares = attempt.policy.shares
         while True:
             self.announce("assign")
@@ -341,10 +365,24 @@ class _StageRunner:
             if steps <= limits.steps or shares >= limits.channels:
                 break
             shares = _more_shares(shares, steps, limits)
-        exceeded = exceeded_limits(program)
-        if exceeded:
-            raise exceeded[0].error()
-        return program
+        return _within_limits(program)
+
+    def spread(self, merged: Program, attempt: LoweringAttempt) -> Program | None:
+        """The program with as many flows as it has messages on their way; as `fitted`."""
+        limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
+        most, in_flight = limits.steps, MESSAGES_IN_FLIGHT[self.options.protocol]
+        while True:
+            self.announce("assign")
+            flows = spread_flows(merged, in_flight, most, channels)
+            program = assign(merged, attempt.policy, channels, limits.per_channel, flows)
+            self.observe("assign", program)
+            if self.is_known(program, attempt):
+                return None
+            program = self.finished(program, attempt)
+            steps = longest_threadblock(program)
+            if steps <= limits.steps or most == 1:
+                return _within_limits(program)
+            most = most * limits.steps // steps  # the rest is for the steps that wait
 
     def is_known(self, program: Program, attempt: LoweringAttempt) -> bool:
         """Whether an earlier attempt had the same program after `assign` and continues as this one; records it."""
@@ -368,6 +406,14 @@ class _StageRunner:
         program = with_guarded_sends(depend(program, by_messages=True, in_turn=attempt.in_turn))
         self.observe("depend", program)
         return program
+
+
+def _within_limits(program: Program) -> Program:
+    """The program. Raises SourceError M0111 where it exceeds a limit."""
+    exceeded = exceeded_limits(program)
+    if exceeded:
+        raise exceeded[0].error()
+    return program
 
 
 def _more_shares(shares: int, steps: int, limits: Limits) -> int:
