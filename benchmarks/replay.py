@@ -30,15 +30,15 @@ NETWORKS: Final = {
     "dgx_h100(2)": (1, 4),
     "dgx_h100(4)": (1, 4),
     "dgx_a100(4)": (1, 4),
-    "gb200_nvl72()": (1,),
+    "gb200_nvl72()": (1, 4),
     "fat_tree(4, 50GB/s, 0.5us)": (1, 4),
     f"rail_optimized(4, 4, {RATES})": (1, 4),
     f"rail_only(4, 4, {RATES})": (1, 4),
-    "dgx_h100(8)": (1,),
+    "dgx_h100(8)": (1, 4),
     "dgx_h100(16)": (1, 4),
-    "fat_tree(8, 50GB/s, 0.5us)": (1,),
-    f"rail_optimized(16, 8, {RATES}, spines: 8)": (1,),
-    f"rail_only(16, 8, {RATES})": (1,),
+    "fat_tree(8, 50GB/s, 0.5us)": (1, 4),
+    f"rail_optimized(16, 8, {RATES}, spines: 8)": (1, 4),
+    f"rail_only(16, 8, {RATES})": (1, 4),
 }
 """Networks, and chunks of a block that are tried on them."""
 

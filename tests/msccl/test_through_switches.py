@@ -12,12 +12,16 @@ import pytest
 
 from collc.application.file_runs import run_program
 from collc.base.diagnostics import SourceFile
+from collc.msccl.lowering import dependencies
 from collc.msccl.lowering import lower as lowering
+from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.attempts import LoweringAttempt
+from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.flows import Flow, spread_flows
 from collc.msccl.lowering.lower import lower, selected
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
+from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import replay_time
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import ARRIVES, LEAVES, Message, Program
@@ -143,6 +147,24 @@ def test_what_waits_twice_counts_twice() -> None:
         came[flow] += 1 + passed_on
     assert max(came.values()) <= 4
     assert len(came) > len(set(spread_flows(start, 100, 64, 32)))
+
+
+def test_order_is_not_awaited_where_a_file_cannot_name_the_threadblock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the data needs stays; of the other waits, those for the threadblocks that are awaited most often."""
+    policy = Policy(fuse=False, pair_unrelated=False)
+    program = repeat(assign(selected(synthesized("dgx_h100(2)", "reduce_scatter"), MscclOptions()), policy, 32, 32))
+
+    def awaited(found: Program) -> tuple[int, int]:
+        """The most threadblocks of a GPU that are awaited, and the number of waits of all."""
+        waits = [[p.threadblock for tb in gpu.threadblocks for s in tb.steps for p in s.waits] for gpu in found.gpus]
+        return max(len(set(points)) for points in waits), sum(map(len, waits))
+
+    for_data, in_turn = (awaited(depend(program, in_turn=turn)) for turn in (False, True))
+    assert in_turn[0] > for_data[0] + 1
+    monkeypatch.setattr(dependencies, "LAST_AWAITED", in_turn[0] - 2)
+    limited = awaited(depend(program, in_turn=True))
+    assert limited[0] == in_turn[0] - 1
+    assert for_data[1] < limited[1] < in_turn[1]
 
 
 def test_ties_at_switches_are_named() -> None:

@@ -89,7 +89,8 @@ def assign(
     of each message, where it is known. Raises SourceError M0110 if more channels are needed.
     """
     flows = flows_of(program, policy.shares, policy.paths) if flows is None else flows
-    ends = [gpu_flows_of(gpu, flows) for gpu in program.gpus]
+    joins = policy.fuse or policy.pair_unrelated
+    ends = [gpu_flows_of(gpu, flows, with_wanted=joins) for gpu in program.gpus]
     every = sorted(set(flows))
     joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})
     if policy.fuse:

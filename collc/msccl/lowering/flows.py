@@ -139,8 +139,8 @@ def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[in
     return found
 
 
-def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
-    """The steps of a GPU by flow, in order of time, and when flows need what its receives bring."""
+def gpu_flows_of(gpu: Gpu, flows: list[Flow], *, with_wanted: bool = True) -> GpuFlows:
+    """The steps of a GPU by flow, in order of time, and, `with_wanted`, when flows need what its receives bring."""
     ends = GpuFlows(gpu)
     writer: dict[object, Step] = {}
     for step in gpu.steps:
@@ -148,6 +148,8 @@ def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
             ends.sends.setdefault(flows[step.send], []).append(step)
         if step.receive >= 0:
             ends.receives.setdefault(flows[step.receive], []).append(step)
+        if not with_wanted:
+            continue
         for slot in step.reads():
             source = writer.get(slot)
             if source is not None:
