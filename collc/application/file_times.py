@@ -35,6 +35,12 @@ class FileTasks:
     parts: int
     most: int | None = None
 
+    def of_size(self, size: int) -> TaskGraph:
+        """The tasks for a buffer of `size` bytes; messages are rounded up to whole bytes."""
+        counts: list[int] = self.tasks.size.tolist()
+        scaled = np.array([-(-count * size // self.parts) for count in counts], np.int64)
+        return replace(self.tasks, size=scaled)
+
 
 def costs_of(kind: FileKind, costs: Iterable[ProtocolCost]) -> list[ProtocolCost]:
     """Of some protocols, those that a kind of file has: plans have no LL128."""
@@ -88,13 +94,11 @@ def times_of(
     """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
     seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
     found: list[int | None] = []
-    counts: list[int] = file.tasks.size.tolist()
     for size in sizes:
         if size < file.parts * LEAST_CHUNK[kind] or (file.most is not None and size > file.most):
             found.append(None)
             continue
-        scaled = np.array([-(-count * size // file.parts) for count in counts], np.int64)
-        found.append(simulate(seen, replace(file.tasks, size=scaled), ExactTiming()).time_ps)
+        found.append(simulate(seen, file.of_size(size), ExactTiming()).time_ps)
     return found
 
 

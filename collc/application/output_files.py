@@ -41,6 +41,7 @@ from collc.base.wording import did_you_mean, listed
 from collc.msccl.options import MscclOptions, options_of, plan_options_of
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.ten.module import Module
+from collc.ten.network import Network
 
 
 def write_ten(module: Module, path: Path) -> None:
@@ -226,11 +227,12 @@ _ORDER: Final = {"ten": 0, "report": 2}
 class OutputFiles:
     """The files of a schedule, written under temporary names; those that can be read back are checked.
 
-    page: the text of the report, for `emit report`, from what is known of the other files. draft: gets the files that
-    are complete.
+    network: as the program declares it; the schedule may be for one whose switches are unwound. page: the text of the
+    report, for `emit report`, from what is known of the other files. draft: gets the files that are complete.
     """
 
     module: Module
+    network: Network
     folder: Path
     draft: Draft
     progress: Progress
@@ -282,6 +284,8 @@ class OutputFiles:
                 found = _emit_report(partial(self.page, others), destination, self.progress)
             else:
                 found = WRITERS[emit.kind](module, emit, destination, self.progress)
+                if emit.kind in CHECKED and module.network.unwound and "failed" not in found.checks.values():
+                    found = replace(found, notes=(*found.notes, *self._over_switches(emit, destination)))
         except CollcError as error:
             renamed = [_with_final_names(message, destination) for message in error.diagnostics]
             raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
@@ -289,6 +293,14 @@ class OutputFiles:
         if "failed" in found.checks.values() and messages:
             messages[0] = _as_internal_fault(messages[0], path)
         return replace(found, diagnostics=tuple(messages)), draft, name
+
+    def _over_switches(self, emit: EmitRequest, destination: Destination) -> tuple[str, ...]:
+        """Remarks on files that were planned without the switches that the program declares."""
+        from collc.application.file_speed import switched_notes
+
+        kind = "mscclpp" if emit.kind == "mscclpp" else "msccl"
+        paths = list(destination.finals)
+        return switched_notes(paths, kind, self.module, self.network, _options(emit))
 
 
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:

@@ -78,6 +78,7 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
 
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
+    from collc.application.file_speed import plan_speed_notes
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
@@ -97,7 +98,9 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
             verdict = check_plan(path, collective="custom", expected=expected, nodes=nodes)
         else:
             verdict = check_plan(path, collective=collective, root=root, nodes=nodes)
-        notes = [*sizes_note, *notes, *filter(None, [average_note(part.demand)])]
+        progress(None, "simulating the MSCCL++ plan")
+        speed = plan_speed_notes(path, part, chosen) if verdict.ok else ()
+        notes = [*sizes_note, *notes, *speed, *filter(None, [average_note(part.demand)])]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
     return _for_runs(module, options, destination, write)

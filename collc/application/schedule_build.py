@@ -164,7 +164,8 @@ class ScheduleBuild:
             self._prove(module)
         written = emits if self.settings.write else ()
         with cleanup_on_termination(), drafting(OUTPUT_HINT) as draft:
-            outputs = OutputFiles(module, self.settings.output, draft, self.progress, partial(self._page, module))
+            page, declared = partial(self._page, module), self.request.network
+            outputs = OutputFiles(module, declared, self.settings.output, draft, self.progress, page)
             try:
                 late = write_in_time(outputs, written, self._clock)
                 output = outputs.collect()

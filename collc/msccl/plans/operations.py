@@ -24,6 +24,9 @@ MOST_SEMAPHORES: Final = 16
 SwitchChannel = tuple[Buffer, tuple[int, ...]]
 """A buffer of some GPUs, by rank, that a switch adds and stores to."""
 
+_PUTS: Final = frozenset({Op.SEND, Op.RECEIVE_COPY_SEND})
+"""Operations of steps that only put what is in a slot."""
+
 KINDS: Final = ("memory", "port")
 """Kinds of channels between two GPUs, in the order in which the runtime pairs them."""
 
@@ -249,25 +252,57 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
     block.signal_or_wait("signal", list(heard))
     for one in rounds_of(tb.steps):
         _begin(block, number, one)
-        for step in one:
-            _move(block, step)
+        puts = _puts_beside_ports(block, one)
+        for at, step in enumerate(one):
+            if at not in puts:
+                _move(block, step)
+        if puts:
+            block.sync()
+            _leave(block)
+        for at in puts:
+            _move(block, one[at])
         _end(block, number, tb.steps, one)
-    _flush(block.ops)
+    _flush(block)
     return block
 
 
-def _flush(ops: list[Json]) -> None:
-    """Wait after the last put on each port until all has left: the next run overwrites what the proxy still reads.
+def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
+    """Positions of the puts of a round over memory that wait until its puts over ports are queued.
+
+    A proxy does the latter while the threadblock goes on, but the threadblock itself does the former. Empty where there
+    are none of the latter, or where a later step of the round overwrites what a put reads.
+    """
+    routes, sends = block.plan.routes, block.plan.sends
+    if not any(step.send >= 0 and step.send in routes.over and routes.over[step.send].kind == "port" for step in steps):
+        return []
+    puts = [
+        at
+        for at, step in enumerate(steps)
+        if step.op in _PUTS and step.send not in sends and routes.over[step.send].kind == "memory"
+    ]
+    for at in puts:
+        held, count = held_slot(steps[at]), steps[at].count
+        read = set(block.span([held], count)) if held is not None else set[Slot]()
+        after = [step for other, step in enumerate(steps) if other > at and other not in puts]
+        if any(not read.isdisjoint(block.span(list(step.writes()), 1)) for step in after):
+            return []
+    return puts
+
+
+def _flush(block: BlockWriter) -> None:
+    """Wait at the end until all has left each port: the next run overwrites what the proxy still reads.
 
     Not by `pwsf`, which flushes nothing (docs/msccl-contract.md, section 6.2).
     """
-    flushed: set[int] = set()
-    for at in reversed(range(len(ops))):
-        channels: list[int] = ops[at]["channel_ids"] if ops[at]["name"] == "pws" else []
-        if not flushed.issuperset(channels):
-            entries = [{"index": 0, "size": 0} for _ in channels]
-            ops.insert(at + 1, {"name": "flush", "dst_buff": entries, "channel_ids": channels, "channel_type": "port"})
-        flushed.update(channels)
+    used = dict.fromkeys(channel for op in block.ops if op["name"] == "pws" for channel in op["channel_ids"])
+    channels = list(used)
+    last = block.ops[-1]
+    if channels and (last["name"] != "pws" or last["channel_ids"] != channels):  # else who queued a put waits for it
+        block.sync()
+    for k in range(0, len(channels), MOST_IN_OPERATION):
+        now = channels[k : k + MOST_IN_OPERATION]
+        entries = [{"index": 0, "size": 0} for _ in now]
+        block.add("flush", dst_buff=entries, channel_ids=now, channel_type="port")
 
 
 def rounds_of(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
