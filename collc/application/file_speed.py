@@ -89,11 +89,12 @@ def switched_notes(
             continue
         taken = part.collective_time()
         if time > TOLERATED_SLOWDOWN * taken:
+            name = "MSCCL" if kind == "msccl" else "MSCCL++"
             notes.append(
-                f"{'MSCCL' if kind == 'msccl' else 'MSCCL++'}: over the switches, in place of which the schedule has "
-                f"direct links, the file takes {format_time(time)}, {longer(time, taken)} than the schedule "
-                f"({format_time(taken)}): try 'instances: {options.instances * 2}', or 'synthesize pccl()', which "
-                "plans for the switches as they are"
+                f"{name}: the schedule has direct links in place of switches; over these, "
+                f"which pass on whole messages, the file takes {format_time(time)}, {longer(time, taken)} than the "
+                f"schedule ({format_time(taken)}): try 'instances: {options.instances * 2}', or 'synthesize pccl()', "
+                "which plans for the switches as they are"
             )
     return tuple(dict.fromkeys(notes))
 

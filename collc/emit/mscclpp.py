@@ -37,7 +37,7 @@ def _fastest(module: Module, options: MscclOptions) -> Json:
         return first
     from collc.msccl.simulating.plan_times import plan_time
 
-    return min([first, *rest], key=lambda plan: plan_time(plan, module))
+    return min([first, *rest], key=lambda plan: plan_time(plan, module, options.instances))
 
 
 def plan_lines(plan: Json) -> Iterator[str]:

@@ -15,6 +15,7 @@ from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.nodes import nodes_of_ranks
 from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.msccl.running.run_plan import run_plan_file
+from collc.msccl.simulating.plan_times import plan_time
 from collc.ten.network import LinkKind
 from tests import support
 
@@ -268,3 +269,31 @@ def test_input_that_leaves_over_a_port_is_a_warning(tmp_path):
     assert source_of_two(Broken(mutant, random.Random(0)))
     verdict = check_plan(written(tmp_path, mutant))
     assert [(d.code, d.warning) for d in verdict.diagnostics if d.code == "X0122"] == [("X0122", True)]
+
+
+def test_puts_over_ports_are_queued_before_those_of_the_threadblock(monkeypatch):
+    """The proxy sends the former while the threadblock does the latter: one link's time less in each round of both."""
+    monkeypatch.setattr("collc.msccl.plans.plan._MOST_BLOCKS_PER_PEER", 0)  # threadblocks by chunk, with both kinds
+    pairs = [(a, b, SLOW) for a in range(4) for b in range(4) if a != b]
+    module = scheduled(support.network(4, pairs), support.all_reduce(list(range(4))))
+    options = MscclOptions(gpus_per_node=2)
+    one_link = 20_971_520 + 700_000
+    assert module.collective_time() == 2 * one_link
+    assert plan_time(plan_of(module, options), module) == 2 * one_link + 700_000  # the signal that a receiver has begun
+    monkeypatch.setattr("collc.msccl.plans.operations._puts_beside_ports", lambda *_: [])
+    assert plan_time(plan_of(module, options), module) > 3 * one_link - 1_000_000
+
+
+def test_flushes_come_last(tmp_path):
+    """Not before puts that wait for nothing else; and after a `nop`, or by the threads that queued the puts."""
+    module = scheduled(nodes(3, 2), support.all_reduce(list(range(6))))
+    plan = plan_of(module, MscclOptions(gpus_per_node=2))
+    blocks = [tb["ops"] for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
+    ending = [ops for ops in blocks if any(op["name"] == "pws" for op in ops)]
+    assert ending
+    for ops in ending:
+        first = next(at for at, op in enumerate(ops) if op["name"] == "flush")
+        assert {op["name"] for op in ops[first:]} == {"flush"}
+        before = ops[first - 1]
+        assert before["name"] == "nop" or before["channel_ids"] == ops[first]["channel_ids"]
+    assert check_plan(written(tmp_path, plan)).ok
