@@ -74,7 +74,7 @@ class ScheduleReport:
     transfer_count: number of transfers; "transfers" in `compile --json`.
     steps: None where links or chunks differ, or where the link model is not `store`.
     time_ps: the time of the schedule, in picoseconds.
-    bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "in-degree of npu[0, 0]".
+    bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
     chunks_per_block: the `chunks` of all runs, given or picked by collc; None where they differ or have none.
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.

@@ -17,7 +17,7 @@ from collc.ten.transfer_table import transfer_frame, transfer_table
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound on the time of every schedule, in picoseconds, and what sets it ("in-degree of npu[0, 0]")."""
+    """A lower bound on the time of every schedule, in picoseconds, and what sets it ("the links into npu[0, 0]")."""
 
     time: int
     name: str

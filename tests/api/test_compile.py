@@ -345,11 +345,11 @@ def test_a_report_compares_the_time_with_what_these_chunks_allow_and_with_what_a
     assert (gather.bound_ps, gather.efficiency) == (gather.time_ps, 1.0)
     assert gather.ideal_ps == 30_046_875
     assert gather.of_ideal == gather.ideal_ps / gather.time_ps
-    assert gather.cells()[5:7] == ("40.0625us, met (in-degree of npu[0])", "75.00 %")
+    assert gather.cells()[5:7] == ("40.0625us, met (the links into npu[0])", "75.00 %")
     assert gather.ideal == "the links into npu[0]"
     assert total.ideal == "the links between all NPUs"
     later = replace(gather, time_ps=gather.time_ps + 1)
-    assert later.cells()[5] == "40.0625us (in-degree of npu[0])"
+    assert later.cells()[5] == "40.0625us (the links into npu[0])"
     assert replace(gather, ideal_ps=gather.time_ps - 1).cells()[6] == "99.99 %"
     assert replace(gather, ideal_ps=gather.time_ps).cells()[6] == "100.00 %"
     assert replace(gather, time_ps=0, ideal_ps=0).of_ideal == 1.0

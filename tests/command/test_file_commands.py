@@ -349,7 +349,7 @@ def test_verify_prints_a_summary_of_a_schedule(capsys: pytest.CaptureFixture[str
     code, shown, errors = in_text(capsys, "verify", "s.ten")
     assert (code, errors) == (0, "")
     words = " ".join(shown.split())
-    assert "9 NPUs, 24 links; 72 transfers; time 80.125us (4 steps); lower bound 80.125us, met (in-degree of" in words
+    assert "9 NPUs, 24 links; 72 transfers; time 80.125us (4 steps); lower bound 80.125us, met (the links into" in words
     assert "100.00 % of ideal (the links into npu[0, 0]); made by tacos" in words
 
 

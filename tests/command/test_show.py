@@ -90,7 +90,7 @@ def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "no link carries two chunks at once",
     ):
         assert words in summary
-    assert "of any schedule with these chunks80.125usin-degree of npu[0, 0]met" in summary.replace("\n", "")
+    assert "of any schedule with these chunks80.125usthe links into npu[0, 0]met" in summary.replace("\n", "")
     assert len(found["Network"].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
 
 

@@ -36,17 +36,17 @@ STORE = LinkModel.STORE
 @pytest.mark.parametrize(
     ("net", "demand", "steps", "name"),
     [
-        (grid(3, 3), all_gather(list(range(9))), 4, "in-degree of npu[0, 0]"),
-        (grid(3, 3), reduce_scatter(list(range(9))), 4, "out-degree of npu[0, 0]"),
+        (grid(3, 3), all_gather(list(range(9))), 4, "the links into npu[0, 0]"),
+        (grid(3, 3), reduce_scatter(list(range(9))), 4, "the links out of npu[0, 0]"),
         (grid(3, 3), broadcast(list(range(9))), 4, "path from npu[0, 0] to npu[2, 2]"),
         (grid(3, 3), reduce(list(range(9))), 4, "path from npu[2, 2] to npu[0, 0]"),
         (grid(8, 8), all_to_all(list(range(64))), 128, "the links into npu[0..4, *]"),
         (grid(8, 8), all_reduce(list(range(64)), chunks=8), 288, "total load"),
-        (grid(3, 3), all_reduce(list(range(9))), 8, "out-degree of npu[0, 0] and path to npu[2, 2]"),
-        (ring(8), all_gather(list(range(8))), 4, "in-degree of npu[0]"),
-        (ring(4, one_way=True), all_gather(list(range(4))), 3, "in-degree of npu[0]"),
+        (grid(3, 3), all_reduce(list(range(9))), 8, "the links out of npu[0, 0] and the path to npu[2, 2]"),
+        (ring(8), all_gather(list(range(8))), 4, "the links into npu[0]"),
+        (ring(4, one_way=True), all_gather(list(range(4))), 3, "the links into npu[0]"),
         (grid(3, 3), all_gather([0, 8]), 4, "path from npu[0, 0] to npu[2, 2]"),
-        (switched(4), all_to_all([0, 1, 2, 3]), 4, "in-degree of npu[0]"),
+        (switched(4), all_to_all([0, 1, 2, 3]), 4, "the links into npu[0]"),
     ],
 )
 def test_bounds_worked_out_by_hand(net, demand, steps, name):

@@ -49,7 +49,7 @@ def example() -> Module:
         schedule=RowSchedule(LinkModel.STORE, rows),
         algorithm="tacos{seed=7}",
         seed=7,
-        bound=Bound(40_062_500, "in-degree of npu[0]"),
+        bound=Bound(40_062_500, "the links into npu[0]"),
         notes=("tried 2",),
     )
 
@@ -65,7 +65,7 @@ def test_the_form_of_an_example() -> None:
         "model store",
         'algorithm "tacos{seed=7}"',
         "seed 7",
-        'bound 40.0625us "in-degree of npu[0]"',
+        'bound 40.0625us "the links into npu[0]"',
     ]
     assert "    kind 0 latency 0.5us bandwidth 50GiB/s" in lines
     assert "        chunk x[1, 0] 1MiB pre @1 post @4" in lines

@@ -124,7 +124,7 @@ def _degree_bounds(problem: _BoundProblem, received: bool) -> tuple[list[Bound],
     Returns (the bounds of NPUs whose links have no lag; those of the other NPUs, and of some NPUs as cuts).
     """
     network, times = problem.network, problem.times
-    name, ends = ("in-degree", network.target) if received else ("out-degree", network.source)
+    name, ends = ("into", network.target) if received else ("out of", network.source)
     chunks = np.zeros((len(times.sizes), network.device_count), np.int64)
     for part in problem.traffic:
         counts = part.received() if received else part.sent()
@@ -140,7 +140,7 @@ def _degree_bounds(problem: _BoundProblem, received: bool) -> tuple[list[Bound],
     delayed: list[tuple[Bound, int]] = []
     for row, npu in zip(unique.tolist(), active[first].tolist(), strict=True):
         links = classes.counted(row[: len(classes.keys)])
-        bound = Bound(times.delivery(links, row[len(classes.keys) :]), f"{name} of {network.shown_name(npu)}")
+        bound = Bound(times.delivery(links, row[len(classes.keys) :]), f"the links {name} {network.shown_name(npu)}")
         (delayed if any(link.lag for link in links) else simple).append((bound, npu))
     largest = sorted((*simple, *delayed), key=_longest_first)[:NPU_CUTS]
     as_cuts = largest if network.device_count <= DETAILED_DEVICES else []

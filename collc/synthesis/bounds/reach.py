@@ -34,7 +34,10 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
     row = np.zeros(network.device_count, np.int64)
     row[network.npus] = np.arange(len(network.npus))
     largest = -1
-    for backward, name in ((False, "out-degree of {} and path to {}"), (True, "in-degree of {} and path from {}")):
+    for backward, name in (
+        (False, "the links out of {} and the path to {}"),
+        (True, "the links into {} and the path from {}"),
+    ):
         reach = _Reach(network, times, backward)
         for part in traffic:
             for holders, wanting, counts in part.shared():
