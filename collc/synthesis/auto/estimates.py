@@ -104,7 +104,8 @@ def _swarm(shape: ProblemShape) -> Estimate:
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:
-    if not shape.has_dimensions:
+    """Not where `symmetric` applies: it uses the same dimensions, and was never the longer one."""
+    if not shape.has_dimensions or shape.is_symmetric:
         return None
     return Estimate(5_000 + 12 * shape.transfers, 3.0)
 
