@@ -14,6 +14,7 @@ from collc.application.program_files import named_network
 from collc.base.diagnostics import SourceFile
 from collc.base.host_lists import compressed_hosts
 from collc.base.units import format_time, shown_bytes, shown_rate
+from collc.base.wording import plural
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.flow import minimum_cut
@@ -307,7 +308,7 @@ def _diameter(network: Network, facts: list[tuple[str, str]], values: dict[str, 
         facts.append(("diameter", "no path leads from some NPU to another"))
         return
     seen = "" if exact else f" (to {network.device_name(int(targets[0]))})"
-    facts.append(("diameter", f"{hops} hops, {format_time(time)} of latency{seen}"))
+    facts.append(("diameter", f"{plural(hops, 'hop')}, {format_time(time)} of latency{seen}"))
 
 
 def _most(graph: Digraph, length: Int64Array, targets: Int32Array, network: Network) -> int | None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.host_lists import compressed_hosts
-from collc.base.wording import listed
+from collc.base.wording import listed, plural
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merged
 from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
@@ -130,7 +130,8 @@ def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]
     if all(one.port in by_label for one in attachments):
         return [(by_label[one.port], one) for one in attachments]
     if len(ports) != len(attachments):
-        message = f"host {host} has {len(attachments)} cables to the fabric, its node has {len(ports)} NICs"
+        cables, nics = plural(len(attachments), "cable"), plural(len(ports), "NIC")
+        message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
         hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
         raise wrong(

@@ -43,6 +43,12 @@ def test_limits_of_npus(summary):
     assert dict(found.facts)["limits of NPUs"] == "eject 180GB/s, memory 90GB/s (baseline): 16 of 16"
 
 
+def test_one_hop_is_not_said_as_several(tmp_path):
+    text = "import std.topologies\ntopology t = fully_connected(3, bandwidth: 50GB/s, latency: 1us)\n"
+    (tmp_path / "p.coll").write_text(text)
+    assert dict(summarize(f"{tmp_path / 'p.coll'}:t", {}).facts)["diameter"] == "1 hop, 1us of latency"
+
+
 def test_four_nodes_of_h100(summary):
     found = summary("pod")
     assert [row.cells() for row in found.devices] == [

@@ -196,7 +196,7 @@ def test_arguments_that_do_not_fit(tmp_path, settings, message):
 
 def test_hosts_that_do_not_fit_their_fabric(tmp_path):
     (tmp_path / "node").write_text(formats.nccl_node(3, switch_links=18, nics=[(f"eth{at}", 1000) for at in range(3)]))
-    with pytest.raises(SourceError, match="1 cables to the fabric, its node has 3 NICs"):
+    with pytest.raises(SourceError, match="1 cable to the fabric, its node has 3 NICs"):
         run(tmp_path, IB, node=f"nccl:{tmp_path / 'node'}")
     with pytest.raises(UsageError, match="no host of the fabric is called 'n3'"):
         run(tmp_path, IB, node=f"nccl:{tmp_path / 'node'}", nodes=("n3",))
