@@ -12,7 +12,9 @@ import pytest
 from benchmarks.auto import compare
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.synthesizer import auto
+from collc.synthesis.auto.tried import TriedCandidates
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.hierarchical import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
@@ -340,6 +342,21 @@ def test_textbook_algorithms_are_tried_where_a_library_is_given():
     module = Module("m", net, all_reduce(list(range(6))))
     assert any(note.startswith("auto: ring takes") for note in auto(module, Effort(), StandardAlgorithms()).notes)
     assert not any(note.startswith("auto: ring takes") for note in auto(module, Effort()).notes)
+
+
+def test_textbook_algorithms_that_are_left_out_are_said():
+    """A program on a leaf-spine network of 32 NPUs; and candidates that would take too much work together."""
+    large = compare(248, {})
+    assert large is not None
+    assert "auto: left out the textbook algorithms, which are tried up to 16 NPUs" in large.notes
+    tried = TriedCandidates(hypercube(2))
+    tried.leave_out()
+    assert not tried.notes
+    ring, direct = (
+        Candidate(name, tried.own, Estimate(20_000, 0.0), lambda _: pytest.fail("built")) for name in ("ring", "direct")
+    )
+    tried.leave_out(ring, direct)
+    assert list(tried.notes.values()) == ["auto: left out ring, direct: an estimated 0.04 s of work"]
 
 
 @pytest.mark.parametrize(

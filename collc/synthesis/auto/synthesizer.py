@@ -67,7 +67,9 @@ LONGER = 8
 """A search goes on with so many times the work that it has had."""
 
 TEXTBOOK_NPUS = 16
-"""NPUs up to which the textbook algorithms are tried: on larger networks they were never the best."""
+"""NPUs up to which the textbook algorithms are tried: on larger networks they were never the best, and of 64 NPUs they
+can take seconds each.
+"""
 
 TINY_NPUS, TINY, TINY_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -234,11 +236,24 @@ class _Search:
 
     def textbook(self) -> None:
         """The algorithms of the library, on small networks, as long as there is some work left."""
-        if self._library is None or len(self._module.network.npus) > TEXTBOOK_NPUS:
+        standards = {run.standard.kind if run.standard is not None else "" for run in self._module.demand.runs}
+        if self._library is None or len(standards) > 1 or "" in standards:
             return
+        if len(self._module.network.npus) > TEXTBOOK_NPUS:
+            if not self.tried.is_done(self._module.network) and not self._effort.stop():
+                self.tried.notes["textbook"] = (
+                    f"auto: left out the textbook algorithms, which are tried up to {TEXTBOOK_NPUS} NPUs"
+                )
+            return
+        left_out: list[Candidate] = []
         for candidate in textbook_candidates(self._module, self._library):
-            if self._is_wanted(candidate) and candidate.estimate.work <= self._left():
+            if not self._is_wanted(candidate):
+                continue
+            if candidate.estimate.work <= self._left():
                 self._take(candidate)
+            else:
+                left_out.append(candidate)
+        self.tried.leave_out(*left_out)
 
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.

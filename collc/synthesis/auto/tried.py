@@ -135,10 +135,14 @@ class TriedCandidates:
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
 
-    def leave_out(self, candidate: Candidate) -> None:
-        """Notes that a candidate would take too much work."""
-        seconds = candidate.estimate.work / 1_000_000
-        self.notes[candidate.name] = f"auto: left out {candidate.name}: an estimated {seconds:.1f} s of work"
+    def leave_out(self, *candidates: Candidate) -> None:
+        """Notes that candidates would take too much work together."""
+        if candidates:
+            names = ", ".join(one.name for one in candidates)
+            seconds = sum(one.estimate.work for one in candidates) / 1_000_000
+            self.notes[names] = (
+                f"auto: left out {names}: an estimated {seconds:.{1 if seconds >= 0.05 else 2}f} s of work"
+            )
 
     def pass_over(self, candidate: Candidate) -> None:
         """Notes that a candidate did badly with other numbers of chunks."""
