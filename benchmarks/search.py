@@ -31,7 +31,7 @@ def measure_pccl(net: Network, demand: Demand, trials: int = 1) -> Result:
     for kernel in (plan_by_steps, plan_by_times):
         compiled(kernel)  # compiled kernels are then used for small cases too
     effort = Effort(trials=trials, threads=2)
-    for small in (grid(8, 16), two_switches(2, 4)):
+    for small in (grid(8, 16), grid(16, 16), two_switches(2, 4)):  # their tables have all types of numbers
         pccl(task_of(small, all_to_all_demand(small.npu_count)), effort)
     return measure(lambda: pccl(task_of(net, demand), effort), net, demand)
 
