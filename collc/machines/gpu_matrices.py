@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any, Final, cast
 
 import numpy as np
@@ -87,6 +88,10 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Ho
     return [Host(tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], []
 
 
+_AFFINITY: Final = frozenset(("CPU", "NUMA"))
+"""First words of the columns that follow those of the devices."""
+
+
 def _nvidia_matrix(source: SourceFile) -> _Matrix:
     columns: list[str] = []
     cells: dict[str, list[str]] = {}
@@ -97,7 +102,8 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
         if not words:
             continue
         if not columns:
-            columns = [word for word in words if re.fullmatch(r"(GPU|NIC)\d+|mlx\d+_\d+", word)]
+            if any(re.fullmatch(r"GPU\d+", word) for word in words):  # all columns up to those of CPUs are devices
+                columns = list(takewhile(lambda word: word not in _AFFINITY, words))
             continue
         named = re.match(r"\s*(NIC\d+):\s*(\S+)", raw)
         if named is not None:
@@ -115,6 +121,8 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
                 message = f"row {words[0]} has {len(row)} codes, the header {len(columns)} columns"
                 raise wrong(message, line_span(source, line), "is the file cut off?")
             cells[words[0]], lines[words[0]] = row, line
+        elif words[0] not in columns and re.fullmatch(r"(GPU|NIC|mlx)[\d_]+", words[0]):
+            raise wrong(f"the header has no column {words[0]}", line_span(source, line), "is it damaged?")
     lost = [name for name in columns if name not in cells]
     if not columns or lost:
         message = f"the row of {lost[0]} is not there" if lost else "no header with GPU0, GPU1, ..."

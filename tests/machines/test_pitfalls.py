@@ -315,6 +315,29 @@ def test_the_nic_of_a_gpu_has_the_best_code(imported):
     assert "NICs that are nearest to no GPU: mlx5_2" in head(program)
 
 
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("2PU1\t", "the header has no column GPU1"),
+        ("", "the header has no column GPU1"),
+        ("GPU1\tGPU2\t", "'0-47' in column GPU2"),
+    ],
+)
+def test_a_damaged_header_of_nvidia_smi_loses_no_gpu(imported, column, said):
+    text = formats.nvidia_smi([["X", "NV18"], ["NV18", "X"]]).replace("GPU1\t", column, 1)
+    with pytest.raises(SourceError, match=said):
+        imported(text, gpu="h100")
+
+
+def test_nics_of_nvidia_smi_may_have_any_name(imported):
+    """A bond between the GPUs, say: older versions list names of devices."""
+    text = formats.nvidia_smi([["X", "NV18", "PIX"], ["NV18", "X", "SYS"], ["PIX", "SYS", "X"]], nics=1)
+    network, _ = imported(text, gpu="h100")
+    named, _ = imported(text.replace("NIC0\t", "mlx5_bond_0\t"), gpu="h100")
+    assert named.link_count == network.link_count
+    assert rates(named) == rates(network)
+
+
 def test_permissions_of_nvidia_smi_are_no_links(imported):
     text = formats.nvidia_smi([["X", "OK"], ["OK", "X"]])
     with pytest.raises(SourceError, match="topo -p2p', which says what is permitted") as caught:
