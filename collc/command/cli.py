@@ -81,9 +81,25 @@ def _report_error(error: BaseException, words: Sequence[str]) -> int:
         results = _RESULTS.get(command)
         empty: dict[str, object] = {results: []} if results else {}
         answer = empty if partial is None else partial.as_json()
-        print(json.dumps(answer | {"diagnostics": as_json([*earlier, *messages])}, indent=2))
-    print_messages(messages)
+        answer |= {"diagnostics": as_json([*earlier, *messages])}
+        messages = [*messages, *_unwritten(json.dumps(answer, indent=2))]
+    try:
+        print_messages(messages)
+    except BrokenPipeError:
+        sys.stderr.close()
     return code
+
+
+def _unwritten(answer: str) -> Sequence[Diagnostic]:
+    """Print the answer of a command that failed. Returns the message where stdout does not take it."""
+    try:
+        print(answer, flush=True)
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        return _messages_of(error, "", partial=False)[0]
+    return ()
 
 
 def _prepare_streams() -> None:

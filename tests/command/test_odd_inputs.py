@@ -150,3 +150,21 @@ def test_without_a_home_in_a_poor_locale_and_into_a_closed_pipe() -> None:
     words = f"{sys.executable} -m collc std | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, env=environment, check=False)
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
+
+
+@pytest.mark.parametrize("command", ["check", "compile", "simulate"])
+def test_the_json_of_an_error_that_cannot_be_written(command: str) -> None:
+    """Into a closed pipe and a full disk: no traceback, and the exit code and the message of the error."""
+    Path("p.coll").write_text("let x = ")
+    words = [sys.executable, "-m", "collc", command, "p.coll", "--json"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    with Path("/dev/full").open("w") as full:
+        unwritten = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    for done in (closed, unwritten):
+        assert "Traceback" not in done.stderr
+        assert "Exception" not in done.stderr
+    assert "No space left on device" in unwritten.stderr
+    assert closed.returncode in (0, 1)  # 0: a command that reports errors itself meets the pipe as one that succeeded

@@ -23,8 +23,8 @@ MOST_MEMORY: Final = 1 << 30
 
 PLACED: Final = re.compile(r"E0[1-6]\d\d|E09\d\d|T01(?!10)\d\d|X01\d\d|X04\d\d")
 """Codes of messages about the content of a file."""
-WITHOUT_PLACE: Final = re.compile(r"\d+ more of this kind")
-"""Messages that count others."""
+WITHOUT_PLACE: Final = re.compile(r"\d+ more of this kind|definition of \S+: ")
+"""Messages that count others, and those about `-D`."""
 
 
 def run_case(case: Case, folder: Path) -> list[str]:
