@@ -3,30 +3,35 @@
 Each chunk follows the tree of shortest paths from its holders. An NPU passes on what it has; through switches, every
 message goes on its own and without a pause, so that it holds on any switch: whatever its buffer, without multicast, and
 backwards for reductions. Messages are sent in rounds, in which NPU i sends to NPU i + d, and start when all their links
-are free. A chunk takes a few microseconds of plain Python for each link, whatever the demand.
+are free. A transfer takes a few microseconds of plain Python and a tenth of one compiled, whatever the demand.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.paths import shortest_path_tree
+from collc.kernels.compiled import compiled, numbers, zeros
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
-BATCH: Final = 4096
-"""Messages between two calls of `stop`."""
+if TYPE_CHECKING:
+    from collc.kernels.shortest_messages import LinkTable, MessageTable, RowTable
 
-Message = tuple[int, int, int, tuple[int, ...]]
-"""(NPUs that it comes after, distance of the two NPUs in numbers, row of the conditions, links)."""
+COMPILED: Final = 100_000
+"""Chunks and devices that want one from which the kernels are compiled."""
+
+ROOM: Final = 1 << 20
+"""Hops between two calls of `stop`, where they are compiled."""
+
+BATCH: Final = 4096
+"""The same in plain Python; messages too."""
 
 
 def along_shortest_paths(task: Task, stop: Callable[[], bool] = lambda: False) -> Schedule:
@@ -34,18 +39,13 @@ def along_shortest_paths(task: Task, stop: Callable[[], bool] = lambda: False) -
     NoSchedule where `stop` returns True before the end.
     """
     conditions = conditions_of(task)
-    messages = sorted(_messages(conditions, stop))
-    links = _Links(conditions)
-    rows: list[tuple[int, int, int]] = []
-    for number, (_, _, row, path) in enumerate(messages):
-        if number % BATCH == 0:
-            _check(stop)
-        chunk = int(conditions.chunk[row])
-        rows += [(chunk, link, start) for link, start in links.send(row, path)]
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    return RowSchedule(
-        task.model, Transfers.of(table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2])
-    )
+    large = len(conditions.wanting) >= COMPILED
+    links = _link_table(conditions, large)
+    messages = _messages(conditions, links, large, stop)
+    start = _sent(conditions, links, messages, large, stop)
+    _check(stop)
+    chunk = np.repeat(conditions.chunk[messages.row], np.diff(messages.first))
+    return RowSchedule(task.model, Transfers.of(chunk, messages.link, start))
 
 
 def _check(stop: Callable[[], bool]) -> None:
@@ -53,107 +53,178 @@ def _check(stop: Callable[[], bool]) -> None:
         raise NoSchedule(Diagnostic("S0201", "stopped before there was any schedule", hint="give it more time"))
 
 
-def _messages(conditions: Conditions, stop: Callable[[], bool]) -> Iterator[Message]:
-    """The messages of all chunks, from NPU to NPU, each once."""
-    npus = conditions.task.network.npu_count
-    near = [_neighbours(conditions, column) for column in range(conditions.clock.total.shape[1])]
-    trees: dict[tuple[int, tuple[int, ...]], dict[int, tuple[int, int]]] = {}
-    for row in range(len(conditions)):
-        if row % BATCH == 0:
-            _check(stop)
-        holders: list[int]
-        wanting: list[int]
-        holders, wanting = (devices.tolist() for devices in conditions.row(row))
-        column = int(conditions.column[row])
-        key = column, tuple(holders)
-        if key not in trees:
-            _check(stop)
-            trees[key] = shortest_path_tree(near[column].__getitem__, dict.fromkeys(holders, 0)).before
-        before = trees[key]
-        level = dict.fromkeys(holders, 0)
-        for target in wanting:
-            path: list[int] = []
-            hops: list[tuple[int, int, tuple[int, ...]]] = []
-            device, head = target, target
-            while device not in level:
-                if device not in before:
-                    conditions.farthest(conditions.times_to(column))  # raises: no path leads there
-                device, link = before[device]
-                path.append(link)
-                if device < npus:
-                    hops.append((device, head, tuple(reversed(path))))
-                    head, path = device, []
-            for tail, head, links in reversed(hops):
-                level[head] = level[tail] + 1
-                yield level[head], (head - tail) % npus, row, links
+def _link_table(conditions: Conditions, large: bool) -> LinkTable:
+    from collc.kernels.shortest_messages import LinkTable
+
+    network, clock = conditions.task.network, conditions.clock
+    offsets = np.zeros(network.device_count + 1, np.int64)
+    np.cumsum(np.bincount(network.source, minlength=network.device_count), out=offsets[1:])
+    total = clock.total[network.kind].T.ravel()
+    return LinkTable(
+        npus=network.npu_count,
+        offsets=numbers(offsets, large),
+        out=numbers(np.argsort(network.source, kind="stable"), large),
+        source=numbers(network.source.astype(np.int64), large),
+        target=numbers(network.target.astype(np.int64), large),
+        length=numbers(np.maximum(total, 1), large),
+        busy=numbers(clock.busy[network.kind].T.ravel(), large),
+        total=numbers(total, large),
+    )
 
 
-def _neighbours(conditions: Conditions, column: int) -> list[list[tuple[int, int, int]]]:
-    """By device, (target, picoseconds, link) of its links out. column: of the clock, for chunks of one size."""
-    network = conditions.task.network
-    lengths = np.maximum(conditions.clock.total[network.kind, column], 1)
-    found = [list[tuple[int, int, int]]() for _ in range(network.device_count)]
-    sources: list[int] = network.source.tolist()
-    targets: list[int] = network.target.tolist()
-    times: list[int] = lengths.tolist()
-    for link, (source, target, time) in enumerate(zip(sources, targets, times, strict=True)):
-        found[source].append((target, time, link))
-    return found
+@dataclass(frozen=True, eq=False)
+class _Messages:
+    """All messages, from NPU to NPU, each once: see MessageTable."""
+
+    level: Int32Array
+    row: Int32Array
+    gap: Int32Array
+    tail: Int32Array
+    first: Int64Array
+    link: Int32Array
+    slot: Int32Array
+    ready: Int64Array
+
+    def order(self) -> Int64Array:
+        """The order in which they are sent: by level, distance in numbers, chunk and first link."""
+        link = self.link[self.first[:-1]]
+        keys = (self.level, self.gap, self.row, link)
+        widths = [int(key.max(initial=0)) + 1 for key in keys]
+        if np.prod(np.array(widths, np.float64)) < 2**62:  # one number to sort by is several times faster than four
+            number = np.zeros(len(link), np.int64)
+            for key, width in zip(keys, widths, strict=True):
+                number = number * width + key
+            return np.argsort(number)
+        return np.lexsort(keys[::-1])
 
 
-@dataclass(eq=False)
-class _Links:
-    """When links, and slots of switches, are free. Messages are put behind what is there already.
+def _messages(conditions: Conditions, links: LinkTable, large: bool, stop: Callable[[], bool]) -> _Messages:
+    from collc.kernels.shortest_messages import PathWork, follow
 
-    ready: when an NPU has the chunk of a row, or a switch has sent it on for the last time.
-    """
+    devices = conditions.task.network.device_count
+    rows = _row_table(conditions, large)
+    none = np.full(devices, -1)
+    work = PathWork(
+        into=numbers(none.copy(), large),
+        distance=numbers(none.copy(), large),
+        level=numbers(none.copy(), large),
+        slot=numbers(none.copy(), large),
+        path=zeros(devices, large),
+        seen=zeros(devices, large),
+        counters=numbers(np.array([-1, 0, 0, 0, 0]), large),
+    )
+    run = compiled(follow) if large else follow
+    room = (ROOM if large else BATCH) + 2 * devices
+    parts: list[_Messages] = []
+    at = base = 0
+    found = _room(room, large)
+    while at < len(conditions) or not parts:
+        _check(stop)
+        work.counters[1], work.counters[2], work.counters[3] = 0, 0, 0
+        following = run(links, rows, work, found, at, room)
+        if following < 0:
+            conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
+        if following == at < len(conditions):
+            room *= 2
+            found = _room(room, large)
+            continue
+        parts.append(_part(found, work.counters, base))
+        at, base = following, base + work.counters[3]
+    return _joined(parts)
 
-    conditions: Conditions
-    busy: list[list[int]] = field(init=False)
-    total: list[list[int]] = field(init=False)
-    free: list[int] = field(init=False)
-    ready: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict[tuple[int, int], int](int))
-    slots: dict[int, list[int]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        task, clock = self.conditions.task, self.conditions.clock
-        network = task.network
-        self.busy, self.total = clock.busy[network.kind].T.tolist(), clock.total[network.kind].T.tolist()
-        self.source: list[int] = network.source.tolist()
-        self.target: list[int] = network.target.tolist()
-        self.column: list[int] = self.conditions.column.tolist()
-        self.release: list[int] = self.conditions.release.tolist()
-        first = 0
-        if task.reserved is not None and len(task.reserved):
-            first = int((task.reserved.start + clock.total_of(task.reserved)).max())
-        self.free = [first] * network.link_count
-        limited = enumerate(network.buffers.tolist(), network.npu_count)
-        self.slots = {switch: [0] * slots for switch, slots in limited if slots >= 0}
+def _row_table(conditions: Conditions, large: bool) -> RowTable:
+    from collc.kernels.shortest_messages import RowTable
 
-    def send(self, row: int, path: tuple[int, ...]) -> list[tuple[int, int]]:
-        """(link, start) of a message that starts as early as it can go through without a pause."""
-        busy, total = self.busy[self.column[row]], self.total[self.column[row]]
-        source, target, free, ready = self.source, self.target, self.free, self.ready
-        start = ready.get((row, source[path[0]]), self.release[row])
-        offset = 0
-        for link in path:
-            start = max(start, free[link] - offset)
-            offset += total[link]
-            switch = target[link]
-            if link != path[-1]:
-                start = max(start, ready[row, switch] - offset)
-                if switch in self.slots:
-                    start = max(start, self.slots[switch][0] + busy[link] - offset)
-        hops: list[tuple[int, int]] = []
-        time = start
-        for link in path:
-            hops.append((link, time))
-            free[link] = time + busy[link]
-            if link != path[0]:
-                switch = source[link]
-                ready[row, switch] = free[link]
-                if switch in self.slots:
-                    heapq.heapreplace(self.slots[switch], free[link])
-            time += total[link]
-        ready[row, target[path[-1]]] = time
-        return hops
+    tree = _trees(conditions)
+    return RowTable(
+        order=numbers(np.argsort(tree, kind="stable"), large),
+        tree=numbers(tree, large),
+        size=numbers(conditions.column.astype(np.int64), large),
+        holder_offsets=numbers(conditions.holder_offsets, large),
+        holders=numbers(conditions.holders.astype(np.int64), large),
+        wanting_offsets=numbers(conditions.wanting_offsets, large),
+        wanting=numbers(conditions.wanting.astype(np.int64), large),
+        release=numbers(conditions.release, large),
+    )
+
+
+def _trees(conditions: Conditions) -> Int64Array:
+    """int64[rows]: the number of the tree that a chunk follows, which depends on its holders and its size."""
+    if len(conditions.holders) == len(conditions):
+        return conditions.column * np.int64(conditions.task.network.device_count) + conditions.holders
+    seen: dict[tuple[int, bytes], int] = {}
+    sizes: list[int] = conditions.column.tolist()
+    keys = ((size, conditions.row(row)[0].tobytes()) for row, size in enumerate(sizes))
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+
+
+def _room(room: int, large: bool) -> MessageTable:
+    from collc.kernels.shortest_messages import MessageTable
+
+    return MessageTable(
+        level=zeros(room, large, np.int32),
+        row=zeros(room, large, np.int32),
+        gap=zeros(room, large, np.int32),
+        tail=zeros(room, large, np.int32),
+        first=zeros(room + 1, large),
+        link=zeros(room, large, np.int32),
+        slot=zeros(room, large, np.int32),
+        ready=zeros(room, large),
+    )
+
+
+def _part(found: MessageTable, counters: Sequence[int], base: int) -> _Messages:
+    """What was found in one call. base: slots of the calls before."""
+    _, messages, hops, slots, _ = counters
+    return _Messages(
+        level=np.array(found.level[:messages], np.int32),
+        row=np.array(found.row[:messages], np.int32),
+        gap=np.array(found.gap[:messages], np.int32),
+        tail=np.array(found.tail[:messages], np.int32) + np.int32(base),
+        first=np.array(found.first[: messages + 1], np.int64),
+        link=np.array(found.link[:hops], np.int32),
+        slot=np.array(found.slot[:hops], np.int32) + np.int32(base),
+        ready=np.array(found.ready[:slots], np.int64),
+    )
+
+
+def _joined(parts: list[_Messages]) -> _Messages:
+    first = [np.zeros(1, np.int64)]
+    for part in parts:
+        first.append(first[-1][-1] + part.first[1:])
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("level", "row", "gap", "tail", "link", "slot", "ready")
+    }
+    return _Messages(first=np.concatenate(first), **joined)
+
+
+def _sent(
+    conditions: Conditions, links: LinkTable, messages: _Messages, large: bool, stop: Callable[[], bool]
+) -> Int64Array:
+    """int64[hops]: when each link is entered. Messages are put behind what is there already."""
+    from collc.kernels.shortest_messages import SendTable, SendWork, send
+
+    task, clock = conditions.task, conditions.clock
+    network = task.network
+    begin = 0
+    if task.reserved is not None and len(task.reserved):
+        begin = int((task.reserved.start + clock.total_of(task.reserved)).max())
+    buffers = np.zeros(network.device_count + 1, np.int64)
+    np.cumsum(np.maximum(network.buffers, 0), out=buffers[network.npu_count + 1 :])
+    base = conditions.column[messages.row] * np.int64(network.link_count)
+    columns = (messages.order(), messages.tail, messages.first, base, messages.link, messages.slot)
+    table = SendTable(*(numbers(column, large) for column in columns))
+    work = SendWork(
+        numbers(np.full(network.link_count, begin), large),
+        numbers(messages.ready, large),
+        numbers(buffers, large),
+        zeros(int(buffers[-1]), large),
+        zeros(len(messages.link), large),
+    )
+    run, step = (compiled(send), ROOM) if large else (send, BATCH)
+    for low in range(0, len(base), step):
+        _check(stop)
+        run(links, table, work, low, min(low + step, len(base)))
+    return np.asarray(work.start, np.int64)

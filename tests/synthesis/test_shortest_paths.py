@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from collc.base.diagnostics import NoSchedule, SourceError
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.synthesis import shortest_paths
+from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths
-from collc.synthesis.task import Task
+from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
@@ -76,3 +79,43 @@ def test_it_stops_when_it_is_asked_to() -> None:
     assert len(conditions_of(task)) == 4
     with pytest.raises(NoSchedule):
         along_shortest_paths(task, lambda: True)
+
+
+def bytes_of(seed: int) -> tuple[bytes, ...]:
+    """The schedule of a random module, or nothing where no path leads to a device."""
+    try:
+        schedule = join(solve(random_module(random.Random(seed)), along_shortest_paths)).schedule
+    except SourceError:
+        return ()
+    assert schedule is not None
+    rows = schedule.transfers
+    return rows.chunk.tobytes(), rows.link.tobytes(), rows.start.tobytes()
+
+
+def test_pieces_of_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [bytes_of(seed) for seed in range(60)]
+    monkeypatch.setattr(shortest_paths, "BATCH", 1)
+    assert [bytes_of(seed) for seed in range(60)] == whole
+
+
+@pytest.mark.slow
+def test_compiled_kernels_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = [bytes_of(seed) for seed in range(200)]
+    monkeypatch.setattr(shortest_paths, "COMPILED", 0)
+    assert [bytes_of(seed) for seed in range(200)] == plain
+    monkeypatch.setattr(shortest_paths, "ROOM", 1)
+    assert [bytes_of(seed) for seed in range(200)] == plain
+
+
+def test_auto_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not why one of its candidates does not serve the demand: the caller takes shortest paths then."""
+
+    def fail(search: Any) -> None:
+        search.tried.failure = SourceError(Diagnostic("S0303", "not symmetric"))
+
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer._Search.run", fail)
+    module = Module("m", support.ring(4, KIND), support.all_to_all(list(range(4)), 1000, 1), LinkModel.STORE)
+    with pytest.raises(NoSchedule, match="stopped before any schedule was found"):
+        auto(module, Effort(stop=lambda: True))
+    with pytest.raises(SourceError, match="not symmetric"):
+        auto(module, Effort())

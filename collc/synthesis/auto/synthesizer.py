@@ -108,7 +108,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
         effort.experience.add(tried.spent, tried.ratios())
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
-        raise tried.failure or stopped
+        raise stopped if effort.stop() else tried.failure or stopped
     name, built = tried.best
     why = "meets the bound" if tried.is_met(built.network) else "is the best of those tried"
     if tried.proved:
