@@ -18,6 +18,9 @@ from collc.ten.schedule import LinkModel
 EACH: Final = 0.95e-6
 """Seconds of processor time for a transfer along shortest paths: compiled, with its check and its file."""
 
+COMPILING: Final = 3.0
+"""Seconds that the kernels take to compile where they are not in the cache yet."""
+
 FEW: Final = 200_000
 """Transfers up to which nothing is kept: they take less than the allowance."""
 
@@ -45,8 +48,9 @@ def reserved_seconds(options: SynthesisOptions) -> float:
     if transfers <= FEW:
         return 0.0
     more = EACH * transfers - (ALLOWANCE + SHARE * limit)
-    if not 0 < more <= MOST * limit:
+    if not -COMPILING < more <= MOST * limit:
         return 0.0
+    more = min(more + COMPILING, MOST * limit)
     module = Module(request.name, request.network, request.demand, LinkModel.PIPELINED)
     return 0.0 if translated_paths(module) is not None else more
 

@@ -265,6 +265,7 @@ def test_time_for_shortest_paths_is_reserved(tmp_path: Path, monkeypatch: pytest
     """A search that finds nothing ends before the limit, by as much as shortest paths take longer than allowed."""
     monkeypatch.setitem(synthesize._SYNTHESIZERS, "pccl", stuck)
     monkeypatch.setattr(reserved_time, "FEW", 1000)
+    monkeypatch.setattr(reserved_time, "COMPILING", 0.0)
     monkeypatch.setattr(reserved_time, "EACH", (2 + 0.1 + 0.5) / (63 * 62 * 3.7))
     text = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", IRREGULAR).replace("6MB", "63MB")
     report = compiled(text.replace("RUN", "all_to_all"), tmp_path, 1.0, synthesizer="pccl")
@@ -287,6 +288,7 @@ def test_nothing_is_reserved_in_vain(
     network: str, run: str, limit: float | None, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reserved_time, "FEW", few)
+    monkeypatch.setattr(reserved_time, "COMPILING", 0.0)
     monkeypatch.setattr(reserved_time, "EACH", (2 + 0.6 + 3) / (63 * 62 * 3.7))
     text = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", network).replace("6MB", "63MB").replace("RUN", run)
     (request,) = load_program(SourceFile("p.coll", text)).schedules
