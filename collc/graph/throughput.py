@@ -23,6 +23,9 @@ Four = tuple[Numbers, Numbers, Numbers, Numbers]
 COMPILED = 60_000
 """Members x edges from which flows are computed by compiled code."""
 
+PIECE = 20_000_000
+"""Members x arcs of one call of compiled code, about 50 ms: what stops a search is seen between calls."""
+
 
 @dataclass(frozen=True, eq=False)
 class GatherRate:
@@ -207,23 +210,29 @@ class _Flows:
 
     def first_unfed(self, rate: Fraction, finished: int) -> tuple[int, BoolArray] | None:
         """The first member that cannot get `rate` of every member, and the source's side of the cut that shows it."""
-        search = compiled(first_unfed) if self._compiled else first_unfed
         capacities = self._with(rate.denominator, supply=rate.numerator)
-        need = len(self._members) * rate.numerator
-        number = search(*self._graph, capacities, self._source, self._supply, finished, need, *self._room)
+        number = self._first_unfed(capacities, finished, len(self._members) * rate.numerator)
         return None if number < 0 else (number, self._outside())
 
     def suffices(self, capacity: Int64Array, demand: Sequence[int]) -> bool:
         """Whether each member gets the demands of all members, over edges of other capacities."""
-        search = compiled(first_unfed) if self._compiled else first_unfed
         if int(capacity.sum(dtype=np.float64)) + len(demand) * sum(demand) >= UNLIMITED:
             raise OverflowError("capacities are too large for flows of 64 bits")
         found = np.zeros(2 * self._forward, np.int64)
         found[: len(capacity)] = capacity
         found[len(capacity) : len(capacity) + len(demand)] = demand
-        capacities = self._numbers(found)
-        need = sum(demand)
-        return search(*self._graph, capacities, self._source, self._supply, 0, need, *self._room) < 0
+        return self._first_unfed(self._numbers(found), 0, sum(demand)) < 0
+
+    def _first_unfed(self, capacities: Numbers, finished: int, need: int) -> int:
+        """The first member that gets less than it needs, or -1; in pieces, between which a signal ends the search."""
+        search = compiled(first_unfed) if self._compiled else first_unfed
+        count = max(1, PIECE // len(capacities))
+        for first in range(finished, len(self._members), count):
+            supply = self._supply[: first + count]
+            number = search(*self._graph, capacities, self._source, supply, first, need, *self._room)
+            if number >= 0:
+                return number
+        return -1
 
     def largest(self, source: int, sink: int) -> tuple[int, BoolArray]:
         """The largest flow from one vertex to another, and the source's side of a least cut."""

@@ -82,13 +82,15 @@ def least_cut_rate(graph: Digraph, capacity: Int64Array, members: list[int]) -> 
     return min(found)
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test in plain Python and with compiled flows."""
+@pytest.fixture(params=["plain", "in pieces", "compiled"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test in plain Python, with a call for each member, and with compiled flows."""
+    if request.param == "in pieces":
+        monkeypatch.setattr(throughput, "PIECE", 1)
     monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_way")
 def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
     @settings(deadline=None, max_examples=80)
     @given(networks())
@@ -145,7 +147,7 @@ def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: lis
     return min(capacity_out(graph, capacity, one) for one in sets)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("each_way")
 def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
     @settings(deadline=None, max_examples=60)
     @given(networks(5))

@@ -25,7 +25,10 @@ COMPILED_FOREST: Final = 20_000
 """The same of forest."""
 
 MOST_FLOWS: Final = 50_000
-"""Work of the flows of forest in each phase, at most."""
+"""Work of the flows of forest in each phase, at most, where they run plain."""
+
+COMPILED_FLOWS: Final = 16
+"""Links x NPUs of the flows of forest for a unit of work, where they are compiled."""
 
 LOAD: Final = 300_000
 """Work of loading Numba and a compiled kernel."""
@@ -118,7 +121,8 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     phases = 2 if shape.phases > 1 else 1  # up and down at once, too
     compiled = shape.transfers > COMPILED_FOREST
     each = (1 if compiled else 6) * shape.transfers
-    flows = phases * min(MOST_FLOWS, 2 * module.network.link_count * shape.npus)
+    pairs = module.network.link_count * shape.npus
+    flows = phases * max(min(MOST_FLOWS, 2 * pairs), pairs // COMPILED_FLOWS)
     work = each + flows + (LOAD if compiled else 0)
     return Estimate(30_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near, whole=near)
 

@@ -60,6 +60,9 @@ GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
 
+WORK_PER_SECOND = 1_000_000
+"""Work that is done in a second, about."""
+
 ALL_NUMBERS, LEAST_PART = 2, 8
 """All searches for a number of chunks take at most so many times the work of one, but each at least a part of it."""
 
@@ -157,8 +160,10 @@ class _Search:
         if effort.experience is not None:
             self.most = max(self.most // LEAST_PART, self.most * ALL_NUMBERS - effort.experience.spent)
             self._candidates = self._not_hopeless(effort.experience)
+        self._in_time = self.most  # the work of a first schedule that ends before the time limit
         if effort.time_limit is not None:
-            self.most = self.spare = self.spare_if_long = max(self.most, int(effort.time_limit * 1_000_000))
+            self._in_time = int(effort.time_limit * WORK_PER_SECOND)
+            self.most = self.spare = self.spare_if_long = max(self.most, self._in_time)
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
@@ -190,7 +195,8 @@ class _Search:
                 continue
             work, near_ideal = candidate.estimate.work, candidate.estimate.near_ideal
             much = near_ideal and self.tried.may_gain_much(candidate.network)
-            if work <= (self._all_left() if much or (near_ideal and work <= self.spare) else self._left()):
+            left = self._all_left() if much or (near_ideal and work <= self.spare) else self._left()
+            if work <= min(left, self._in_time):
                 self._take(candidate, FIRST_WORK, max(GIVEN_UP * work, LEAST_GIVEN_UP))
                 if much and candidate.estimate.whole:
                     waiting.append(candidate)
