@@ -20,6 +20,11 @@ NEAR = 8
 SMALL_PART, NEAR_IF_SMALL = 4, 1
 """The same for a search that has had less than 1/SMALL_PART of the work that is left."""
 
+VERY_LONG, NEAR_IF_VERY_LONG = 2, 3
+"""Where the best schedule takes at least VERY_LONG times the lower bound, a search that has had such a small part goes
+on up to NEAR_IF_VERY_LONG times the best.
+"""
+
 LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
 far from it after all."""
@@ -193,8 +198,12 @@ class TriedCandidates:
         attempt, found = self.attempts.get(candidate.name), self._best.get(id(candidate.network))
         if attempt is None or found is None or not attempt.unfinished:
             return False
-        near = NEAR if attempt.work * SMALL_PART > left - attempt.setup else NEAR_IF_SMALL
-        return attempt.time <= time_of(found[1]) * (near + 1) // near
+        best = time_of(found[1])
+        if attempt.work * SMALL_PART > left - attempt.setup:
+            return attempt.time <= best * (NEAR + 1) // NEAR
+        if attempt.time <= best * (NEAR_IF_SMALL + 1) // NEAR_IF_SMALL:
+            return True
+        return attempt.time <= NEAR_IF_VERY_LONG * best and not self._is_done(candidate.network, Fraction(VERY_LONG))
 
 
 def time_of(module: Module) -> int:
