@@ -65,7 +65,7 @@ class _Fields:
         self._source = source
         self._nodes: dict[str, list[Any]] = {}
         if root is None or root.id != "mapping":
-            raise _wrong(f"{source.name} has no keys", hint=f"a network file has {listed(_KEYS)}")
+            raise _wrong(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
         for key, value in root.value:
             name = key.value if key.id == "scalar" else "?"
             if name not in _KEYS:
@@ -76,7 +76,8 @@ class _Fields:
             self._nodes[name] = self._items(name, value)
         for name in _KEYS:
             if name not in self._nodes:
-                raise _wrong(f"{source.name} has no '{name}'", hint=f"a network file has {listed(_KEYS)}")
+                at = root.start_mark.index
+                raise _wrong(f"{source.name} has no '{name}'", Span(source, at, at), f"the keys are {listed(_KEYS)}")
         self.dimensions = len(self._nodes["topology"])
         for name, items in self._nodes.items():
             if len(items) != self.dimensions:

@@ -263,6 +263,7 @@ def test_networks_of_several_dimensions(target, aware, unaware, tmp_path, capsys
         (NETWORK.replace("Ring", "Rink"), "X0509", "did you mean 'Ring'?"),
         (NETWORK.replace("latency", "latencies"), "X0509", "network.yml:4:1"),
         (NETWORK.replace("latency", "# latency"), "X0509", "has no 'latency'"),
+        (NETWORK.replace("latency", "# latency"), "X0509", "network.yml:1:1"),
         (NETWORK + NETWORK, "X0509", "'topology' is there twice"),
         (NETWORK.replace("[ 4 ]", "[ 4, 2 ]"), "X0509", "'npus_count' has 2 items, and 'topology' has 1"),
         (NETWORK.replace("[ Ring ]", "[ Ring, Ring ]"), "X0509", "'npus_count' has 1 items, and 'topology' has 2"),
