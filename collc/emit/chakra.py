@@ -326,7 +326,8 @@ def _write_workload(module: Module, name: str, folder: Path) -> list[str]:
     if standard is None or standard.kind not in _KEYS:
         known = ", ".join(sorted(_KEYS))
         return [
-            f"Chakra: no workload and system file, which ASTRA-sim has for {known} only; collc simulates the traces"
+            f"Chakra: no workload and system file, which ASTRA-sim has for one run of {known} only; "
+            "collc simulates the traces"
         ]
     kind, key = _KEYS[standard.kind]
     ranks = len(module.network.npus)

@@ -277,7 +277,7 @@ def test_networks_that_the_file_cannot_express(tmp_path):
     assert report.ok
     (tmp_path / "b").mkdir()
     notes = write_chakra(planned(net, broadcast([0, 1, 2, 3])), "m", tmp_path / "b")
-    assert "no workload and system file" in notes[0]
+    assert "no workload and system file, which ASTRA-sim has for one run of all_gather" in notes[0]
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == [
         "m.0.et",
         "m.1.et",
