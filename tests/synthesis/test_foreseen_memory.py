@@ -10,7 +10,7 @@ from collc.application.compilation import compile_program
 from collc.application.compile_report import ScheduleReport
 from collc.application.settings import Settings
 from collc.base import memory
-from collc.base.diagnostics import SourceFile
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
 
 HEAD = "import std.topologies import std.collectives topology t = "
 LINK = "bandwidth: 1GB/s, latency: 1us"
@@ -18,6 +18,8 @@ UNEQUAL = f"ring(4, {LINK}) * ring(3, bandwidth: 3GB/s, latency: 2us)"
 NEEDED = [
     (f"ring(40, {LINK})", "all_to_all(t.npus, size: 40MB)", "pccl", "distances of 40 devices from 40 NPUs", 25_600),
     (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "tacos", "40 chunks on 40 devices", 40 * 40 * 2 + 400),
+    (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "symmetric", "20 steps on 80 links", 20 * 80 * 2),
+    (UNEQUAL, "all_gather(t.npus, size: 12MB)", "symmetric", "132 transfers", 132 * 34),
     (UNEQUAL, "all_gather(t.npus, size: 12MB)", "tacos", "12 chunks on 12 devices", 2 * 12 * 12),
 ]
 
@@ -33,23 +35,61 @@ def test_arrays_are_counted(
     topology: str, run: str, synthesizer: str, what: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One byte less than is needed is refused."""
-    limits = [size, size - 1]
+    limit, calls = size, 0
     wanted, original = what, memory.require
 
     def require(needed: int, what: str, hint: str) -> None:
         """Only these arrays have a limit."""
+        nonlocal calls
         if what == wanted:
-            with patch.multiple(memory, _SMALL=-1, _taken=lambda: 0, memory_limit=lambda: limits.pop(0)):
+            calls += 1
+            with patch.multiple(memory, _SMALL=-1, _taken=lambda: 0, memory_limit=lambda: limit):
                 original(needed, what, hint)
 
     monkeypatch.setattr(memory, "require", require)
     assert compiled(topology, run, synthesizer).exit == 0
-    assert limits == [size - 1]
+    limit, known = size - 1, calls
+    assert known > 0
     report = compiled(topology, run, synthesizer)
-    assert limits == []
+    assert calls > known
     (message,) = report.diagnostics
     assert (message.code, report.exit) == ("U0109", 1)
     assert message.message == f"{what} need about 0 MiB of memory, more than is left of 0 MiB"
     assert message.hint == (
         "take fewer chunks, a smaller network or another synthesizer, or allow more with --memory-limit"
     )
+
+
+SEVERAL = {"paths of 3 trees to 12 NPUs": 3 * 48 * 8, "paths of 12 trees to 12 NPUs": 12 * 48 * 8}
+SPLIT = {"paths between 18 devices": 17 * 8 * 18**2}
+PACKED = {"parts of 12 trees on 12 NPUs": 16 * 12 * 12}
+
+
+@pytest.mark.parametrize(
+    ("topology", "refused", "wanted"),
+    [
+        (
+            f"ring(40, {LINK})",
+            ("paths",),
+            {"paths of 1 tree to 40 NPUs": 1_280, "paths of 40 trees to 40 NPUs": 51_200},
+        ),
+        (f"mesh2d(3, 2, {LINK}) * switched(2, {LINK})", ("paths",), SEVERAL | SPLIT),
+        (f"mesh2d(3, 2, {LINK}) * switched(2, {LINK})", ("paths of", "parts"), SEVERAL | SPLIT | PACKED),
+    ],
+)
+def test_forest_is_refused_where_no_kind_of_tree_fits(
+    topology: str, refused: tuple[str, ...], wanted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of trees is refused for its arrays, and the next one is tried."""
+    found: dict[str, int] = {}
+
+    def require(needed: int, what: str, hint: str) -> None:
+        if what.startswith(("paths ", "parts ")):
+            found[what] = needed
+        if what.startswith(refused):
+            raise SourceError(Diagnostic("U0109", what, None, hint=hint))
+
+    monkeypatch.setattr(memory, "require", require)
+    report = compiled(topology, "all_gather(t.npus, size: 120MB)", "forest")
+    assert (report.exit, report.diagnostics[0].code) == (1, "U0109")
+    assert found == wanted

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from collc.base.memory import require_for_search
+from collc.base.wording import plural
 from collc.kernels.compiled import compiled, is_compiled, numbers
 from collc.kernels.tree_rerouting import LEVELS, reroute
 from collc.synthesis.forest.counts import TreeCount
@@ -86,7 +88,9 @@ class Rerouting:
         rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again
         compile_it = is_compiled(reroute) or self.work(count) >= COMPILED
         grow = compiled(reroute) if compile_it else reroute
-        most = self._room * len(self._problem.members)
+        members = len(self._problem.members)
+        most = self._room * members
+        require_for_search(8 * len(roots) * most, f"paths of {plural(len(roots), 'tree')} to {members:,} NPUs")
         load = numbers(np.zeros(len(aim), np.int64), compile_it)
         rows = numbers(np.zeros(len(roots) * most, np.int64), compile_it)
         lengths = numbers(np.full(len(roots), -1), compile_it)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.base.diagnostics import SourceError
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import compiled, numbers
 from collc.kernels.edge_splitting import pack_trees, split_switches
 from collc.synthesis.forest.problem import ForestProblem, not_served
@@ -110,6 +111,8 @@ class _Builder:
     def without_switches(self, matrix: Int64Array, pools: _PathPools) -> Int64Array:
         """The capacities between members, int64[members, members], once all other devices are split off."""
         split = compiled(split_switches) if self._compiled else split_switches
+        devices = self._devices
+        require_for_search(17 * 8 * devices * devices, f"paths between {devices:,} devices")
         demand = np.array(self._demand, np.int64)
         others = np.setdiff1d(np.arange(self._devices), self._members)
         capacity = self._numbers(matrix.ravel())
@@ -146,6 +149,7 @@ class _Builder:
         """How many batches, then what pack_trees writes of each; None where they do not fit into the room."""
         pack = compiled(pack_trees) if self._compiled else pack_trees
         count, demand = len(self._members), self._demand
+        require_for_search(16 * room * count, f"parts of {room:,} trees on {count:,} NPUs")
         roots, amounts = (self._numbers(np.zeros(room, np.int64)) for _ in range(2))
         parents, orders = (self._numbers(np.zeros(room * count, np.int64)) for _ in range(2))
         batches = pack(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import RepresentativePlan
 from collc.ten.arrays import Int32Array, Int64Array
@@ -50,6 +52,8 @@ def expanded(
     """The schedule of all NPUs: a step-by-link table where the plan counts in steps of `step` picoseconds."""
     start: list[int] = plan.start.tolist()
     if step is None:
+        count = len(start) * group.count
+        require_for_search(2 * 17 * count, f"{count:,} transfers")
         parts: list[tuple[Int32Array, Int64Array, Int64Array]] = []
         for row, links, chunks in translated(group, run, standard, plan):
             parts.append((links, chunks, np.full(len(links), start[row], np.int64)))
@@ -57,6 +61,7 @@ def expanded(
         return RowSchedule(model, Transfers.of(chunk, link, when))
     wide = len(run.pattern) >= np.iinfo(np.uint16).max
     shape = plan.end, group.link.size
+    require_for_search((4 if wide else 2) * prod(shape), f"{plan.end:,} steps on {group.link.size:,} links")
     table = np.full(shape, 0xFFFFFFFF, np.uint32) if wide else np.full(shape, 0xFFFF, np.uint16)
     for row, links, chunks in translated(group, run, standard, plan):
         table[start[row], links] = chunks
