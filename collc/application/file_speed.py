@@ -7,14 +7,13 @@ program declares it where the schedule is for one whose switches were unwound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
 from collc.application.file_times import FileKind, read_tasks
-from collc.base.units import decimal, format_time
+from collc.base.units import format_time
 from collc.msccl.communicators import communicators_of
-from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, longer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.msccl.slots import slot_bytes
 from collc.simulation.engine import Deadlock, Simulation, simulate
@@ -97,8 +96,3 @@ def switched_notes(
                 "which plans for the switches as they are"
             )
     return tuple(dict.fromkeys(notes))
-
-
-def longer(time: int, schedule: int) -> str:
-    """By how much a time exceeds that of a schedule: "12.3 % longer"."""
-    return f"{decimal(Fraction(round(Fraction(1000 * (time - schedule), max(1, schedule))), 10))} % longer"

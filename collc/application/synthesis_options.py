@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from collc.application.handwritten_runs import has_handwritten
 from collc.application.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
 from collc.base.synthesizers import COMMON
@@ -96,7 +97,7 @@ class SynthesisOptions:
 
     def by_hand(self) -> tuple[Pass, ...]:
         """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
-        return (Fixed(),) if any(run.moves is not None for run in self.request.runs) else ()
+        return (Fixed(),) if has_handwritten(self.request) else ()
 
     @property
     def own(self) -> dict[str, Value | None]:

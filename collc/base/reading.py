@@ -20,7 +20,7 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _at_most(file: BinaryIO, count: int) -> bytes:
+def at_most(file: BinaryIO, count: int) -> bytes:
     """The first bytes of a file, in parts: a single read would reserve memory for all that are asked for."""
     parts: list[bytes] = []
     while count and (part := file.read(min(count, 2**20))):
@@ -39,10 +39,10 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
     shown = str(path) if name is None else name
     try:
         if at is None and str(path) == "-":
-            shown, data = "stdin", _at_most(sys.stdin.buffer, limit + 1)
+            shown, data = "stdin", at_most(sys.stdin.buffer, limit + 1)
         elif path.is_file() or (at is None and path.is_fifo()):
             with path.open("rb") as file:
-                data = _at_most(file, limit + 1)
+                data = at_most(file, limit + 1)
         else:
             what = f"{shown} is no file" if path.exists() else f"there is no file {shown}"
             raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.reading import at_most
 from collc.base.wording import plural
 from collc.chakra.schema import Node, NodeType, Schema, schema
 from collc.chakra.traces import Traces, trace_path
@@ -73,7 +74,7 @@ def messages_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """(position in bytes, bytes) of each message of a file. Raises SourceError (X0501, X0502, X0508)."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = at_most(file, MAX_BYTES + 1)
     except OSError as error:
         raise SourceError(Diagnostic("X0501", f"cannot read {path}: {error.strerror or error}")) from error
     if len(data) > MAX_BYTES:

@@ -60,11 +60,15 @@ TOLERATED_SLOWDOWN: Final = Fraction(105, 100)
 """Largest time of a program over its schedule's for which the report has no remark."""
 
 
+def longer(time: int, schedule: int) -> str:
+    """By how much a time exceeds that of a schedule: "12.3 % longer"."""
+    return f"{decimal(Fraction(round(Fraction(1000 * (time - schedule), max(1, schedule))), 10))} % longer"
+
+
 def slowdown_note(program: Program, found: Quality) -> str:
     """A note with the likely cause if the program's time is more than 5 % above its schedule's, else ""."""
     if found.replay <= TOLERATED_SLOWDOWN * found.schedule:
         return ""
-    more = decimal(Fraction(round(Fraction(1000 * (found.replay - found.schedule), max(1, found.schedule))), 10))
     in_flight, enough = MESSAGES_IN_FLIGHT[program.protocol], TOLERATED_SLOWDOWN * found.schedule
     if program.instances > 1 and found.busiest_link > enough:
         cause = (
@@ -94,7 +98,7 @@ def slowdown_note(program: Program, found: Quality) -> str:
             f"its threadblocks wait for one another, and a connection holds {in_flight} messages; "
             "allow more 'channels', or use larger chunks"
         )
-    return f"MSCCL: the program takes {more} % longer than its schedule: {cause}"
+    return f"MSCCL: the program takes {longer(found.replay, found.schedule)} than its schedule: {cause}"
 
 
 def _more_in_flight(program: Program) -> str:

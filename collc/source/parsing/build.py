@@ -52,15 +52,15 @@ class Builder(ExpressionBuilder):
         _equals: Token | None,
         default: ex.Expr | None,
     ) -> s.Param | s.ValueTable:
-        table = self.tables.pop(keyword.start, None) if self.tables else None
-        if isinstance(table, s.ValueTable):
+        table = self._table(s.ValueTable, keyword)
+        if table is not None:
             return table
         span = self._span(keyword, name, kind, default)
         return s.Param(span, self._identifier(name), self._optional_identifier(kind), default)
 
     def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let | s.ValueTable:
-        table = self.tables.pop(keyword.start, None) if self.tables else None
-        if isinstance(table, s.ValueTable):
+        table = self._table(s.ValueTable, keyword)
+        if table is not None:
             return table
         return s.Let(self._span(keyword, value), self._identifier(name), value)
 
@@ -115,8 +115,8 @@ class Builder(ExpressionBuilder):
         attributes: BracketedItems | None,
         labels: ex.Expr | None,
     ) -> s.DeviceDeclaration | s.DeviceTable:
-        table = self.tables.pop(kind.start, None) if self.tables else None
-        if isinstance(table, s.DeviceTable):
+        table = self._table(s.DeviceTable, kind)
+        if table is not None:
             return table
         span = self._span(kind, name, shape, attributes, labels)
         sizes, known = items_of(shape, ex.Expr), items_of(attributes, ex.Argument)
@@ -128,8 +128,8 @@ class Builder(ExpressionBuilder):
     def link(
         self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: BracketedItems | None
     ) -> s.LinkDeclaration | s.LinkTable:
-        table = self.tables.pop(keyword.start, None) if self.tables else None
-        if isinstance(table, s.LinkTable):
+        table = self._table(s.LinkTable, keyword)
+        if table is not None:
             return table
         span = self._span(keyword, target, attributes)
         return s.LinkDeclaration(span, source, target, arrow.kind == "<->", items_of(attributes, ex.Argument))

@@ -25,6 +25,8 @@ RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
 TableNode = s.LinkTable | s.DeviceTable | s.ValueTable | ex.NumberList
 """What is read from a table and not parsed."""
 
+TableType = TypeVar("TableType", s.LinkTable, s.DeviceTable, s.ValueTable, ex.NumberList)
+
 Part = Token | ex.Node
 
 
@@ -75,7 +77,12 @@ class ExpressionBuilder:
         self._heights: dict[ex.Node, int] = {}
         self.errors: list[Diagnostic] = []
 
-    # Spans and nesting
+    # Tables, spans and nesting
+
+    def _table(self, kind: type[TableType], first: Token) -> TableType | None:
+        """What was read already of the statement or list that begins with a token; None where that is no such table."""
+        found = self.tables.pop(first.start, None) if self.tables else None
+        return found if isinstance(found, kind) else None
 
     def _span(self, first: Part | BracketedItems, *rest: Child) -> Span:
         last = next((part for part in reversed(rest) if part is not None), first)
@@ -246,8 +253,8 @@ class ExpressionBuilder:
 
     def list(self, *parts: Child) -> ex.Collection | ex.NumberList:
         first = parts[0]
-        numbers = self.tables.pop(first.start, None) if self.tables and isinstance(first, Token) else None
-        return numbers if isinstance(numbers, ex.NumberList) else self._collection("list", parts)
+        numbers = self._table(ex.NumberList, first) if isinstance(first, Token) else None
+        return self._collection("list", parts) if numbers is None else numbers
 
     def set(self, *parts: Child) -> ex.Collection:
         return self._collection("set", parts)

@@ -30,6 +30,9 @@ MOST_FLOWS: Final = 50_000
 COMPILED_FLOWS: Final = 16
 """Links x NPUs of the flows of forest for a unit of work, where they are compiled."""
 
+WORK_PER_SECOND: Final = 1_000_000
+"""Work that is done in a second, about."""
+
 LOAD: Final = 300_000
 """Work of loading Numba and a compiled kernel."""
 

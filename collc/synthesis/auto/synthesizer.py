@@ -24,7 +24,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
-from collc.synthesis.auto.estimates import Candidate, Estimate
+from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
@@ -59,9 +59,6 @@ GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
 """All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
-
-WORK_PER_SECOND = 1_000_000
-"""Work that is done in a second, about."""
 
 ALL_NUMBERS, LEAST_PART = 2, 8
 """All searches for a number of chunks take at most so many times the work of one, but each at least a part of it."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.units import format_time
-from collc.synthesis.auto.estimates import Candidate, bound_work
+from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, bound_work
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import NoShorter
 from collc.synthesis.task import WorkMeter
@@ -144,7 +144,7 @@ class TriedCandidates:
         """Notes that candidates would take too much work together."""
         if candidates:
             names = ", ".join(one.name for one in candidates)
-            seconds = sum(one.estimate.work for one in candidates) / 1_000_000
+            seconds = sum(one.estimate.work for one in candidates) / WORK_PER_SECOND
             self.notes[names] = (
                 f"auto: left out {names}: an estimated {seconds:.{1 if seconds >= 0.05 else 2}f} s of work"
             )

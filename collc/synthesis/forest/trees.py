@@ -111,8 +111,7 @@ class _Builder:
     def without_switches(self, matrix: Int64Array, pools: _PathPools) -> Int64Array:
         """The capacities between members, int64[members, members], once all other devices are split off."""
         split = compiled(split_switches) if self._compiled else split_switches
-        devices = self._devices
-        require_for_search(17 * 8 * devices * devices, f"paths between {devices:,} devices")
+        require_for_search(17 * 8 * self._devices**2, f"paths between {self._devices:,} devices")
         demand = np.array(self._demand, np.int64)
         others = np.setdiff1d(np.arange(self._devices), self._members)
         capacity = self._numbers(matrix.ravel())
