@@ -332,8 +332,9 @@ def test_a_damaged_header_of_nvidia_smi_loses_no_gpu(imported, column, said):
 def test_nics_of_nvidia_smi_may_have_any_name(imported):
     """A bond between the GPUs, say: older versions list names of devices."""
     text = formats.nvidia_smi([["X", "NV18", "PIX"], ["NV18", "X", "SYS"], ["PIX", "SYS", "X"]], nics=1)
-    network, _ = imported(text, gpu="h100")
-    named, _ = imported(text.replace("NIC0\t", "mlx5_bond_0\t"), gpu="h100")
+    fabric = {"gpu": "h100", "fabric": "rails", "nodes": ("a", "b"), "definitions": {"nic": "50GB/s"}}
+    network, _ = imported(text, **fabric)
+    named, _ = imported(text.replace("NIC0\t", "mlx5_bond_0\t"), **fabric)
     assert named.link_count == network.link_count
     assert rates(named) == rates(network)
 
